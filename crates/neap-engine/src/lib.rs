@@ -1,0 +1,1 @@
+//! Carries the decisions of the policy core out on live processes.

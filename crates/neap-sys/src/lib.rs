@@ -1,0 +1,1 @@
+//! Every system call neap makes, with its errno decoded once.

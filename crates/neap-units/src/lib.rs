@@ -1,0 +1,1 @@
+//! Units of neap: page numbers, sizes and times, and how sizes are written.
