@@ -1,1 +1,27 @@
 //! Every system call neap makes, with its errno decoded once.
+//!
+//! One of the two homes of `unsafe` (the other is the preload library). Addresses of other processes
+//! are plain integers here and are never dereferenced: only the kernel acts on them.
+
+mod arena;
+mod errno;
+mod maps;
+mod pagemap;
+mod process;
+mod remote;
+mod socket;
+mod thread;
+mod uffd;
+
+pub use arena::Arena;
+pub use errno::{Result, SysError};
+pub use maps::{Mapping, Maps};
+pub use pagemap::Pagemap;
+pub use process::{Pidfd, anon_resident, comm, signal};
+pub use remote::{Piece, Remote};
+pub use socket::{Listener, Message, Peer};
+pub use thread::{
+    Readiness, Waker, block_signals, follow_cpu_of, monotonic_nanos, pin_to, raise_priority,
+    wait_readable,
+};
+pub use uffd::{Event, Features, Mode, Progress, Stop, Uffd};

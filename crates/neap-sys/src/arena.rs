@@ -1,0 +1,108 @@
+//! Memory of neap's own: reserved at once, backed only where written.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use crate::errno::{Result, SysError};
+
+/// A private anonymous mapping, not reserved, excluded from core dumps and from huge pages (so that
+/// what is discarded is given back page by page).
+#[derive(Debug)]
+pub struct Arena {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone; access goes through `&self` and `&mut self`.
+unsafe impl Send for Arena {}
+// SAFETY: `&Arena` gives shared reads only.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// Reserves `len` bytes (rounded up to pages).
+    pub fn new(len: usize) -> Result<Self> {
+        let len = len.next_multiple_of(4096).max(4096);
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(SysError::last("mmap", format!("{len} bytes")));
+        }
+        // SAFETY: the range is the mapping just made; advice does not change what it holds.
+        unsafe {
+            libc::madvise(base, len, libc::MADV_NOHUGEPAGE);
+            libc::madvise(base, len, libc::MADV_DONTDUMP);
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(|| SysError::last("mmap", "null"))?;
+        Ok(Self { base, len })
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing in it; never, since a length of zero is rounded up.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping is `len` bytes, readable, initialised (zero) and ours.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
+    }
+
+    /// The bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as `bytes`, and `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+    }
+
+    /// Gives the pages of `range` (page aligned, in bytes) back; they read zero afterwards.
+    pub fn discard(&mut self, range: Range<usize>) {
+        assert!(
+            range.start.is_multiple_of(4096) && range.end.is_multiple_of(4096) && range.end <= self.len,
+            "discard of {range:?} in an arena of {} bytes",
+            self.len
+        );
+        // SAFETY: the range lies inside our mapping (just checked), borrowed exclusively.
+        unsafe {
+            libc::madvise(
+                self.base.as_ptr().add(range.start).cast(),
+                range.len(),
+                libc::MADV_DONTNEED,
+            );
+        }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and no borrow of it is left.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn discarded_pages_read_zero_and_the_others_keep_their_bytes() {
+        let mut arena = Arena::new(3 * 4096).expect("arena");
+        arena.bytes_mut().fill(7);
+        arena.discard(4096..8192);
+        assert!(arena.bytes()[..4096].iter().all(|&b| b == 7));
+        assert!(arena.bytes()[4096..8192].iter().all(|&b| b == 0));
+        assert!(arena.bytes()[8192..].iter().all(|&b| b == 7));
+    }
+}

@@ -1,0 +1,218 @@
+//! The mappings of an address space, from a `/proc/PID/maps` that the process itself opened.
+//!
+//! PROCMAP_QUERY (Linux 6.11) answers one mapping at a time from the kernel's structures; older
+//! kernels have the text only. Both give the same [`Mapping`].
+
+use std::fs::File;
+use std::mem::size_of;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use linux_raw_sys::general as raw;
+
+use crate::errno::{Result, SysError};
+
+/// `_IOWR(PROCFS_IOCTL_MAGIC 'f', 17, struct procmap_query)`
+const PROCMAP_QUERY: libc::c_ulong =
+    (3 << 30) | ((size_of::<raw::procmap_query>() as libc::c_ulong) << 16) | (0x66 << 8) | 17;
+const QUERY_COVERING_OR_NEXT: u64 = 0x10;
+const VMA_READABLE: u64 = 0x01;
+const VMA_WRITABLE: u64 = 0x02;
+const VMA_EXECUTABLE: u64 = 0x04;
+const VMA_SHARED: u64 = 0x08;
+
+/// One mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Addresses, in bytes.
+    pub range: Range<u64>,
+    /// May be read.
+    pub read: bool,
+    /// May be written.
+    pub write: bool,
+    /// May be executed.
+    pub exec: bool,
+    /// MAP_SHARED.
+    pub shared: bool,
+    /// Has no file behind it (shared memory has one).
+    pub anonymous: bool,
+    /// Kernel-made: [vdso], [vvar], [vsyscall] and the like.
+    pub special: bool,
+}
+
+/// An open `/proc/PID/maps`.
+#[derive(Debug)]
+pub struct Maps {
+    file: File,
+    by_query: bool,
+}
+
+impl Maps {
+    /// Takes over the open file and finds out whether it can be queried.
+    pub fn adopt(file: File) -> Self {
+        let mut maps = Self {
+            file,
+            by_query: true,
+        };
+        // ENOENT (no mapping there) also shows that the query exists.
+        maps.by_query = match maps.query(0) {
+            Ok(_) => true,
+            Err(error) => !matches!(error.errno(), libc::ENOTTY | libc::EINVAL),
+        };
+        maps
+    }
+
+    /// Whether PROCMAP_QUERY works here.
+    pub fn has_query(&self) -> bool {
+        self.by_query
+    }
+
+    /// All mappings in ascending order. Not a snapshot: the program may change them meanwhile.
+    pub fn read(&self) -> Result<Vec<Mapping>> {
+        if !self.by_query {
+            return self.read_text();
+        }
+        let mut found = Vec::new();
+        let mut address = 0;
+        while let Some(mapping) = self.query(address)? {
+            address = mapping.range.end;
+            found.push(mapping);
+        }
+        Ok(found)
+    }
+
+    /// The mapping that covers `address`, or the next one above it.
+    fn query(&self, address: u64) -> Result<Option<Mapping>> {
+        let mut name = [0u8; 32];
+        // SAFETY: an all-zero procmap_query is a valid empty query.
+        let mut query: raw::procmap_query = unsafe { std::mem::zeroed() };
+        query.size = size_of::<raw::procmap_query>() as u64;
+        query.query_flags = QUERY_COVERING_OR_NEXT;
+        query.query_addr = address;
+        query.vma_name_size = name.len() as u32;
+        query.vma_name_addr = name.as_mut_ptr() as u64;
+        // SAFETY: the request number encodes the type of `query`; the kernel writes at most
+        // `vma_name_size` bytes to `name`.
+        let done = unsafe { libc::ioctl(self.file.as_raw_fd(), PROCMAP_QUERY, &raw mut query) };
+        if done < 0 {
+            let error = SysError::last("PROCMAP_QUERY", "");
+            return match error.errno() {
+                libc::ENOENT => Ok(None),
+                // A file name longer than the buffer: a file mapping, whose name nobody needs.
+                libc::ENAMETOOLONG => self.query_nameless(address),
+                _ => Err(error),
+            };
+        }
+        let special =
+            name[0] == b'[' && !name.starts_with(b"[heap]") && !name.starts_with(b"[stack]");
+        Ok(Some(from_query(
+            &query,
+            special && !name.starts_with(b"[anon"),
+        )))
+    }
+
+    fn query_nameless(&self, address: u64) -> Result<Option<Mapping>> {
+        // SAFETY: an all-zero procmap_query is a valid empty query.
+        let mut query: raw::procmap_query = unsafe { std::mem::zeroed() };
+        query.size = size_of::<raw::procmap_query>() as u64;
+        query.query_flags = QUERY_COVERING_OR_NEXT;
+        query.query_addr = address;
+        // SAFETY: the request number encodes the type of `query`; no other memory is written.
+        let done = unsafe { libc::ioctl(self.file.as_raw_fd(), PROCMAP_QUERY, &raw mut query) };
+        if done < 0 {
+            let error = SysError::last("PROCMAP_QUERY", "");
+            return if error.errno() == libc::ENOENT {
+                Ok(None)
+            } else {
+                Err(error)
+            };
+        }
+        Ok(Some(from_query(&query, false)))
+    }
+
+    fn read_text(&self) -> Result<Vec<Mapping>> {
+        let mut text = Vec::new();
+        let mut chunk = vec![0u8; 64 << 10];
+        loop {
+            match self.file.read_at(&mut chunk, text.len() as u64) {
+                Ok(0) => break,
+                Ok(n) => text.extend_from_slice(&chunk[..n]),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(SysError::new("read", "/proc/PID/maps", e)),
+            }
+        }
+        Ok(String::from_utf8_lossy(&text)
+            .lines()
+            .filter_map(parse_line)
+            .collect())
+    }
+}
+
+fn from_query(query: &raw::procmap_query, special: bool) -> Mapping {
+    let has = |flag| query.vma_flags & flag != 0;
+    Mapping {
+        range: query.vma_start..query.vma_end,
+        read: has(VMA_READABLE),
+        write: has(VMA_WRITABLE),
+        exec: has(VMA_EXECUTABLE),
+        shared: has(VMA_SHARED),
+        anonymous: query.inode == 0 && query.dev_major == 0 && query.dev_minor == 0,
+        special,
+    }
+}
+
+/// One line of the text form: `start-end perms offset dev inode name`.
+fn parse_line(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let perms = fields.next()?.as_bytes();
+    let (_offset, device, inode) = (fields.next()?, fields.next()?, fields.next()?);
+    let name = fields.next().unwrap_or("").trim_start();
+    let kernel_named = name.starts_with('[')
+        && name != "[heap]"
+        && name != "[stack]"
+        && !name.starts_with("[anon");
+    let at = |i: usize| perms.get(i).copied().unwrap_or(b'-');
+    Some(Mapping {
+        range: u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?,
+        read: at(0) == b'r',
+        write: at(1) == b'w',
+        exec: at(2) == b'x',
+        shared: at(3) == b's',
+        anonymous: device == "00:00" && inode == "0",
+        special: kernel_named,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_query_and_the_text_agree_about_this_process() {
+        let mut maps = Maps::adopt(File::open("/proc/self/maps").expect("maps"));
+        if !maps.has_query() {
+            return;
+        }
+        let queried = maps.read().expect("query");
+        maps.by_query = false;
+        let read = maps.read().expect("text");
+        // The heap may grow between the two; file mappings cannot.
+        let files = |all: &[Mapping]| -> Vec<Mapping> {
+            all.iter()
+                .filter(|m| !m.anonymous && !m.special)
+                .cloned()
+                .collect()
+        };
+        assert_eq!(files(&queried), files(&read));
+    }
+
+    #[test]
+    fn a_line_with_a_name_of_several_words_is_read() {
+        let line = "7f0000000000-7f0000001000 rw-p 00000000 00:00 0          [anon: my heap]";
+        let mapping = parse_line(line).expect("mapping");
+        assert!(mapping.anonymous && mapping.write && !mapping.shared && !mapping.special);
+        assert!(parse_line("garbage").is_none());
+    }
+}

@@ -1,0 +1,89 @@
+//! Facts about other processes, and signals to them.
+
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::errno::{Result, SysError};
+
+/// A process that cannot be confused with a later one of the same number.
+#[derive(Debug)]
+pub struct Pidfd(OwnedFd);
+
+impl Pidfd {
+    /// Opens process `pid`. Readable (see [`wait_readable`](crate::wait_readable)) once it ended.
+    pub fn open(pid: i32) -> Result<Self> {
+        // SAFETY: the call takes integers only.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let fd = i32::try_from(fd).unwrap_or(-1);
+        if fd < 0 {
+            return Err(SysError::last("pidfd_open", pid.to_string()));
+        }
+        // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Sends `signal` to the process.
+    pub fn signal(&self, signal: i32) -> Result<()> {
+        let info: *const libc::siginfo_t = std::ptr::null();
+        // SAFETY: a null siginfo asks the kernel to fill in its own.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                self.0.as_raw_fd(),
+                signal,
+                info,
+                0,
+            )
+        };
+        if done < 0 {
+            return Err(SysError::last("pidfd_send_signal", signal.to_string()));
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Pidfd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Sends `signal` to process `pid`.
+pub fn signal(pid: i32, signal: i32) -> Result<()> {
+    // SAFETY: the call takes integers only.
+    if unsafe { libc::kill(pid, signal) } < 0 {
+        return Err(SysError::last("kill", format!("{pid}, {signal}")));
+    }
+    Ok(())
+}
+
+/// Anonymous memory resident in process `pid` (`RssAnon`), in bytes; `None` once it is gone.
+pub fn anon_resident(pid: i32) -> Option<u64> {
+    // statm costs a third of status: resident minus shared (file and shmem) pages.
+    let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let mut fields = text.split(' ').skip(1).map(str::parse::<u64>);
+    let resident = fields.next()?.ok()?;
+    let shared = fields.next()?.ok()?;
+    Some(resident.saturating_sub(shared) * 4096)
+}
+
+/// The command name of process `pid`.
+pub fn comm(pid: i32) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(text.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anonymous_memory_of_this_process_grows_when_touched() {
+        let pid = i32::try_from(std::process::id()).expect("pid");
+        let before = anon_resident(pid).expect("self");
+        let mut arena = crate::Arena::new(32 << 20).expect("arena");
+        arena.bytes_mut().fill(1);
+        let after = anon_resident(pid).expect("self");
+        assert!(after >= before + (30 << 20), "{before} {after}");
+    }
+}

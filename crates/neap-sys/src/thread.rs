@@ -1,0 +1,166 @@
+//! Threads of neap's own: where they run, what they wait for, and the clock.
+
+use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::errno::{Result, SysError};
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+pub fn monotonic_nanos() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes one timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+/// Which of the descriptors waited for are readable.
+pub type Readiness = u64;
+
+/// Waits until one of `fds` (at most 64) is readable, or `timeout_nanos` passed (`None`: for ever).
+/// Bit i of the answer stands for `fds[i]`; hang-up and errors count as readable. A signal ends the
+/// wait early with nothing readable.
+pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_nanos: Option<u64>) -> Result<Readiness> {
+    let mut polled = [libc::pollfd {
+        fd: -1,
+        events: libc::POLLIN,
+        revents: 0,
+    }; 64];
+    let count = fds.len().min(64);
+    for (slot, fd) in polled.iter_mut().zip(fds) {
+        slot.fd = fd.as_raw_fd();
+    }
+    let timeout = timeout_nanos.map(|nanos| libc::timespec {
+        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
+    });
+    let timeout = timeout
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `polled` has at least `count` entries; the timeout is null or one timespec.
+    let ready = unsafe {
+        libc::ppoll(
+            polled.as_mut_ptr(),
+            count as libc::nfds_t,
+            timeout,
+            std::ptr::null(),
+        )
+    };
+    if ready < 0 {
+        return match SysError::last("ppoll", "") {
+            e if e.errno() == libc::EINTR => Ok(0),
+            e => Err(e),
+        };
+    }
+    let bit = |(i, slot): (usize, &libc::pollfd)| u64::from(slot.revents != 0) << i;
+    Ok(polled[..count].iter().enumerate().map(bit).sum())
+}
+
+/// An eventfd: wakes a thread that waits in [`wait_readable`].
+#[derive(Debug)]
+pub struct Waker(OwnedFd);
+
+impl Waker {
+    /// A new one, not yet woken.
+    pub fn new() -> Result<Self> {
+        // SAFETY: the call takes integers only.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(SysError::last("eventfd", ""));
+        }
+        // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Makes it readable.
+    pub fn wake(&self) {
+        let one = 1u64;
+        // SAFETY: writes eight bytes from `one`. Failure means the counter is full: it is readable.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Makes it unreadable again.
+    pub fn clear(&self) {
+        let mut count = 0u64;
+        // SAFETY: reads eight bytes into `count`. Failure means it was not readable.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+}
+
+impl std::os::fd::AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.0)
+    }
+}
+
+/// Blocks every signal for the calling thread, so that the process's own handlers run elsewhere.
+pub fn block_signals() {
+    // SAFETY: fills a local set and hands it to the kernel for this thread only.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+    }
+}
+
+/// Asks for the best priority the machine allows the calling thread; no error if it allows none.
+pub fn raise_priority() {
+    // SAFETY: integers only; on Linux, 0 names the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) };
+}
+
+/// Binds the calling thread to one cpu.
+pub fn pin_to(cpu: usize) -> Result<()> {
+    // SAFETY: fills a local set and hands it to the kernel for this thread only.
+    let done = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &raw const set)
+    };
+    if done < 0 {
+        return Err(SysError::last("sched_setaffinity", cpu.to_string()));
+    }
+    Ok(())
+}
+
+/// Binds the calling thread to the cpu that thread `tid` of process `pid` last ran on. A fault is
+/// served fastest from the cpu it happened on: no wake-up crosses cpus. Returns that cpu.
+pub fn follow_cpu_of(pid: i32, tid: u32, now_on: Option<usize>) -> Option<usize> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    // Field 39 (processor) is 37 places after the closing bracket of the name.
+    let cpu = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(36)?;
+    let cpu = cpu.parse().ok()?;
+    if now_on != Some(cpu) {
+        pin_to(cpu).ok()?;
+    }
+    Some(cpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_woken_waker_is_readable_until_cleared() {
+        let (one, two) = (Waker::new().expect("one"), Waker::new().expect("two"));
+        two.wake();
+        let fds = [one.as_fd(), two.as_fd()];
+        assert_eq!(wait_readable(&fds, Some(0)).expect("poll"), 0b10);
+        two.clear();
+        assert_eq!(wait_readable(&fds, Some(0)).expect("poll"), 0);
+    }
+
+    #[test]
+    fn the_cpu_of_this_thread_is_found() {
+        // SAFETY: no arguments, no memory.
+        let tid = unsafe { libc::gettid() };
+        let pid = i32::try_from(std::process::id()).expect("pid");
+        let cpu = follow_cpu_of(pid, tid.unsigned_abs(), None).expect("cpu");
+        // SAFETY: no arguments, no memory.
+        let here = unsafe { libc::sched_getcpu() };
+        assert_eq!(here.unsigned_abs() as usize, cpu);
+    }
+}

@@ -1,0 +1,164 @@
+//! The words that the engine and the preload library exchange over a SOCK_SEQPACKET socket.
+//!
+//! Every message is one plain struct of integers, sent whole in host byte order: both ends run on the
+//! same machine and are installed together; [`VERSION`] keeps strangers apart.
+//!
+//! ```text
+//! program                         engine
+//!   Hello            ────────►
+//!                    ◄────────   Welcome (+ the userfaultfd device, if the engine holds it open)
+//!   Attach (+ fds)   ────────►
+//!                    ◄────────   Ready
+//!   from here the agent thread holds the program's end:
+//!                    ◄────────   Command
+//!   Reply            ────────►
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+/// First word of every message.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"neap");
+/// Changes with any change of this file.
+pub const VERSION: u32 = 1;
+/// The environment variable that names the engine's socket (abstract namespace).
+pub const SOCKET_ENV: &str = "NEAP_SOCKET";
+/// Pages in one staging block.
+pub const BLOCK_PAGES: u64 = 64;
+/// Ranges in one command.
+pub const MAX_RANGES: usize = 64;
+
+/// Why the program's end speaks.
+pub mod purpose {
+    /// A process (or a forked child without inherited registration) offers its address space.
+    pub const ATTACH: u32 = 1;
+    /// A forked child whose userfaultfd the engine already has; `arg` is the space's cookie.
+    pub const ADOPT: u32 = 2;
+    /// The program will register `arg..arg2` with a userfaultfd of its own: let go of the range.
+    pub const RELEASE: u32 = 3;
+    /// The process will fork and the kernel cannot announce it: bring everything back and wait.
+    pub const THAW: u32 = 4;
+    /// The fork is over.
+    pub const RESUME: u32 = 5;
+}
+
+/// First message of a connection.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hello {
+    /// [`MAGIC`]
+    pub magic: u32,
+    /// [`VERSION`]
+    pub version: u32,
+    /// One of [`purpose`].
+    pub purpose: u32,
+    /// Not used.
+    pub reserved: u32,
+    /// Meaning depends on the purpose.
+    pub arg: u64,
+    /// Meaning depends on the purpose.
+    pub arg2: u64,
+}
+
+/// The program must ask for [`purpose::THAW`] around a fork.
+pub const WELCOME_THAW_AROUND_FORK: u32 = 1;
+
+/// Answer to [`Hello`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Welcome {
+    /// [`MAGIC`]
+    pub magic: u32,
+    /// 0: go on; anything else: leave the program alone.
+    pub refused: u32,
+    /// Bytes of staging area to map.
+    pub stage_bytes: u64,
+    /// `WELCOME_*` bits.
+    pub flags: u32,
+    /// Not used.
+    pub reserved: u32,
+}
+
+/// The address space, with descriptors: userfaultfd (not with [`purpose::ADOPT`]), then its own
+/// /proc/self mem, pagemap, maps.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attach {
+    /// [`MAGIC`]
+    pub magic: u32,
+    /// The process's number in its own pid namespace.
+    pub pid: u32,
+    /// Address of the staging area.
+    pub stage: u64,
+    /// Address of the agent's memory (stack and state), never managed.
+    pub agent: u64,
+    /// Bytes of the agent's memory.
+    pub agent_bytes: u64,
+    /// Address of the cookie page: one page, wiped in forked children.
+    pub cookie: u64,
+}
+
+/// Answer to [`Attach`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// [`MAGIC`]
+    pub magic: u32,
+    /// 0: the space is managed; anything else: undo.
+    pub refused: u32,
+}
+
+/// What the agent does with each range of a [`Command`].
+pub mod op {
+    /// Stop trapping, throw the pages away, trap again: a staging block becomes empty.
+    pub const RECYCLE: u32 = 1;
+    /// Throw the pages away (MADV_DONTNEED).
+    pub const DISCARD: u32 = 2;
+    /// From now on the program depends on the engine: if the engine dies, kill the program.
+    pub const ARM: u32 = 3;
+    /// Exclude the ranges from forked children (MADV_DONTFORK).
+    pub const DONT_FORK: u32 = 4;
+    /// Undo `DONT_FORK` (MADV_DOFORK).
+    pub const DO_FORK: u32 = 5;
+    /// Touch each page with an atomic no-op write, so that it is no longer shared.
+    pub const UNSHARE: u32 = 6;
+}
+
+/// Addresses of the program, in bytes, page aligned.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub start: u64,
+    /// Length.
+    pub bytes: u64,
+}
+
+/// Work for the agent.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// [`MAGIC`]
+    pub magic: u32,
+    /// One of [`op`].
+    pub op: u32,
+    /// Spans that count.
+    pub count: u32,
+    /// Not used.
+    pub reserved: u32,
+    /// The ranges.
+    pub spans: [Span; MAX_RANGES],
+}
+
+/// The agent's answer to one [`Command`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// [`MAGIC`]
+    pub magic: u32,
+    /// Spans done from the first; less than asked when `errno` is not 0.
+    pub done: u32,
+    /// What stopped it; 0: nothing.
+    pub errno: i32,
+    /// Not used.
+    pub reserved: u32,
+}
