@@ -5,6 +5,7 @@
 
 mod arena;
 mod errno;
+mod file;
 mod maps;
 mod pagemap;
 mod process;
@@ -15,6 +16,7 @@ mod uffd;
 
 pub use arena::Arena;
 pub use errno::{Result, SysError};
+pub use file::SwapFile;
 pub use maps::{Mapping, Maps};
 pub use pagemap::Pagemap;
 pub use process::{Pidfd, anon_resident, comm, signal};
