@@ -1,1 +1,21 @@
 //! The policy core of neap: events in, decisions out; no clock, thread, system call or randomness.
+//!
+//! | module | decides |
+//! |---|---|
+//! | `page` | what may happen to a page in its state |
+//! | `generations` | in which order pages leave memory |
+//! | `job` | the two together, for all spaces of a job |
+//! | `readahead` | which neighbours to load with a page |
+//! | `shrinker` | which compressed pages go to the swap file |
+//! | `limits` | when to reclaim, how much, and who waits |
+//!
+//! Rules are those of the kernel as restated in the project's specification; comments
+//! cite its sections as "SPEC n.m".
+#![forbid(unsafe_code)]
+
+mod generations;
+mod job;
+mod page;
+
+pub use job::{Core, Vmstat};
+pub use page::{Effect, Heat, Illegal, State, Step, step};

@@ -1,0 +1,311 @@
+//! The page table and the generation lists of a job: all its spaces in one place,
+//! because they share one limit.
+//!
+//! [`Core`] is what the engine calls under its lock: every event about a page comes
+//! in as a [`Step`], and every decision about what to evict comes out of
+//! [`Core::pick`]. It keeps one promise throughout: a page is `Resident` if and only
+//! if it is on exactly one generation list of its space.
+
+mod check;
+mod ranges;
+mod reclaim;
+mod vmstat;
+
+#[cfg(test)]
+mod tests;
+
+use neap_units::{Bytes, PageId, PageNr, Pages, SpaceId};
+
+use crate::generations::{Lru, Refault};
+use crate::page::{
+    Effect, Heat, Illegal, Index, LEAF_PAGES, State, Step, Table, page_id, split, step,
+};
+
+pub use vmstat::Vmstat;
+
+/// Most spaces at once: ids are 16 bits, and the last one marks free leaves.
+const MAX_SPACES: usize = u16::MAX as usize;
+
+/// One address space.
+struct Space {
+    live: bool,
+    index: Index,
+    lru: Lru,
+    /// Turn in the weighted round robin of reclaim.
+    credit: i64,
+}
+
+impl Space {
+    fn new() -> Space {
+        Space {
+            live: true,
+            index: Index::default(),
+            lru: Lru::new(0),
+            credit: 0,
+        }
+    }
+}
+
+/// The records of all pages of a job, and the order in which they leave memory.
+///
+/// A [`PageId`] stays good while its page is not `Absent`; the id of an absent page
+/// only until the next call that makes a page absent. A [`Core::remap`] gives the
+/// pages it moves new ids.
+///
+/// # Panics
+/// Every method that takes a [`SpaceId`] or [`PageId`] panics when it is handed one
+/// that this table never gave out, or a space that was dropped: a bug of the caller.
+#[derive(Default)]
+pub struct Core {
+    table: Table,
+    spaces: Vec<Space>,
+    free_spaces: Vec<SpaceId>,
+    total_resident: u64,
+    vmstat: Vmstat,
+}
+
+/// Leaf number of a page, and its place in the leaf.
+#[inline]
+fn place(page: PageNr) -> (u64, usize) {
+    (
+        page.0 / LEAF_PAGES as u64,
+        (page.0 % LEAF_PAGES as u64) as usize,
+    )
+}
+
+impl Core {
+    /// A job without spaces.
+    #[must_use]
+    pub fn new() -> Core {
+        Core::default()
+    }
+
+    /// Adds an empty space. Ids are reused after [`Core::drop_space`].
+    ///
+    /// # Panics
+    /// When 65535 spaces exist.
+    pub fn add_space(&mut self) -> SpaceId {
+        if let Some(id) = self.free_spaces.pop() {
+            self.spaces[id.index()] = Space::new();
+            return id;
+        }
+        assert!(
+            self.spaces.len() < MAX_SPACES,
+            "no id left for another space"
+        );
+        self.spaces.push(Space::new());
+        SpaceId((self.spaces.len() - 1) as u16)
+    }
+
+    /// Drops a space with all its pages. Returns the effects that free something.
+    pub fn drop_space(&mut self, id: SpaceId) -> Vec<Effect> {
+        let effects = self.remove_range(id, PageNr(0)..PageNr(u64::MAX));
+        let space = self.space_mut(id);
+        debug_assert_eq!(space.lru.resident(), 0);
+        space.live = false;
+        self.free_spaces.push(id);
+        effects
+    }
+
+    #[inline]
+    fn space(&self, id: SpaceId) -> &Space {
+        let space = &self.spaces[id.index()];
+        assert!(space.live, "{id} was dropped");
+        space
+    }
+
+    #[inline]
+    fn space_mut(&mut self, id: SpaceId) -> &mut Space {
+        let space = &mut self.spaces[id.index()];
+        assert!(space.live, "{id} was dropped");
+        space
+    }
+
+    /// The record of a page; `None` means `Absent`. (A page may be absent and still
+    /// have a record.)
+    #[inline]
+    #[must_use]
+    pub fn find(&self, space: SpaceId, page: PageNr) -> Option<PageId> {
+        let (number, at) = place(page);
+        let leaf = self.space(space).index.get(number)?;
+        (!self.table.leaf(leaf).is_absent(at)).then(|| page_id(leaf, at))
+    }
+
+    /// The record of a page, made if there is none.
+    #[inline]
+    pub fn ensure(&mut self, space: SpaceId, page: PageNr) -> PageId {
+        let (number, at) = place(page);
+        if let Some(leaf) = self.space(space).index.get(number) {
+            return page_id(leaf, at);
+        }
+        let leaf = self.table.claim(space, number);
+        self.spaces[space.index()].index.insert(number, leaf);
+        page_id(leaf, at)
+    }
+
+    /// The page of a record.
+    ///
+    /// # Panics
+    /// When the record is in a leaf that is not in use (see [`Core`]).
+    #[inline]
+    #[must_use]
+    pub fn locate(&self, id: PageId) -> (SpaceId, PageNr) {
+        let (leaf, at) = self.table.at(id);
+        assert!(!leaf.is_free(), "{id} belongs to no space");
+        (leaf.space(), leaf.page(at))
+    }
+
+    /// The state of a record.
+    #[inline]
+    #[must_use]
+    pub fn state(&self, id: PageId) -> State {
+        let (leaf, at) = self.table.at(id);
+        leaf.state(at)
+    }
+
+    /// The state of a page.
+    #[inline]
+    #[must_use]
+    pub fn state_at(&self, space: SpaceId, page: PageNr) -> State {
+        self.find(space, page)
+            .map_or(State::Absent, |id| self.state(id))
+    }
+
+    /// Moves a page on, and keeps the lists, the counters and the eviction stamp
+    /// right.
+    ///
+    /// # Errors
+    /// [`Illegal`] when the state does not allow the step, or the record is in no
+    /// space; nothing has changed then.
+    pub fn apply(&mut self, id: PageId, taken: Step) -> Result<Effect, Illegal> {
+        if !self.table.knows(id) {
+            return Err(Illegal {
+                state: State::Absent,
+                step: taken,
+            });
+        }
+        let (leaf, at) = self.table.at(id);
+        let before = leaf.state(at);
+        let (after, effect) = step(before, taken)?;
+        if leaf.is_free() {
+            return Err(Illegal {
+                state: State::Absent,
+                step: taken,
+            });
+        }
+        self.carry_out(id, before, after, taken);
+        Ok(effect)
+    }
+
+    /// Writes a legal transition.
+    fn carry_out(&mut self, id: PageId, before: State, after: State, taken: Step) {
+        let space = self.table.at(id).0.space();
+        let lru = &mut self.spaces[space.index()].lru;
+        if before.is_resident() && !after.is_resident() {
+            lru.remove(&mut self.table, id);
+            self.total_resident -= 1;
+        }
+        let heat = match taken {
+            Step::EndLoad { heat, .. } => self.refault(id, space, heat),
+            _ => heat_of(taken),
+        };
+        let (leaf, at) = self.table.at_mut(id);
+        leaf.set_state(at, after);
+        let lru = &mut self.spaces[space.index()].lru;
+        match after {
+            State::Resident { .. } if !before.is_resident() => {
+                lru.insert(&mut self.table, id, heat);
+                self.total_resident += 1;
+            }
+            State::Stored { .. } if matches!(taken, Step::CommitStore(_) | Step::Discarded) => {
+                leaf.set_stamp(at, lru.evicted());
+            }
+            State::Absent if leaf.used() == 0 => self.free_leaf(split(id).0),
+            _ => (),
+        }
+        self.vmstat.count(taken);
+    }
+
+    /// Judges a load: counts the refault and returns the heat it deserves.
+    fn refault(&mut self, id: PageId, space: SpaceId, heat: Heat) -> Heat {
+        let lru = &mut self.spaces[space.index()].lru;
+        let (leaf, at) = self.table.at_mut(id);
+        let recent = lru.refault(leaf.stamp(at)) == Refault::Recent;
+        let restored = recent && leaf.workingset(at);
+        let activated = recent && heat == Heat::Hot;
+        if activated {
+            lru.activated();
+        }
+        leaf.set_workingset(at, activated || restored);
+        self.vmstat.count_refault(activated, restored);
+        if activated { Heat::Hot } else { Heat::Warm }
+    }
+
+    /// Takes an empty leaf out of its space.
+    fn free_leaf(&mut self, leaf: u32) {
+        let (space, number) = (
+            self.table.leaf(leaf).space(),
+            self.table.leaf(leaf).number(),
+        );
+        self.spaces[space.index()].index.remove(number);
+        self.table.release(leaf);
+    }
+
+    /// Notes that a fault met the page in transit and waits for the step that ends it.
+    pub fn want(&mut self, id: PageId) {
+        let (leaf, at) = self.table.at_mut(id);
+        // A flag on an absent page would pass to whatever page takes the record next.
+        if !leaf.is_absent(at) {
+            leaf.set_wanted(at, true);
+        }
+    }
+
+    /// Whether a fault waits for the page; forgets it.
+    pub fn take_wanted(&mut self, id: PageId) -> bool {
+        let (leaf, at) = self.table.at_mut(id);
+        let wanted = leaf.wanted(at);
+        leaf.set_wanted(at, false);
+        wanted
+    }
+
+    /// Resident pages of a space.
+    #[inline]
+    #[must_use]
+    pub fn resident(&self, space: SpaceId) -> Pages {
+        Pages(self.space(space).lru.resident())
+    }
+
+    /// Resident pages of all spaces.
+    #[inline]
+    #[must_use]
+    pub fn total_resident(&self) -> Pages {
+        Pages(self.total_resident)
+    }
+
+    /// The event counters of the job.
+    #[must_use]
+    pub fn vmstat(&self) -> &Vmstat {
+        &self.vmstat
+    }
+
+    /// Memory the records and their indices take, reserves included.
+    #[must_use]
+    pub fn metadata_bytes(&self) -> Bytes {
+        let spaces = self.spaces.capacity() * size_of::<Space>();
+        let indices: usize = self
+            .spaces
+            .iter()
+            .map(|space| space.index.metadata_bytes())
+            .sum();
+        let ids = self.free_spaces.capacity() * size_of::<SpaceId>();
+        Bytes((self.table.metadata_bytes() + spaces + indices + ids) as u64)
+    }
+}
+
+/// Heat with which a step other than a load makes a page resident.
+fn heat_of(taken: Step) -> Heat {
+    match taken {
+        Step::Adopt(heat) | Step::Putback(heat) => heat,
+        _ => Heat::Hot,
+    }
+}

@@ -1,0 +1,66 @@
+//! Event counters, by the kernel's names where the kernel has the event.
+
+use crate::page::{Heat, Step};
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// What has happened to the pages of a job so far. All but
+        /// `aged_generations` are names of /proc/vmstat and count pages.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Vmstat {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+        }
+
+        impl Vmstat {
+            /// Every counter with its name, in a fixed order.
+            #[must_use]
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)+]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Pages reclaim isolated.
+    pgscan,
+    /// Pages that left memory for the store.
+    pgsteal,
+    /// Pages that aging took out of the two youngest generations.
+    pgrefill,
+    /// Pages that went to the youngest generation because they were touched on the
+    /// way out or came back soon.
+    pgactivate,
+    /// Isolated pages that were put back because the kernel refused to move them.
+    pgrotated,
+    /// Pages loaded that had been evicted.
+    workingset_refault_anon,
+    /// Loaded pages that went to the youngest generation: they had not been away for
+    /// long.
+    workingset_activate_anon,
+    /// Loaded pages that came back soon and had been activated before they left.
+    workingset_restore_anon,
+    /// Generations opened by aging.
+    aged_generations,
+}
+
+impl Vmstat {
+    /// Counts a step that was carried out.
+    #[inline]
+    pub(super) fn count(&mut self, taken: Step) {
+        match taken {
+            Step::CommitStore(_) | Step::Discarded => self.pgsteal += 1,
+            Step::Putback(Heat::Hot) | Step::EndReturn => self.pgactivate += 1,
+            Step::Putback(Heat::Warm) => self.pgrotated += 1,
+            _ => (),
+        }
+    }
+
+    #[inline]
+    pub(super) fn count_refault(&mut self, activated: bool, restored: bool) {
+        self.workingset_refault_anon += 1;
+        self.workingset_activate_anon += u64::from(activated);
+        self.pgactivate += u64::from(activated);
+        self.workingset_restore_anon += u64::from(restored);
+    }
+}

@@ -1,0 +1,12 @@
+//! What is known of each page: its state, the one function that changes it, and
+//! the table that holds the records of a whole job in 13 bytes a page.
+
+mod index;
+mod leaf;
+mod state;
+mod table;
+
+pub(crate) use index::Index;
+pub(crate) use leaf::{LEAF_PAGES, NONE};
+pub use state::{Effect, Heat, Illegal, State, Step, step};
+pub(crate) use table::{Table, page_id, split};
