@@ -1,1 +1,43 @@
-//! The library neap loads into a program: it hands the address space to the engine and leaves one agent thread.
+//! The library that `neap run` preloads into a program.
+//!
+//! It does three small things: at start it hands the address space to the engine (`boot`), it leaves
+//! one thread that runs madvise on the engine's behalf (`agent`), and it tells the engine of the two
+//! things that the kernel would not: a fork, and a userfaultfd of the program's own (`hook`).
+//!
+//! It links no library, not even libc: every system call is made here by instruction, so that nothing
+//! the program interposes is called, no lock or errno of its libc is touched, and glibc and musl
+//! programs alike can load it. Whatever goes wrong, the program runs on unmanaged.
+#![no_std]
+
+mod agent;
+mod boot;
+mod hook;
+mod sys;
+
+use core::ffi::{c_char, c_int};
+
+/// A panic here would be a bug; the program must not die of it, and the thread cannot go on.
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {
+        sys::pause();
+    }
+}
+
+/// Runs when the dynamic loader has initialised the libraries and before the program's own code.
+///
+/// # Safety
+/// Called by the loader only, with the C environment as third argument (glibc) or none (musl).
+unsafe extern "C" fn constructor(
+    _argc: c_int,
+    _argv: *const *const c_char,
+    envp: *const *const c_char,
+) {
+    // SAFETY: forwards the loader's own promise about `envp`.
+    unsafe { boot::start(envp) };
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
+    constructor;

@@ -43,6 +43,7 @@ pub mod purpose {
 
 /// First message of a connection.
 #[repr(C)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     /// [`MAGIC`]
@@ -64,6 +65,7 @@ pub const WELCOME_THAW_AROUND_FORK: u32 = 1;
 
 /// Answer to [`Hello`].
 #[repr(C)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Welcome {
     /// [`MAGIC`]
@@ -81,6 +83,7 @@ pub struct Welcome {
 /// The address space, with descriptors: userfaultfd (not with [`purpose::ADOPT`]), then its own
 /// /proc/self mem, pagemap, maps.
 #[repr(C)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attach {
     /// [`MAGIC`]
@@ -99,6 +102,7 @@ pub struct Attach {
 
 /// Answer to [`Attach`].
 #[repr(C)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// [`MAGIC`]
@@ -125,6 +129,7 @@ pub mod op {
 
 /// Addresses of the program, in bytes, page aligned.
 #[repr(C)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// First byte.
@@ -135,6 +140,7 @@ pub struct Span {
 
 /// Work for the agent.
 #[repr(C)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// [`MAGIC`]
@@ -151,6 +157,7 @@ pub struct Command {
 
 /// The agent's answer to one [`Command`].
 #[repr(C)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
     /// [`MAGIC`]

@@ -1,0 +1,143 @@
+//! The one thread neap leaves in the program.
+//!
+//! It shares the address space and nothing else of value: it has its own descriptor table (the
+//! program's close_range cannot reach it, and it holds none of the program's files open), blocks
+//! every signal, uses no libc and no thread-local storage, and touches no memory but its own stack.
+//! It ends with the process, at exit or at exec, like any thread.
+//!
+//! It also keeps the program honest if the engine dies: holding the userfaultfd, it keeps evicted
+//! pages from reading as zeros, and it kills the program with a message.
+
+use core::mem::size_of;
+
+use neap_wire as wire;
+
+use crate::sys::{self, Fd, nr};
+
+/// Guard page below the stack, in bytes.
+pub const GUARD: usize = 4096;
+/// Guard, stack and arguments, in bytes.
+pub const BYTES: usize = GUARD + 32 * 1024;
+
+/// CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, and not CLONE_FILES.
+const CLONE_FLAGS: usize = 0x100 | 0x200 | 0x800 | 0x1_0000 | 0x4_0000;
+/// `_IOR(0xAA, 1, struct uffdio_range)`
+const UFFDIO_UNREGISTER: usize = 0x8010_aa01;
+/// `_IOWR(0xAA, 0, struct uffdio_register)`
+const UFFDIO_REGISTER: usize = 0xc020_aa00;
+const REGISTER_MODE_WP: u64 = 2;
+
+/// Top of the agent's stack: what it was started with.
+#[repr(C)]
+struct Start {
+    socket: Fd,
+    uffd: Fd,
+}
+
+/// Starts the agent on the memory at `base`. It copies the descriptor table as it is now; the
+/// caller closes its own copies.
+pub fn start(base: usize, socket: Fd, uffd: Fd) -> bool {
+    let top = base + BYTES - size_of::<Start>().next_multiple_of(16);
+    // SAFETY: the caller just mapped [base, base + BYTES) and gives it to the agent for good.
+    unsafe { (top as *mut Start).write(Start { socket, uffd }) };
+    let old = sys::set_signal_mask(u64::MAX);
+    // SAFETY: the stack is the agent's own and stays mapped; `run` never returns.
+    let started = unsafe { sys::clone_thread(CLONE_FLAGS, top, run, top) };
+    sys::set_signal_mask(old);
+    started > 0
+}
+
+extern "C" fn run(start: usize) -> ! {
+    // SAFETY: `start` put the value there before this thread began.
+    let Start { socket, uffd } = unsafe { (start as *const Start).read() };
+    sys::close_all_but([socket, uffd]);
+    sys::set_name(b"neap-agent\0\0\0\0\0\0");
+    let mut armed = false;
+    loop {
+        let mut command = EMPTY;
+        if !sys::receive(socket, &mut command, &mut None) {
+            orphaned(armed);
+        }
+        armed |= command.op == wire::op::ARM;
+        let reply = obey(&command, uffd);
+        sys::send(socket, &reply, &[]);
+    }
+}
+
+const EMPTY: wire::Command = wire::Command {
+    magic: 0,
+    op: 0,
+    count: 0,
+    reserved: 0,
+    spans: [wire::Span { start: 0, bytes: 0 }; wire::MAX_RANGES],
+};
+
+fn obey(command: &wire::Command, uffd: Fd) -> wire::Reply {
+    let mut reply = wire::Reply {
+        magic: wire::MAGIC,
+        ..wire::Reply::default()
+    };
+    let count = (command.count as usize).min(wire::MAX_RANGES);
+    for span in &command.spans[..count] {
+        let result = act(command.op, *span, uffd);
+        if result < 0 {
+            reply.errno = -result as i32;
+            break;
+        }
+        reply.done += 1;
+    }
+    reply
+}
+
+fn act(op: u32, span: wire::Span, uffd: Fd) -> i64 {
+    let (at, len) = (span.start as usize, span.bytes as usize);
+    match op {
+        wire::op::RECYCLE => recycle(span, uffd),
+        wire::op::DISCARD => sys::madvise(at, len, sys::MADV_DONTNEED),
+        wire::op::DONT_FORK => sys::madvise(at, len, sys::MADV_DONTFORK),
+        wire::op::DO_FORK => sys::madvise(at, len, sys::MADV_DOFORK),
+        wire::op::UNSHARE => {
+            for page in (at..at + len).step_by(4096) {
+                // SAFETY: the engine names only staging slots that hold a page.
+                unsafe { sys::unshare_page(page) };
+            }
+            0
+        }
+        _ => 0,
+    }
+}
+
+/// Empties a staging block. While it is not registered its discard raises no event, so nobody waits
+/// for the engine.
+fn recycle(span: wire::Span, uffd: Fd) -> i64 {
+    let range = [span.start, span.bytes];
+    let mut register = [span.start, span.bytes, REGISTER_MODE_WP, 0];
+    let call = |request, arg: usize| sys::call(nr::IOCTL, [uffd.0 as usize, request, arg, 0, 0, 0]);
+    let result = call(UFFDIO_UNREGISTER, (&raw const range) as usize);
+    if result < 0 {
+        return result;
+    }
+    let result = sys::madvise(span.start as usize, span.bytes as usize, sys::MADV_DONTNEED);
+    if result < 0 {
+        return result;
+    }
+    call(UFFDIO_REGISTER, (&raw mut register) as usize)
+}
+
+/// The engine is gone. If it holds none of the program's pages, the program just goes on.
+fn orphaned(armed: bool) -> ! {
+    const O_WRONLY_APPEND: usize = 1 | 0o2000;
+    if armed {
+        if let Some(stderr) = sys::open(b"/proc/self/fd/2\0", O_WRONLY_APPEND) {
+            sys::write(
+                stderr,
+                b"neap: the engine ended while it held pages of this program, which are lost; \
+                  the program is killed rather than let it read wrong bytes\n",
+            );
+        }
+        sys::kill_self();
+    }
+    loop {
+        sys::pause();
+    }
+}

@@ -1,0 +1,260 @@
+//! Handing the address space to the engine.
+
+use core::cell::UnsafeCell;
+use core::ffi::c_char;
+use core::mem::size_of;
+
+use neap_wire as wire;
+
+use crate::sys::{self, Fd};
+use crate::{agent, hook};
+
+/// `USERFAULTFD_IOC_NEW`
+const IOC_NEW: usize = 0xaa00;
+/// `O_CLOEXEC | O_NONBLOCK`
+const UFFD_FLAGS: usize = 0o2_004_000;
+
+/// What the library remembers. Written by the constructor and by the child of a fork, each while it
+/// is the only thread; read by hooks later.
+struct State {
+    name: [u8; 107],
+    name_len: usize,
+    /// Address of the cookie page, 0 while not attached.
+    cookie: usize,
+    thaw_around_fork: bool,
+}
+
+struct Shared(UnsafeCell<State>);
+// SAFETY: see `State`: no write happens while a second thread of the program can run.
+unsafe impl Sync for Shared {}
+
+static STATE: Shared = Shared(UnsafeCell::new(State {
+    name: [0; 107],
+    name_len: 0,
+    cookie: 0,
+    thaw_around_fork: false,
+}));
+
+fn state() -> &'static State {
+    // SAFETY: shared reads; writers run alone (see `State`).
+    unsafe { &*STATE.0.get() }
+}
+
+/// The engine's socket name; empty when there is none.
+pub fn engine_name() -> &'static [u8] {
+    &state().name[..state().name_len]
+}
+
+pub fn thaw_around_fork() -> bool {
+    state().thaw_around_fork
+}
+
+/// Attaches this process if the environment names an engine.
+///
+/// # Safety
+/// `envp` is null or a null-terminated array of C strings; no other thread runs yet.
+pub unsafe fn start(envp: *const *const c_char) {
+    if envp.is_null() {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    let Some(name) = (unsafe { find(envp) }) else {
+        return;
+    };
+    // SAFETY: the only thread, see `State`.
+    let state = unsafe { &mut *STATE.0.get() };
+    if name.is_empty() || name.len() > state.name.len() {
+        return;
+    }
+    state.name[..name.len()].copy_from_slice(name);
+    state.name_len = name.len();
+    if attach(wire::purpose::ATTACH, 0) {
+        hook::register_fork_handlers();
+    }
+}
+
+/// # Safety
+/// As [`start`], and `envp` is not null.
+unsafe fn find(mut envp: *const *const c_char) -> Option<&'static [u8]> {
+    let key = wire::SOCKET_ENV.as_bytes();
+    // SAFETY: the caller promises a null-terminated array of C strings that live as long as the
+    // process (the initial environment block).
+    unsafe {
+        while !(*envp).is_null() {
+            let entry = core::ffi::CStr::from_ptr(*envp).to_bytes();
+            if let Some(value) = entry
+                .strip_prefix(key)
+                .and_then(|rest| rest.strip_prefix(b"="))
+            {
+                return Some(value);
+            }
+            envp = envp.add(1);
+        }
+    }
+    None
+}
+
+/// In the child of a fork: attach anew, or claim the space that the kernel announced.
+pub fn start_in_child() {
+    let old = state().cookie;
+    if old == 0 {
+        return;
+    }
+    // SAFETY: the cookie page was mapped by `attach` and is inherited, wiped: it reads zero, or the
+    // engine fills it with the number of the child's space.
+    let cookie = unsafe { (old as *const u64).read_volatile() };
+    let purpose = if cookie == 0 {
+        wire::purpose::ATTACH
+    } else {
+        wire::purpose::ADOPT
+    };
+    attach(purpose, cookie);
+}
+
+/// One message to the engine and its answer, for the hooks.
+pub fn tell(purpose: u32, arg: u64, arg2: u64) {
+    if let Some(socket) = sys::connect(engine_name()) {
+        let mut welcome = wire::Welcome::default();
+        let hello = hello(purpose, arg, arg2);
+        if sys::send(socket, &hello, &[]) {
+            sys::receive(socket, &mut welcome, &mut None);
+        }
+        sys::close(socket);
+    }
+}
+
+fn hello(purpose: u32, arg: u64, arg2: u64) -> wire::Hello {
+    wire::Hello {
+        magic: wire::MAGIC,
+        version: wire::VERSION,
+        purpose,
+        reserved: 0,
+        arg,
+        arg2,
+    }
+}
+
+fn attach(purpose: u32, cookie: u64) -> bool {
+    let Some(socket) = sys::connect(engine_name()) else {
+        return false;
+    };
+    let mut welcome = wire::Welcome::default();
+    let mut device = None;
+    let greeted = sys::send(socket, &hello(purpose, cookie, 0), &[])
+        && sys::receive(socket, &mut welcome, &mut device)
+        && welcome.magic == wire::MAGIC
+        && welcome.refused == 0;
+    let attached = greeted && offer(socket, purpose, device, &welcome);
+    if let Some(device) = device {
+        sys::close(device);
+    }
+    sys::close(socket);
+    attached
+}
+
+/// Memory this library maps: the agent's, the cookie page and the staging area.
+struct Memory {
+    agent: usize,
+    cookie: usize,
+    stage: usize,
+    stage_bytes: usize,
+}
+
+impl Memory {
+    fn map(stage_bytes: usize) -> Option<Self> {
+        let agent = sys::map(agent::BYTES)?;
+        sys::protect_none(agent, agent::GUARD);
+        let cookie = sys::map(4096)?;
+        let stage = sys::map(stage_bytes)?;
+        sys::madvise(cookie, 4096, sys::MADV_WIPEONFORK);
+        for (at, len) in [(agent, agent::BYTES), (stage, stage_bytes)] {
+            sys::madvise(at, len, sys::MADV_DONTFORK);
+            sys::madvise(at, len, sys::MADV_NOHUGEPAGE);
+            sys::madvise(at, len, sys::MADV_DONTDUMP);
+        }
+        Some(Self {
+            agent,
+            cookie,
+            stage,
+            stage_bytes,
+        })
+    }
+
+    fn unmap(&self) {
+        // SAFETY: made by `map`; the caller gives up all three.
+        unsafe {
+            sys::unmap(self.agent, agent::BYTES);
+            sys::unmap(self.cookie, 4096);
+            sys::unmap(self.stage, self.stage_bytes);
+        }
+    }
+}
+
+fn offer(socket: Fd, purpose: u32, device: Option<Fd>, welcome: &wire::Welcome) -> bool {
+    let Some(memory) = Memory::map(welcome.stage_bytes as usize) else {
+        return false;
+    };
+    if hand_over(socket, purpose, device, &memory) {
+        // SAFETY: the constructor or the child of a fork: the only thread, see `State`.
+        let state = unsafe { &mut *STATE.0.get() };
+        state.cookie = memory.cookie;
+        state.thaw_around_fork = welcome.flags & wire::WELCOME_THAW_AROUND_FORK != 0;
+        return true;
+    }
+    memory.unmap();
+    false
+}
+
+fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> bool {
+    const O_RDONLY: usize = 0;
+    let mut fds = [Fd(-1); 4];
+    let mut count = 0;
+    if purpose == wire::purpose::ATTACH {
+        let made = match device {
+            Some(device) => sys::ioctl(device, IOC_NEW, UFFD_FLAGS),
+            None => sys::call(sys::nr::USERFAULTFD, [UFFD_FLAGS, 0, 0, 0, 0, 0]),
+        };
+        if made < 0 {
+            return false;
+        }
+        fds[count] = Fd(made as i32);
+        count += 1;
+    }
+    for path in [
+        &b"/proc/self/mem\0"[..],
+        b"/proc/self/pagemap\0",
+        b"/proc/self/maps\0",
+    ] {
+        if let Some(fd) = sys::open(path, O_RDONLY) {
+            fds[count] = fd;
+            count += 1;
+        }
+    }
+    let attach = wire::Attach {
+        magic: wire::MAGIC,
+        pid: sys::getpid(),
+        stage: memory.stage as u64,
+        agent: memory.agent as u64,
+        agent_bytes: agent::BYTES as u64,
+        cookie: memory.cookie as u64,
+    };
+    let mut ready = wire::Ready::default();
+    let mut uffd = (purpose == wire::purpose::ATTACH).then_some(fds[0]);
+    let mut extra = None;
+    let agreed = sys::send(socket, &attach, &fds[..count])
+        && sys::receive(socket, &mut ready, &mut extra)
+        && ready.magic == wire::MAGIC
+        && ready.refused == 0;
+    // A forked child gets its userfaultfd, which the kernel gave to the engine, with the answer.
+    uffd = uffd.or(extra);
+    let started = agreed && uffd.is_some_and(|uffd| agent::start(memory.agent, socket, uffd));
+    for fd in &fds[..count] {
+        sys::close(*fd);
+    }
+    if let Some(fd) = extra {
+        sys::close(fd);
+    }
+    started
+}
+
+const _: () = assert!(size_of::<usize>() == 8, "neap needs a 64-bit target");

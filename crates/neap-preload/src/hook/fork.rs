@@ -1,0 +1,46 @@
+//! Around fork(2) as libc does it. vfork, posix_spawn and raw clone do not come here: the first two
+//! share the address space until exec, and the last is announced by the kernel where it can.
+
+use core::mem::transmute;
+use core::ptr::null;
+
+use neap_wire::purpose;
+
+use crate::{boot, sys};
+
+type Handler = Option<extern "C" fn()>;
+type RegisterAtfork = extern "C" fn(Handler, Handler, Handler, *const u8) -> i32;
+type PthreadAtfork = extern "C" fn(Handler, Handler, Handler) -> i32;
+
+/// Asks libc to call the handlers below; a libc without the means is left alone.
+pub fn register_fork_handlers() {
+    match sys::weak_atfork() {
+        (0, 0) => {}
+        (0, address) => {
+            // SAFETY: the dynamic loader resolved this symbol, whose type POSIX fixes.
+            let register: PthreadAtfork = unsafe { transmute(address) };
+            register(Some(prepare), Some(parent), Some(child));
+        }
+        (address, _) => {
+            // SAFETY: the dynamic loader resolved this symbol, whose type glibc's ABI fixes.
+            let register: RegisterAtfork = unsafe { transmute(address) };
+            register(Some(prepare), Some(parent), Some(child), null());
+        }
+    }
+}
+
+extern "C" fn prepare() {
+    if boot::thaw_around_fork() {
+        boot::tell(purpose::THAW, 0, 0);
+    }
+}
+
+extern "C" fn parent() {
+    if boot::thaw_around_fork() {
+        boot::tell(purpose::RESUME, 0, 0);
+    }
+}
+
+extern "C" fn child() {
+    boot::start_in_child();
+}

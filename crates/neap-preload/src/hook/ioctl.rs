@@ -1,0 +1,38 @@
+//! ioctl(2), for one request: a program that registers memory with a userfaultfd of its own would be
+//! refused where the engine has registered it first, so the engine lets go before.
+
+use core::ffi::{c_int, c_ulong};
+
+use neap_wire::purpose;
+
+use crate::{boot, sys};
+
+/// `_IOWR(0xAA, 0, struct uffdio_register)`
+const UFFDIO_REGISTER: c_ulong = 0xc020_aa00;
+
+/// The program's ioctl.
+///
+/// # Safety
+/// As ioctl(2): `arg` must fit `request`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int {
+    if request == UFFDIO_REGISTER && !boot::engine_name().is_empty() && arg != 0 {
+        // SAFETY: this request's argument begins with the start and length of the range.
+        let [start, len] = unsafe { (arg as *const [u64; 2]).read_unaligned() };
+        boot::tell(purpose::RELEASE, start, start.wrapping_add(len));
+    }
+    let result = sys::ioctl(sys::Fd(fd), request as usize, arg);
+    if result >= 0 {
+        return result as c_int;
+    }
+    let location = sys::weak_errno();
+    if location != 0 {
+        // SAFETY: the dynamic loader resolved this symbol; both libcs give it this type, and it
+        // returns the calling thread's errno.
+        unsafe {
+            let errno: extern "C" fn() -> *mut c_int = core::mem::transmute(location);
+            *errno() = -result as c_int;
+        }
+    }
+    -1
+}

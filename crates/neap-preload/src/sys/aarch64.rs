@@ -1,0 +1,126 @@
+//! The AArch64 instructions.
+
+use core::arch::{asm, global_asm};
+
+/// System call numbers (the generic table).
+pub mod nr {
+    pub const IOCTL: usize = 29;
+    pub const OPENAT: usize = 56;
+    pub const CLOSE: usize = 57;
+    pub const WRITE: usize = 64;
+    pub const PPOLL: usize = 73;
+    pub const KILL: usize = 129;
+    pub const RT_SIGPROCMASK: usize = 135;
+    pub const PRCTL: usize = 167;
+    pub const GETPID: usize = 172;
+    pub const SOCKET: usize = 198;
+    pub const CONNECT: usize = 203;
+    pub const SENDMSG: usize = 211;
+    pub const RECVMSG: usize = 212;
+    pub const MUNMAP: usize = 215;
+    pub const MMAP: usize = 222;
+    pub const MPROTECT: usize = 226;
+    pub const MADVISE: usize = 233;
+    pub const USERFAULTFD: usize = 282;
+    pub const CLOSE_RANGE: usize = 436;
+}
+
+/// # Safety
+/// The arguments must satisfy the kernel's contract for `number`.
+pub unsafe fn syscall6(number: usize, a: [usize; 6]) -> i64 {
+    let result: i64;
+    // SAFETY: the instruction clobbers x0 only; memory effects are the caller's promise.
+    unsafe {
+        asm!("svc 0", in("x8") number, inlateout("x0") a[0] => result, in("x1") a[1],
+            in("x2") a[2], in("x3") a[3], in("x4") a[4], in("x5") a[5], options(nostack));
+    }
+    result
+}
+
+/// Writes a byte of the page without changing it, by instruction, since a compiler may turn an
+/// atomic addition of nothing into a read: the kernel gives the process its own copy of the page.
+///
+/// # Safety
+/// `at` must be mapped and writable.
+pub unsafe fn unshare_page(at: usize) {
+    // SAFETY: the caller's promise; the byte keeps its value.
+    unsafe {
+        asm!("2: ldxrb {1:w}, [{0}]", "stxrb {2:w}, {1:w}, [{0}]", "cbnz {2:w}, 2b",
+            in(reg) at, out(reg) _, out(reg) _, options(nostack))
+    };
+}
+
+/// Starts a thread on `stack_top` (16-byte aligned) that runs `entry(arg)` and never returns.
+/// Returns the thread's number, or a negative errno.
+///
+/// # Safety
+/// The stack must be unused and outlive the thread; `entry` must never return.
+pub unsafe fn clone_thread(
+    flags: usize,
+    stack_top: usize,
+    entry: extern "C" fn(usize) -> !,
+    arg: usize,
+) -> i64 {
+    let result: i64;
+    // SAFETY: the parent continues after the call with every register but the clobbered intact;
+    // the child starts on its own stack and leaves this code at once.
+    unsafe {
+        asm!(
+            "svc 0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "mov x0, x11",
+            "blr x10",
+            "udf #0",
+            "2:",
+            in("x8") 220_usize,
+            inlateout("x0") flags => result,
+            in("x1") stack_top, in("x2") 0, in("x3") 0, in("x4") 0,
+            in("x10") entry, in("x11") arg,
+        );
+    }
+    result
+}
+
+// Symbols that the program's libc may or may not have: weak, so that loading never fails.
+global_asm!(
+    ".weak __register_atfork",
+    ".weak pthread_atfork",
+    ".weak __errno_location",
+    ".hidden neap_weak_register_atfork",
+    ".globl neap_weak_register_atfork",
+    "neap_weak_register_atfork:",
+    "adrp x0, :got:__register_atfork",
+    "ldr x0, [x0, :got_lo12:__register_atfork]",
+    "ret",
+    ".hidden neap_weak_pthread_atfork",
+    ".globl neap_weak_pthread_atfork",
+    "neap_weak_pthread_atfork:",
+    "adrp x0, :got:pthread_atfork",
+    "ldr x0, [x0, :got_lo12:pthread_atfork]",
+    "ret",
+    ".hidden neap_weak_errno_location",
+    ".globl neap_weak_errno_location",
+    "neap_weak_errno_location:",
+    "adrp x0, :got:__errno_location",
+    "ldr x0, [x0, :got_lo12:__errno_location]",
+    "ret",
+);
+
+unsafe extern "C" {
+    fn neap_weak_register_atfork() -> usize;
+    fn neap_weak_pthread_atfork() -> usize;
+    fn neap_weak_errno_location() -> usize;
+}
+
+/// Addresses of glibc's `__register_atfork` and of `pthread_atfork`; 0 where missing.
+pub fn weak_atfork() -> (usize, usize) {
+    // SAFETY: both only load one word from the global offset table.
+    unsafe { (neap_weak_register_atfork(), neap_weak_pthread_atfork()) }
+}
+
+/// Address of `__errno_location`; 0 where missing.
+pub fn weak_errno() -> usize {
+    // SAFETY: only loads one word from the global offset table.
+    unsafe { neap_weak_errno_location() }
+}

@@ -1,0 +1,262 @@
+//! System calls by instruction.
+//!
+//! Preconditions are the kernel's own: a wrapper that takes a pointer is `unsafe` or takes a
+//! reference. Results are the kernel's: negative values are errno.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+#[cfg(target_arch = "aarch64")]
+pub use aarch64::{clone_thread, nr, syscall6, unshare_page, weak_atfork, weak_errno};
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::{clone_thread, nr, syscall6, unshare_page, weak_atfork, weak_errno};
+
+use core::mem::size_of;
+
+pub const EINTR: i64 = 4;
+pub const PROT_READ_WRITE: usize = 3;
+pub const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
+pub const MAP_NORESERVE: usize = 0x4000;
+pub const MADV_DONTNEED: usize = 4;
+pub const MADV_DONTFORK: usize = 10;
+pub const MADV_DOFORK: usize = 11;
+pub const MADV_NOHUGEPAGE: usize = 15;
+pub const MADV_DONTDUMP: usize = 16;
+pub const MADV_WIPEONFORK: usize = 18;
+const AF_UNIX: usize = 1;
+const SOCK_SEQPACKET_CLOEXEC: usize = 5 | 0o2_000_000;
+const MSG_NOSIGNAL: usize = 0x4000;
+const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
+const SOL_SOCKET: i32 = 1;
+const SCM_RIGHTS: i32 = 1;
+const O_CLOEXEC: usize = 0o2_000_000;
+const AT_FDCWD: usize = -100_isize as usize;
+
+/// A file descriptor of the calling thread's table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fd(pub i32);
+
+/// A system call without memory operands.
+pub fn call(number: usize, args: [usize; 6]) -> i64 {
+    // SAFETY: callers pass integers only, or addresses that the kernel checks and that belong to
+    // mappings this library made; see each wrapper.
+    unsafe { syscall6(number, args) }
+}
+
+pub fn close(fd: Fd) {
+    call(nr::CLOSE, [fd.0 as usize, 0, 0, 0, 0, 0]);
+}
+
+pub fn pause() {
+    // ppoll of nothing: sleeps until a signal, on every architecture.
+    call(nr::PPOLL, [0; 6]);
+}
+
+pub fn getpid() -> u32 {
+    call(nr::GETPID, [0; 6]) as u32
+}
+
+pub fn kill_self() {
+    call(nr::KILL, [getpid() as usize, 9, 0, 0, 0, 0]);
+}
+
+/// Opens a NUL-terminated path.
+pub fn open(path: &[u8], flags: usize) -> Option<Fd> {
+    debug_assert!(path.last() == Some(&0));
+    let fd = call(
+        nr::OPENAT,
+        [AT_FDCWD, path.as_ptr() as usize, flags | O_CLOEXEC, 0, 0, 0],
+    );
+    (fd >= 0).then_some(Fd(fd as i32))
+}
+
+pub fn write(fd: Fd, bytes: &[u8]) {
+    call(
+        nr::WRITE,
+        [fd.0 as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0],
+    );
+}
+
+/// A new private mapping, or nothing.
+pub fn map(len: usize) -> Option<usize> {
+    let flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE;
+    let at = call(nr::MMAP, [0, len, PROT_READ_WRITE, flags, usize::MAX, 0]);
+    (at > 0).then_some(at as usize)
+}
+
+/// # Safety
+/// The range must be a mapping that this library made and no longer uses.
+pub unsafe fn unmap(at: usize, len: usize) {
+    call(nr::MUNMAP, [at, len, 0, 0, 0, 0]);
+}
+
+pub fn madvise(at: usize, len: usize, advice: usize) -> i64 {
+    call(nr::MADVISE, [at, len, advice, 0, 0, 0])
+}
+
+pub fn protect_none(at: usize, len: usize) {
+    call(nr::MPROTECT, [at, len, 0, 0, 0, 0]);
+}
+
+/// An ioctl whose argument is an integer.
+pub fn ioctl(fd: Fd, request: usize, arg: usize) -> i64 {
+    call(nr::IOCTL, [fd.0 as usize, request, arg, 0, 0, 0])
+}
+
+/// Replaces the calling thread's signal mask; returns the old one.
+pub fn set_signal_mask(mask: u64) -> u64 {
+    const SIG_SETMASK: usize = 2;
+    let mut old = 0u64;
+    let (new, old_at) = ((&raw const mask) as usize, (&raw mut old) as usize);
+    call(nr::RT_SIGPROCMASK, [SIG_SETMASK, new, old_at, 8, 0, 0]);
+    old
+}
+
+pub fn set_name(name: &[u8; 16]) {
+    const PR_SET_NAME: usize = 15;
+    call(nr::PRCTL, [PR_SET_NAME, name.as_ptr() as usize, 0, 0, 0, 0]);
+}
+
+/// Closes every descriptor of the calling thread's table but `keep` (ascending).
+pub fn close_all_but(keep: [Fd; 2]) {
+    let [low, high] = [
+        keep[0].min(keep[1]).0 as usize,
+        keep[0].max(keep[1]).0 as usize,
+    ];
+    let close_range = |from: usize, to: usize| {
+        if from <= to && call(nr::CLOSE_RANGE, [from, to, 0, 0, 0, 0]) < 0 {
+            for fd in from..=to.min(65_535) {
+                close(Fd(fd as i32)); // before Linux 5.9
+            }
+        }
+    };
+    if low > 0 {
+        close_range(0, low - 1);
+    }
+    close_range(low + 1, high.wrapping_sub(1));
+    close_range(high + 1, u32::MAX as usize);
+}
+
+/// Connects to the engine.
+pub fn connect(name: &[u8]) -> Option<Fd> {
+    let mut address = [0u8; 110];
+    address[0] = AF_UNIX as u8; // sun_family is native-endian u16 and both targets are little-endian
+    let room = &mut address[3..];
+    if name.len() > room.len() {
+        return None;
+    }
+    room[..name.len()].copy_from_slice(name);
+    let fd = call(nr::SOCKET, [AF_UNIX, SOCK_SEQPACKET_CLOEXEC, 0, 0, 0, 0]);
+    if fd < 0 {
+        return None;
+    }
+    let fd = Fd(fd as i32);
+    let len = 3 + name.len();
+    if call(
+        nr::CONNECT,
+        [fd.0 as usize, address.as_ptr() as usize, len, 0, 0, 0],
+    ) < 0
+    {
+        close(fd);
+        return None;
+    }
+    Some(fd)
+}
+
+#[repr(C)]
+struct MsgHdr {
+    name: usize,
+    name_len: u32,
+    iov: usize,
+    iov_len: usize,
+    control: usize,
+    control_len: usize,
+    flags: i32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Control {
+    len: usize,
+    level: i32,
+    kind: i32,
+    fds: [i32; 8],
+}
+
+const CONTROL_HEAD: usize = 16;
+
+/// Sends a plain struct, with descriptors.
+pub fn send<T: Copy>(socket: Fd, message: &T, fds: &[Fd]) -> bool {
+    let iov = [(&raw const *message) as usize, size_of::<T>()];
+    let mut control = Control {
+        len: CONTROL_HEAD + 4 * fds.len(),
+        level: SOL_SOCKET,
+        kind: SCM_RIGHTS,
+        fds: [0; 8],
+    };
+    for (to, from) in control.fds.iter_mut().zip(fds) {
+        *to = from.0;
+    }
+    let header = MsgHdr {
+        name: 0,
+        name_len: 0,
+        iov: (&raw const iov) as usize,
+        iov_len: 1,
+        control: if fds.is_empty() {
+            0
+        } else {
+            (&raw const control) as usize
+        },
+        control_len: if fds.is_empty() { 0 } else { control.len },
+        flags: 0,
+    };
+    loop {
+        let header = (&raw const header) as usize;
+        match call(
+            nr::SENDMSG,
+            [socket.0 as usize, header, MSG_NOSIGNAL, 0, 0, 0],
+        ) {
+            sent if sent == size_of::<T>() as i64 => return true,
+            sent if sent == -EINTR => {}
+            _ => return false,
+        }
+    }
+}
+
+/// Waits for a plain struct and at most one descriptor. False when the other end is gone.
+pub fn receive<T: Copy>(socket: Fd, message: &mut T, fd: &mut Option<Fd>) -> bool {
+    let iov = [(&raw mut *message) as usize, size_of::<T>()];
+    let mut control = Control::default();
+    let mut header = MsgHdr {
+        name: 0,
+        name_len: 0,
+        iov: (&raw const iov) as usize,
+        iov_len: 1,
+        control: (&raw mut control) as usize,
+        control_len: size_of::<Control>(),
+        flags: 0,
+    };
+    loop {
+        let at = (&raw mut header) as usize;
+        match call(
+            nr::RECVMSG,
+            [socket.0 as usize, at, MSG_CMSG_CLOEXEC, 0, 0, 0],
+        ) {
+            got if got == size_of::<T>() as i64 => break,
+            got if got == -EINTR => {}
+            _ => return false,
+        }
+    }
+    // SAFETY: the kernel wrote through these addresses, so they are read anew.
+    let (len, control) = unsafe {
+        (
+            (&raw const header.control_len).read_volatile(),
+            (&raw const control).read_volatile(),
+        )
+    };
+    if len >= CONTROL_HEAD + 4 && control.kind == SCM_RIGHTS {
+        *fd = Some(Fd(control.fds[0]));
+    }
+    true
+}

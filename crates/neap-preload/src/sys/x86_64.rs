@@ -1,0 +1,123 @@
+//! The x86-64 instructions.
+
+use core::arch::{asm, global_asm};
+
+/// System call numbers.
+pub mod nr {
+    pub const CLOSE: usize = 3;
+    pub const WRITE: usize = 1;
+    pub const MMAP: usize = 9;
+    pub const MPROTECT: usize = 10;
+    pub const MUNMAP: usize = 11;
+    pub const RT_SIGPROCMASK: usize = 14;
+    pub const IOCTL: usize = 16;
+    pub const MADVISE: usize = 28;
+    pub const GETPID: usize = 39;
+    pub const SOCKET: usize = 41;
+    pub const CONNECT: usize = 42;
+    pub const SENDMSG: usize = 46;
+    pub const RECVMSG: usize = 47;
+    pub const KILL: usize = 62;
+    pub const PRCTL: usize = 157;
+    pub const OPENAT: usize = 257;
+    pub const PPOLL: usize = 271;
+    pub const USERFAULTFD: usize = 323;
+    pub const CLOSE_RANGE: usize = 436;
+}
+
+/// # Safety
+/// The arguments must satisfy the kernel's contract for `number`.
+pub unsafe fn syscall6(number: usize, a: [usize; 6]) -> i64 {
+    let result: i64;
+    // SAFETY: the instruction clobbers rcx, r11 and rax only; memory effects are the caller's
+    // promise.
+    unsafe {
+        asm!("syscall", inlateout("rax") number => result, in("rdi") a[0], in("rsi") a[1],
+            in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+/// Writes a byte of the page without changing it, by instruction, since a compiler may turn an
+/// atomic addition of nothing into a read: the kernel gives the process its own copy of the page.
+///
+/// # Safety
+/// `at` must be mapped and writable.
+pub unsafe fn unshare_page(at: usize) {
+    // SAFETY: the caller's promise; the byte keeps its value.
+    unsafe { asm!("lock or byte ptr [{0}], 0", in(reg) at, options(nostack)) };
+}
+
+/// Starts a thread on `stack_top` (16-byte aligned) that runs `entry(arg)` and never returns.
+/// Returns the thread's number, or a negative errno.
+///
+/// # Safety
+/// The stack must be unused and outlive the thread; `entry` must never return.
+pub unsafe fn clone_thread(
+    flags: usize,
+    stack_top: usize,
+    entry: extern "C" fn(usize) -> !,
+    arg: usize,
+) -> i64 {
+    let result: i64;
+    // SAFETY: the parent continues after the call with every register but the clobbered intact;
+    // the child starts on its own stack and leaves this code at once.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r13",
+            "call r12",
+            "ud2",
+            "2:",
+            inlateout("rax") 56_usize => result,
+            in("rdi") flags, in("rsi") stack_top, in("rdx") 0, in("r10") 0, in("r8") 0,
+            in("r12") entry, in("r13") arg,
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    result
+}
+
+// Symbols that the program's libc may or may not have: weak, so that loading never fails.
+global_asm!(
+    ".weak __register_atfork",
+    ".weak pthread_atfork",
+    ".weak __errno_location",
+    ".hidden neap_weak_register_atfork",
+    ".globl neap_weak_register_atfork",
+    "neap_weak_register_atfork:",
+    "mov rax, qword ptr [rip + __register_atfork@GOTPCREL]",
+    "ret",
+    ".hidden neap_weak_pthread_atfork",
+    ".globl neap_weak_pthread_atfork",
+    "neap_weak_pthread_atfork:",
+    "mov rax, qword ptr [rip + pthread_atfork@GOTPCREL]",
+    "ret",
+    ".hidden neap_weak_errno_location",
+    ".globl neap_weak_errno_location",
+    "neap_weak_errno_location:",
+    "mov rax, qword ptr [rip + __errno_location@GOTPCREL]",
+    "ret",
+);
+
+unsafe extern "C" {
+    fn neap_weak_register_atfork() -> usize;
+    fn neap_weak_pthread_atfork() -> usize;
+    fn neap_weak_errno_location() -> usize;
+}
+
+/// Addresses of glibc's `__register_atfork` and of `pthread_atfork`; 0 where missing.
+pub fn weak_atfork() -> (usize, usize) {
+    // SAFETY: both only load one word from the global offset table.
+    unsafe { (neap_weak_register_atfork(), neap_weak_pthread_atfork()) }
+}
+
+/// Address of `__errno_location`; 0 where missing.
+pub fn weak_errno() -> usize {
+    // SAFETY: only loads one word from the global offset table.
+    unsafe { neap_weak_errno_location() }
+}
