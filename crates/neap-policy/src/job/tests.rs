@@ -120,15 +120,25 @@ fn a_folio_goes_together_but_for_its_younger_pages() {
     );
     out.clear();
     core.pick(space, 64, &mut out);
-    assert_eq!(
-        pages(&core, &out),
-        [15, 0x40],
-        "what was young at the call stays"
-    );
-    out.clear();
-    core.pick(space, 64, &mut out);
-    assert_eq!(pages(&core, &out), [34], "until nothing else is left");
+    assert_eq!(pages(&core, &out), [15, 34, 0x40], "all have aged by now");
     assert_eq!(core.vmstat().pgscan, 6);
+}
+
+#[test]
+fn what_is_young_at_the_call_is_taken_only_when_nothing_else_is_left() {
+    let mut core = Core::new();
+    let space = core.add_space();
+    let (hot, warm) = (
+        adopt(&mut core, space, 1, Heat::Hot),
+        adopt(&mut core, space, 99, Heat::Warm),
+    );
+    let mut out = Vec::new();
+    core.pick(space, 64, &mut out);
+    assert_eq!(out, [warm]);
+    core.pick(space, 64, &mut out);
+    assert_eq!(out, [warm, hot], "appended, not replaced");
+    core.pick(space, 64, &mut out);
+    assert_eq!(out.len(), 2);
 }
 
 #[test]
