@@ -15,7 +15,14 @@
 
 mod generations;
 mod job;
+mod limits;
 mod page;
+mod shrinker;
 
 pub use job::{Core, Vmstat};
+pub use limits::{PoolGate, ZswapMax, zswap_max_allows};
 pub use page::{Effect, Heat, Illegal, State, Step, step};
+pub use shrinker::{
+    DEF_PRIORITY, DEFAULT_SEEKS, LruState, MAX_RECLAIM_RETRIES, PoolWorker, SHRINK_BATCH,
+    ScanResult, Scheme, Shrunk, Verdict, Visit, do_shrink,
+};
