@@ -17,11 +17,13 @@ mod generations;
 mod job;
 mod limits;
 mod page;
+mod readahead;
 mod shrinker;
 
 pub use job::{Core, Vmstat};
 pub use limits::{PoolGate, ZswapMax, zswap_max_allows};
 pub use page::{Effect, Heat, Illegal, State, Step, step};
+pub use readahead::{Readahead, window};
 pub use shrinker::{
     DEF_PRIORITY, DEFAULT_SEEKS, LruState, MAX_RECLAIM_RETRIES, PoolWorker, SHRINK_BATCH,
     ScanResult, Scheme, Shrunk, Verdict, Visit, do_shrink,
