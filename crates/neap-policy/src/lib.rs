@@ -21,7 +21,7 @@ mod readahead;
 mod shrinker;
 
 pub use job::{Core, Vmstat};
-pub use limits::{PoolGate, ZswapMax, zswap_max_allows};
+pub use limits::{Pacer, Plan, PoolGate, ZswapMax, zswap_max_allows};
 pub use page::{Effect, Heat, Illegal, State, Step, step};
 pub use readahead::{Readahead, window};
 pub use shrinker::{

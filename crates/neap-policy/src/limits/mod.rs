@@ -1,5 +1,7 @@
 //! When memory must be given back, how much, and who has to wait.
 
+mod pacer;
 mod pool;
 
+pub use pacer::{Pacer, Plan};
 pub use pool::{PoolGate, ZswapMax, zswap_max_allows};

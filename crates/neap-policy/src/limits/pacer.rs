@@ -1,0 +1,361 @@
+//! The pace of reclaim under the limit of a job.
+//!
+//! The kernel charges each page before it exists, and makes whoever exceeds a limit
+//! reclaim (SPEC 5.2). neap learns of memory after the fact: until mappings are
+//! registered the program faults at full speed and is only sampled; afterwards fresh
+//! pages can be made to wait. So the pacer keeps distance: it registers before the
+//! program could have run past the limit between two samples, and it reclaims ahead by
+//! as much as the program has lately been able to take.
+//!
+//! ```text
+//! 0 ......... arm ......... reclaim_to ... reclaim ... hold_above . limit
+//!   sampled only   register               wake          wait
+//! ```
+
+use neap_units::{Bytes, Nanos};
+
+/// Most bytes a nanosecond (GB/s) that one cpu can add by native faults. An upper bound:
+/// zeroing huge pages comes near it, faults of base pages stay well below.
+const WORST_BYTES_PER_NANO: u64 = 3;
+
+/// Time between deciding to register and being registered: a wake-up, the walk of the
+/// maps and one call for each mapping.
+const ARM_TIME: Nanos = Nanos::millis(4);
+
+/// Share of the limit, in percent, at which to register at the latest: adopting what is
+/// present takes time too, and grows with the limit.
+const ARM_AT_MOST: u64 = 75;
+
+/// Share of the limit, in percent, below which never to register: a program that small
+/// is better left alone.
+const ARM_AT_LEAST: u64 = 25;
+
+/// Shortest sleep between samples. In it the worst case takes a quarter of what
+/// [`ARM_TIME`] leaves; sampling more often would cost a visible share of a cpu.
+const SAMPLE_MIN: Nanos = Nanos::millis(1);
+
+/// Longest sleep before mappings are registered: what a fork or a change of the limit
+/// may stay unseen.
+const SAMPLE_MAX: Nanos = Nanos::millis(200);
+
+/// Longest sleep once they are: fresh pages are counted as they are filled, so only
+/// what escapes neap (stacks, file mappings) is left to sample.
+const SAMPLE_MAX_ARMED: Nanos = Nanos::millis(20);
+
+/// Time that reclaim needs to free the first pages once woken: the headroom is what
+/// the program may take meanwhile.
+const RECLAIM_LATENCY: Nanos = Nanos::millis(3);
+
+/// Least headroom: enough to keep batches of reclaim whole.
+const HEADROOM_MIN: Bytes = Bytes::mib(1);
+
+/// Least headroom as a fraction of the limit.
+const HEADROOM_MIN_FRACTION: u64 = 128;
+
+/// Most headroom as a fraction of the limit: memory kept free is memory not used.
+const HEADROOM_MAX_FRACTION: u64 = 8;
+
+/// Time constant with which the growth seen is forgotten: programs allocate in bursts,
+/// and the next one is likely to be like the last.
+const FORGET: Nanos = Nanos::millis(100);
+
+/// Samples closer than this say nothing about a rate: one readahead window would look
+/// like gigabytes a second.
+const RATE_INTERVAL: Nanos = Nanos::micros(200);
+
+/// Scale of rates: bytes for each 2^20 ns (about a millisecond), so that 1 KB/s is not
+/// rounded away and 2^43 bytes in a sample still fit.
+const RATE_SHIFT: u32 = 20;
+
+/// What to do now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Register mappings now. Stays on once on.
+    pub arm: bool,
+    /// Wake reclaim until usage is at most this.
+    pub reclaim_to: Option<Bytes>,
+    /// Fresh pages wait while usage is estimated above this.
+    pub hold_above: Bytes,
+    /// How long the sampler may sleep.
+    pub next_sample: Nanos,
+}
+
+/// Turns samples of usage into plans. Time comes in with each sample.
+#[derive(Clone, Debug)]
+pub struct Pacer {
+    limit: Bytes,
+    /// Bytes a nanosecond that all cpus together can add.
+    worst: u64,
+    armed: bool,
+    /// Fastest growth lately, in bytes for each 2^20 ns.
+    rate: u64,
+    /// Sample that the next rate is taken from.
+    since: Option<(Nanos, Bytes)>,
+    sleep: Nanos,
+    last_usage: Bytes,
+}
+
+impl Pacer {
+    /// A pacer for a job limited to `limit`, on a machine where `cpus` cpus can fault
+    /// at once.
+    #[must_use]
+    pub fn new(limit: Bytes, cpus: u32) -> Pacer {
+        let worst = WORST_BYTES_PER_NANO * u64::from(cpus.max(1));
+        Pacer {
+            limit,
+            worst,
+            armed: false,
+            rate: 0,
+            since: None,
+            sleep: SAMPLE_MIN,
+            last_usage: Bytes::ZERO,
+        }
+    }
+
+    /// Changes the limit. What was registered stays so.
+    pub fn set_limit(&mut self, limit: Bytes) {
+        self.limit = limit;
+    }
+
+    /// The limit.
+    #[must_use]
+    pub fn limit(&self) -> Bytes {
+        self.limit
+    }
+
+    /// Usage at which mappings are registered.
+    #[must_use]
+    pub fn arm_point(&self) -> Bytes {
+        let share =
+            |percent: u64| Bytes((u128::from(self.limit.0) * u128::from(percent) / 100) as u64);
+        let in_time = self.limit.saturating_sub(Bytes(self.worst * ARM_TIME.0));
+        in_time.min(share(ARM_AT_MOST)).max(share(ARM_AT_LEAST))
+    }
+
+    /// Distance from the limit at which reclaim starts: what the program took lately
+    /// in the time reclaim needs, within bounds.
+    #[must_use]
+    pub fn headroom(&self) -> Bytes {
+        let most = Bytes(self.limit.0 / HEADROOM_MAX_FRACTION);
+        // A tiny limit has less than the least headroom to spare.
+        let least = HEADROOM_MIN
+            .max(Bytes(self.limit.0 / HEADROOM_MIN_FRACTION))
+            .min(most);
+        grown(self.rate, RECLAIM_LATENCY).clamp(least, most)
+    }
+
+    /// Takes a sample of the job's usage at time `now` and says what to do.
+    pub fn observe(&mut self, now: Nanos, usage: Bytes) -> Plan {
+        self.learn_rate(now, usage);
+        self.armed |= usage >= self.arm_point();
+        let headroom = self.headroom();
+        let reclaims = usage > self.limit.saturating_sub(headroom);
+        let grew = usage > self.last_usage;
+        self.last_usage = usage;
+        self.sleep = if !self.armed {
+            let room = self.arm_point().saturating_sub(usage);
+            Nanos(room.0 / self.worst).clamp(SAMPLE_MIN, SAMPLE_MAX)
+        } else if grew || reclaims {
+            SAMPLE_MIN
+        } else {
+            (self.sleep * 2).clamp(SAMPLE_MIN, SAMPLE_MAX_ARMED)
+        };
+        Plan {
+            arm: self.armed,
+            reclaim_to: reclaims.then(|| self.limit.saturating_sub(headroom + headroom / 2)),
+            hold_above: self.limit.saturating_sub(headroom / 4),
+            next_sample: self.sleep,
+        }
+    }
+
+    /// Keeps a maximum of the growth seen, which fades.
+    fn learn_rate(&mut self, now: Nanos, usage: Bytes) {
+        let Some((then, before)) = self.since else {
+            self.since = Some((now, usage));
+            return;
+        };
+        let elapsed = now.saturating_sub(then);
+        if elapsed < RATE_INTERVAL {
+            return;
+        }
+        let growth = u128::from(usage.saturating_sub(before).0) << RATE_SHIFT;
+        let worst = self.worst << RATE_SHIFT;
+        let seen = (growth / u128::from(elapsed.0)).min(worst.into()) as u64;
+        let forgotten = u128::from(self.rate) * u128::from(elapsed.min(FORGET).0);
+        let faded = self.rate - (forgotten / u128::from(FORGET.0)) as u64;
+        self.rate = seen.max(faded);
+        self.since = Some((now, usage));
+    }
+}
+
+/// Bytes that a rate adds in a time.
+fn grown(rate: u64, time: Nanos) -> Bytes {
+    Bytes(((u128::from(rate) * u128::from(time.0)) >> RATE_SHIFT) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ms(n: u64) -> Nanos {
+        Nanos::millis(n)
+    }
+
+    #[test]
+    fn the_arm_point_leaves_time_to_register() {
+        let at = |mib, cpus| Pacer::new(Bytes::mib(mib), cpus).arm_point();
+        assert_eq!(at(1024, 2), Bytes::mib(768), "a large limit: 75 %");
+        assert_eq!(
+            at(64, 2),
+            Bytes::mib(64) - Bytes(24_000_000),
+            "4 ms at 6 bytes/ns"
+        );
+        assert_eq!(at(64, 64), Bytes::mib(16), "never below 25 %");
+        assert_eq!(
+            Pacer::new(Bytes(u64::MAX), 1).arm_point(),
+            Bytes(u64::MAX / 4 * 3 + 2)
+        );
+    }
+
+    #[test]
+    fn far_from_the_arm_point_the_sampler_sleeps_as_long_as_is_safe() {
+        let mut pacer = Pacer::new(Bytes::gib(16), 1);
+        let plan = pacer.observe(ms(0), Bytes::ZERO);
+        assert_eq!(plan.next_sample, SAMPLE_MAX);
+        assert!(!plan.arm && plan.reclaim_to.is_none());
+        let room = Bytes(30_000_000);
+        let plan = pacer.observe(ms(200), pacer.arm_point() - room);
+        assert_eq!(plan.next_sample, ms(10), "30 MB at 3 bytes/ns");
+        let plan = pacer.observe(ms(210), pacer.arm_point() - Bytes(1));
+        assert_eq!((plan.arm, plan.next_sample), (false, SAMPLE_MIN));
+        assert!(pacer.observe(ms(211), pacer.arm_point()).arm);
+        assert!(pacer.observe(ms(212), Bytes::ZERO).arm, "stays on");
+    }
+
+    #[test]
+    fn once_armed_a_flat_program_is_sampled_ever_less() {
+        let mut pacer = Pacer::new(Bytes::gib(1), 1);
+        let usage = Bytes::mib(800);
+        let sleeps: Vec<Nanos> = (0..7)
+            .map(|n| pacer.observe(ms(n * 20), usage).next_sample)
+            .collect();
+        assert_eq!(sleeps, [1, 2, 4, 8, 16, 20, 20].map(ms));
+        assert_eq!(
+            pacer.observe(ms(200), usage + Bytes(1)).next_sample,
+            SAMPLE_MIN
+        );
+    }
+
+    #[test]
+    fn a_slow_program_leaves_the_least_headroom() {
+        let mut pacer = Pacer::new(Bytes::gib(1), 1);
+        let headroom = Bytes::mib(8);
+        assert_eq!(pacer.headroom(), headroom, "1/128 of the limit");
+        let start = Bytes::gib(1) - headroom;
+        let plan = pacer.observe(ms(0), start);
+        assert_eq!(plan.reclaim_to, None, "at the mark, not above it");
+        assert_eq!(plan.hold_above, Bytes::gib(1) - Bytes::mib(2));
+        let plan = pacer.observe(ms(1), start + Bytes(1));
+        assert_eq!(plan.reclaim_to, Some(Bytes::gib(1) - Bytes::mib(12)));
+    }
+
+    #[test]
+    fn headroom_follows_the_fastest_growth_and_forgets_it() {
+        let mut pacer = Pacer::new(Bytes::gib(16), 4);
+        pacer.observe(ms(0), Bytes::ZERO);
+        pacer.observe(ms(100), Bytes(1_000_000_000));
+        // 10 bytes/ns for 3 ms are 30 MB, below 1/128 of the limit.
+        assert_eq!(pacer.headroom(), Bytes::mib(128));
+        let mut pacer = Pacer::new(Bytes::gib(1), 4);
+        pacer.observe(ms(0), Bytes::ZERO);
+        pacer.observe(ms(10), Bytes(100_000_000));
+        let burst = pacer.headroom();
+        assert!((29_990_000..=30_000_000).contains(&burst.0), "{burst}");
+        pacer.observe(ms(60), Bytes(100_000_000));
+        let half = pacer.headroom();
+        assert!((14_990_000..=15_010_000).contains(&half.0), "{half}");
+        pacer.observe(ms(1000), Bytes(100_000_000));
+        assert_eq!(pacer.headroom(), Bytes::mib(8));
+    }
+
+    #[test]
+    fn samples_too_close_to_each_other_do_not_make_a_rate() {
+        let mut pacer = Pacer::new(Bytes::gib(16), 1);
+        pacer.observe(Nanos(0), Bytes::ZERO);
+        pacer.observe(Nanos(10), Bytes::mib(2));
+        assert_eq!(pacer.rate, 0);
+        pacer.observe(ms(2), Bytes::mib(2));
+        assert_eq!(
+            grown(pacer.rate, ms(2)).0.div_ceil(1 << 12),
+            Bytes::mib(2).0 >> 12
+        );
+        pacer.observe(ms(1), Bytes::gib(1));
+        assert!(
+            pacer.rate <= 3 << RATE_SHIFT,
+            "time that runs backwards is no rate"
+        );
+    }
+
+    #[test]
+    fn a_tiny_limit_still_has_an_order() {
+        let mut pacer = Pacer::new(Bytes::mib(2), 16);
+        let plan = pacer.observe(ms(0), Bytes::mib(2));
+        assert_eq!(plan.hold_above, Bytes::mib(2) - Bytes::kib(64));
+        assert_eq!(plan.reclaim_to, Some(Bytes::mib(2) - Bytes::kib(384)));
+        let plan = Pacer::new(Bytes::ZERO, 1).observe(ms(0), Bytes::ZERO);
+        assert!(plan.arm && plan.hold_above == Bytes::ZERO && plan.reclaim_to.is_none());
+    }
+
+    proptest! {
+        /// A program that grows as fast as it can, whenever it can, is registered while
+        /// three milliseconds of growth still fit below the limit.
+        #[test]
+        fn no_program_outruns_the_sampler(
+            cpus in 1u32..64,
+            spare in 0u64..1 << 36,
+            bursts in prop::collection::vec(0u64..=3, 1..400),
+        ) {
+            let worst = WORST_BYTES_PER_NANO * u64::from(cpus);
+            // Large enough for 25 % of the limit to be below the limit less 4 ms.
+            let limit = Bytes(worst * ARM_TIME.0 * 4 / 3 + 4 + spare);
+            let mut pacer = Pacer::new(limit, cpus);
+            let (mut now, mut usage) = (Nanos::ZERO, Bytes::ZERO);
+            for burst in bursts {
+                let plan = pacer.observe(now, usage);
+                if plan.arm {
+                    prop_assert!(usage.0 + worst * ms(3).0 <= limit.0);
+                    break;
+                }
+                now += plan.next_sample;
+                usage += Bytes(worst / 3 * burst * plan.next_sample.0);
+            }
+        }
+
+        /// The marks keep their order, whatever was seen.
+        #[test]
+        fn the_marks_keep_their_order(
+            limit in 0u64..1 << 45,
+            cpus in 0u32..256,
+            samples in prop::collection::vec((0u64..1 << 28, 0u64..1 << 45), 1..50),
+        ) {
+            let mut pacer = Pacer::new(Bytes(limit), cpus);
+            let (mut now, mut armed) = (Nanos::ZERO, false);
+            for (pause, usage) in samples {
+                now += Nanos(pause);
+                let plan = pacer.observe(now, Bytes(usage));
+                prop_assert!(plan.arm || !armed);
+                armed = plan.arm;
+                prop_assert!(armed || usage < pacer.arm_point().0);
+                prop_assert!(plan.hold_above <= Bytes(limit));
+                prop_assert!((SAMPLE_MIN..=SAMPLE_MAX).contains(&plan.next_sample));
+                prop_assert!(!armed || plan.next_sample <= SAMPLE_MAX_ARMED);
+                if let Some(to) = plan.reclaim_to {
+                    prop_assert!(to < Bytes(usage) && to <= plan.hold_above);
+                }
+                prop_assert!(plan.reclaim_to.is_some() || usage <= plan.hold_above.0);
+            }
+        }
+    }
+}
