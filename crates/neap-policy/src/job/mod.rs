@@ -12,6 +12,8 @@ mod reclaim;
 mod vmstat;
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;
 
 use neap_units::{Bytes, PageId, PageNr, Pages, SpaceId};

@@ -6,6 +6,9 @@ mod leaf;
 mod state;
 mod table;
 
+#[cfg(test)]
+mod state_tests;
+
 pub(crate) use index::Index;
 pub(crate) use leaf::{LEAF_PAGES, NONE};
 pub use state::{Effect, Heat, Illegal, State, Step, step};

@@ -133,7 +133,6 @@ pub enum Step {
 
 /// What the caller must now release.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[must_use = "an entry or slot named here leaks unless it is released"]
 pub struct Effect {
     /// Entry that the page no longer refers to.
     pub freed_entry: Option<EntryId>,
