@@ -1,1 +1,23 @@
-//! Shared helpers of the end-to-end tests.
+//! Shared helpers of the end-to-end tests: C programs compiled once, the real `neap` binary run with a
+//! time limit on its whole tree, and a place where what was skipped is told.
+//!
+//! The tests compare bytes that unmodified programs produce with and without neap; no test asserts a time.
+#![forbid(unsafe_code)]
+
+mod cgroup;
+mod neap;
+mod process;
+mod program;
+mod run;
+mod sample;
+mod skip;
+mod user;
+
+pub use cgroup::MemoryGroup;
+pub use neap::{Managed, Neap, neap_binary};
+pub use process::{Marker, leftovers};
+pub use program::{Program, program, static_program, target_dir};
+pub use run::{Outcome, Run};
+pub use sample::{Peak, Sampler};
+pub use skip::{Need, exclusive, require, skip, tool};
+pub use user::{OrdinaryUser, install_for_everyone};

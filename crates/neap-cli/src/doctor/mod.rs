@@ -1,0 +1,62 @@
+//! `neap doctor`: what this machine allows, and the remedy for what it does not.
+
+mod checks;
+mod render;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::flags::DoctorArgs;
+use crate::machine::Root;
+
+/// What a check found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// All is there.
+    Ok,
+    /// neap works, by a slower way.
+    Limited,
+    /// neap cannot manage programs fully.
+    Missing,
+    /// A fact that decides nothing.
+    Info,
+}
+
+/// One check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What was looked at.
+    pub name: &'static str,
+    /// What was found.
+    pub verdict: Verdict,
+    /// The same in words.
+    pub detail: String,
+    /// What to do about it.
+    pub remedy: Option<String>,
+}
+
+/// Runs every check and prints them; 0 when neap can run fully, 1 otherwise.
+pub fn run(args: &DoctorArgs) -> ExitCode {
+    let root = Root::real();
+    let checks = checks::all(&root, args.swap_dir.as_deref());
+    let text = if args.json {
+        render::json(&checks)
+    } else {
+        render::table(&checks)
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            crate::talk::warn(&format!("stdout: {error}"));
+            ExitCode::from(1)
+        }
+        _ if healthy(&checks) => ExitCode::SUCCESS,
+        _ => ExitCode::from(1),
+    }
+}
+
+fn healthy(checks: &[Check]) -> bool {
+    checks.iter().all(|check| check.verdict != Verdict::Missing)
+}

@@ -1,0 +1,200 @@
+//! What can go wrong before the command runs: each failure has a code, a cause, a remedy and an exit
+//! code. After the command runs, its own ending is what counts.
+
+use std::io;
+use std::path::PathBuf;
+
+use neap_units::{Bytes, SizeError};
+use thiserror::Error;
+
+use crate::choice::BadChoice;
+use crate::exit;
+
+/// A failure of neap itself.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// Neither flag nor cgroup gives a limit.
+    #[error("no memory limit: --memory is not given and {0}")]
+    NoLimit(&'static str),
+    /// A size that cannot be read. The caret needs lines of its own.
+    #[error("{flag}: {source}")]
+    Size {
+        /// The flag or variable it was written at.
+        flag: &'static str,
+        /// What is wrong where.
+        source: SizeError,
+    },
+    /// A share where only a size makes sense.
+    #[error("{0}: a percentage has nothing to be a share of here")]
+    Share(&'static str),
+    /// A word that is none of the choices, in a variable.
+    #[error("{name}: {source}")]
+    Choice {
+        /// The variable.
+        name: &'static str,
+        /// The choices.
+        source: BadChoice,
+    },
+    /// A variable that is not text.
+    #[error("{0} is not valid UTF-8")]
+    NotText(&'static str),
+    /// A limit that neap itself would not fit in.
+    #[error("a limit of {0} is too small: the least is {1}")]
+    LimitTooSmall(Bytes, Bytes),
+    /// The amount of RAM is unknown, so a share of it is too.
+    #[error("cannot read how much RAM there is from /proc/meminfo")]
+    NoRam,
+    /// The command is not there.
+    #[error("{0}: command not found")]
+    NotFound(String),
+    /// The command is there and cannot be executed.
+    #[error("{path}: cannot be executed: {source}")]
+    NotExecutable {
+        /// The command's path.
+        path: PathBuf,
+        /// The kernel's word.
+        source: io::Error,
+    },
+    /// No process could be made.
+    #[error("cannot start a process: {0}")]
+    Spawn(#[source] io::Error),
+    /// An output file could not be made.
+    #[error("{flag} {path}: {source}")]
+    Output {
+        /// The flag that named it.
+        flag: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The kernel's word.
+        source: io::Error,
+    },
+    /// The directory given for the swap file cannot be used.
+    #[error("--swap-dir {path}: {source}")]
+    SwapDir {
+        /// The directory.
+        path: PathBuf,
+        /// The kernel's word.
+        source: io::Error,
+    },
+    /// `--require`, and the command would run unmanaged.
+    #[error("--require: {0}")]
+    Unmanaged(String),
+    /// Something neap cannot do without, of the machine.
+    #[error("{what}: {source}")]
+    Machine {
+        /// What was tried.
+        what: &'static str,
+        /// The kernel's word.
+        source: io::Error,
+    },
+}
+
+/// Exec errors that mean the file is not there (as env and timeout have it).
+pub fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+impl Failure {
+    /// The code that documentation lists.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoLimit(_) => "E0101",
+            Self::Size { .. } | Self::Share(_) => "E0102",
+            Self::Unmanaged(_) => "E0103",
+            Self::NotFound(_) => "E0104",
+            Self::NotExecutable { .. } => "E0105",
+            Self::Spawn(_) => "E0106",
+            Self::Output { .. } => "E0107",
+            Self::SwapDir { .. } => "E0108",
+            Self::Choice { .. } | Self::NotText(_) => "E0109",
+            Self::LimitTooSmall(..) => "E0110",
+            Self::NoRam => "E0111",
+            Self::Machine { .. } => "E0112",
+        }
+    }
+
+    /// What to try next; `None` when the cause says it all.
+    #[must_use]
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::NoLimit(_) => Some("neap run -m 2G -- COMMAND, or -m 50% for half of RAM"),
+            Self::Size { .. } | Self::Choice { .. } => None,
+            Self::Share(_) => Some("a size such as 4G"),
+            Self::NotText(_) => Some("unset it, or give the flag"),
+            Self::LimitTooSmall(..) => Some("a larger --memory"),
+            Self::NoRam => Some("--memory with a size instead of a percentage"),
+            Self::NotFound(_) => Some("the full path, or check PATH"),
+            Self::NotExecutable { .. } => Some("chmod +x, or name its interpreter"),
+            Self::Spawn(_) => Some("check `ulimit -u` and free memory"),
+            Self::Output { .. } => Some("a file in a directory you may write to"),
+            Self::SwapDir { .. } => Some("another --swap-dir, or --no-swap"),
+            Self::Unmanaged(_) => Some("neap doctor, or drop --require"),
+            Self::Machine { .. } => Some("neap doctor"),
+        }
+    }
+
+    /// The exit code.
+    #[must_use]
+    pub fn exit(&self) -> u8 {
+        match self {
+            Self::NotFound(_) => exit::NOT_FOUND,
+            Self::NotExecutable { .. } => exit::NOT_EXECUTABLE,
+            _ => exit::FAILED,
+        }
+    }
+
+    /// The lines for stderr: the cause, and the remedy if there is one.
+    #[must_use]
+    pub fn lines(&self) -> String {
+        let remedy = self
+            .remedy()
+            .map_or_else(String::new, |remedy| format!("\n  try: {remedy}"));
+        format!("neap: error[{}]: {self}{remedy}", self.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use neap_units::parse_size;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_names_its_code_cause_and_remedy() {
+        let text = Failure::NotFound("frob".to_owned()).lines();
+        assert_eq!(
+            text,
+            "neap: error[E0104]: frob: command not found\n  try: the full path, or check PATH"
+        );
+    }
+
+    #[test]
+    fn a_bad_size_keeps_its_caret() {
+        let failure = Failure::Size {
+            flag: "--memory",
+            source: parse_size("30MK").unwrap_err(),
+        };
+        assert!(
+            failure.lines().ends_with("\n  30MK\n     ^"),
+            "{}",
+            failure.lines()
+        );
+        assert_eq!(failure.exit(), 125);
+    }
+
+    #[test]
+    fn missing_and_unexecutable_commands_have_their_own_codes() {
+        assert_eq!(Failure::NotFound(String::new()).exit(), 127);
+        let denied = Failure::NotExecutable {
+            path: "/etc/passwd".into(),
+            source: io::Error::from_raw_os_error(13),
+        };
+        assert_eq!(denied.exit(), 126);
+        assert!(is_missing(&io::Error::from_raw_os_error(2)));
+        assert!(!is_missing(&io::Error::from_raw_os_error(13)));
+    }
+}

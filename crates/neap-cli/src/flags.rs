@@ -1,0 +1,177 @@
+//! The flags: one table, read by clap, from which help comes.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::choice::{Compressor, OnExhausted, PoolMax, Shrinker};
+use crate::{env, exit};
+
+/// Runs a program in less memory than it wants.
+#[derive(Debug, Parser)]
+#[command(
+    name = "neap",
+    version,
+    about = "Runs a program in less memory than it wants: cold pages are compressed, and swapped when that is not enough.",
+    arg_required_else_help = true,
+    subcommand_required = true
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a command, and all it starts, within a memory limit
+    #[command(after_help = run_tables())]
+    Run(Box<RunArgs>),
+    /// Say what this machine allows and how to get what it does not
+    Doctor(DoctorArgs),
+}
+
+/// Flags of `neap run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Memory limit: 512M, 1.5G (powers of 1024) or 50% of RAM [default: the memory cgroup's limit,
+    /// less a headroom]
+    #[arg(short = 'm', long, value_name = "SIZE|PERCENT")]
+    pub memory: Option<String>,
+
+    /// Directory for the swap file, which has no name there [default: TMPDIR, /var/tmp or /tmp,
+    /// whichever is first on a disk]
+    #[arg(long, value_name = "DIR")]
+    pub swap_dir: Option<PathBuf>,
+
+    /// Use no swap file
+    #[arg(long, conflicts_with_all = ["swap_dir", "swap_size"])]
+    pub no_swap: bool,
+
+    /// Most the swap file may hold [default: half of what is free in its directory]
+    #[arg(long, value_name = "SIZE")]
+    pub swap_size: Option<String>,
+
+    /// Most of the limit that the compressed pool may take [default: 50]
+    #[arg(long, value_name = "PERCENT")]
+    pub pool_max: Option<PoolMax>,
+
+    /// lz4, zstd[:LEVEL] or deflate[:LEVEL] [default: lz4]
+    #[arg(long, value_name = "NAME[:LEVEL]")]
+    pub compressor: Option<Compressor>,
+
+    /// How the pool gives way to the swap file: second-chance, protection or off
+    /// [default: second-chance]
+    #[arg(long, value_name = "NAME")]
+    pub shrinker: Option<Shrinker>,
+
+    /// What to do when nothing can be reclaimed any more: open lets the command go over the limit,
+    /// kill ends it [default: open]
+    #[arg(long, value_name = "open|kill")]
+    pub on_exhausted: Option<OnExhausted>,
+
+    /// Fail with 125 rather than run the command unmanaged
+    #[arg(long)]
+    pub require: bool,
+
+    /// Print a summary to stderr at the end
+    #[arg(long)]
+    pub summary: bool,
+
+    /// Write statistics as one JSON object at the end
+    #[arg(long, value_name = "FILE")]
+    pub stats: Option<PathBuf>,
+
+    /// Write how the command ended: `exited N` or `signaled N NAME`
+    #[arg(long, value_name = "FILE")]
+    pub exit_file: Option<PathBuf>,
+
+    /// Say on stderr what neap does
+    #[arg(short, long)]
+    pub verbose: bool,
+
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// Flags of `neap doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Directory that would hold the swap file
+    #[arg(long, value_name = "DIR")]
+    pub swap_dir: Option<PathBuf>,
+}
+
+/// The tables of exit codes and variables, as `--help` shows them.
+fn run_tables() -> String {
+    let mut text = String::from("Exit status: the command's own, and\n");
+    for (code, meaning) in exit::TABLE.iter().filter(|(code, _)| *code >= exit::FAILED) {
+        text.push_str(&format!("  {code:<18} {meaning}\n"));
+    }
+    text.push_str("\nEnvironment:\n");
+    for variable in env::TABLE {
+        text.push_str(&format!("  {:<18} {}\n", variable.name, variable.meaning));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn run(args: &[&str]) -> Result<RunArgs, clap::Error> {
+        let all = ["neap", "run"].iter().chain(args);
+        match Cli::try_parse_from(all)?.command {
+            Command::Run(args) => Ok(*args),
+            Command::Doctor(_) => panic!("not a run"),
+        }
+    }
+
+    #[test]
+    fn the_table_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn all_after_the_first_word_belongs_to_the_command() {
+        let args = run(&["-m", "1G", "ls", "-m", "x", "--help", "--", "-v"]).unwrap();
+        assert_eq!(args.memory.as_deref(), Some("1G"));
+        assert_eq!(args.command, ["ls", "-m", "x", "--help", "--", "-v"]);
+        assert!(!args.verbose);
+    }
+
+    #[test]
+    fn all_after_two_dashes_belongs_to_the_command() {
+        let args = run(&["-v", "--", "-odd-name", "--summary"]).unwrap();
+        assert!(args.verbose && !args.summary);
+        assert_eq!(args.command, ["-odd-name", "--summary"]);
+    }
+
+    #[test]
+    fn an_unknown_flag_is_not_taken_for_the_command() {
+        assert!(run(&["--bogus", "ls"]).is_err());
+        assert!(run(&[]).is_err());
+        assert!(run(&["--no-swap", "--swap-dir", "/x", "ls"]).is_err());
+    }
+
+    #[test]
+    fn help_shows_every_variable_and_code() {
+        let mut command = Cli::command();
+        let run = command.find_subcommand_mut("run").unwrap();
+        let help = run.render_long_help().to_string();
+        for variable in env::TABLE {
+            assert!(help.contains(variable.name), "{}", variable.name);
+        }
+        for code in ["125", "126", "127", "128"] {
+            assert!(help.contains(code));
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! `neap run`: one command within a memory limit.
+//!
+//! In order: read the flags ([`plan`]), find the command ([`command`]) and look at it ([`elf`]), start
+//! the engine, start the command ([`launch`]), pass signals on ([`signals`]), wait ([`wait`]), report,
+//! and end as the command ended. Whatever stops neap from managing the command leaves it to the kernel
+//! with one line of warning, unless `--require` says otherwise.
+
+mod command;
+mod elf;
+mod engine;
+mod launch;
+mod limit;
+mod plan;
+mod report;
+mod signals;
+pub mod swap;
+mod wait;
+
+use std::process::ExitCode;
+
+use rustix::process::Pid;
+
+use crate::exit::Ending;
+use crate::failure::Failure;
+use crate::flags::RunArgs;
+use crate::kernel;
+use crate::machine::Root;
+use crate::{env, talk};
+use engine::Engine;
+use launch::Target;
+use plan::{Plan, Sources};
+use report::{Finished, Output};
+use signals::Forwarder;
+use wait::Stay;
+
+pub use plan::uffd_device;
+
+/// The preload library that belongs to this executable.
+pub fn library() -> Option<std::path::PathBuf> {
+    launch::library(&std::env::current_exe().ok()?)
+}
+
+/// Runs the command and ends as it ended.
+pub fn run(args: &RunArgs) -> ExitCode {
+    match Job::prepare(args).and_then(Job::run) {
+        Ok(ending) => ending.imitate(),
+        Err(failure) => {
+            talk::say(&failure.lines());
+            if let Some(path) = &args.exit_file {
+                let line = format!("failed {}\n", failure.exit());
+                let _ = Output::create("--exit-file", path).map(|output| output.write(&line));
+            }
+            ExitCode::from(failure.exit())
+        }
+    }
+}
+
+/// Everything known before the command starts.
+struct Job<'a> {
+    args: &'a RunArgs,
+    root: Root,
+    plan: Plan,
+    target: Target,
+    stats: Option<Output>,
+    exit_file: Option<Output>,
+}
+
+/// The engine and what the command needs to reach it.
+struct Service {
+    engine: Engine,
+    variables: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+}
+
+impl<'a> Job<'a> {
+    fn prepare(args: &'a RunArgs) -> Result<Self, Failure> {
+        let root = Root::real();
+        let plan = Plan::make(
+            args,
+            Sources {
+                root: &root,
+                env: &env::own,
+                inspect: &swap::inspect_really,
+            },
+        )?;
+        let path = std::env::var_os("PATH");
+        let target = Target {
+            file: command::find(&args.command[0], path.as_deref())?,
+            argv: args.command.clone(),
+        };
+        let output = |flag, path: &Option<std::path::PathBuf>| {
+            path.as_deref()
+                .map(|path| Output::create(flag, path))
+                .transpose()
+        };
+        Ok(Self {
+            stats: output("--stats", &args.stats)?,
+            exit_file: output("--exit-file", &args.exit_file)?,
+            args,
+            root,
+            plan,
+            target,
+        })
+    }
+
+    fn run(mut self) -> Result<Ending, Failure> {
+        for warning in &self.plan.warnings {
+            talk::warn(warning);
+        }
+        if self.plan.verbose {
+            self.plan
+                .describe()
+                .iter()
+                .for_each(|line| talk::note(line));
+        }
+        let service = match self.serve() {
+            Ok(service) => Some(service),
+            Err(why) if self.args.require => return Err(Failure::Unmanaged(why)),
+            Err(why) => {
+                let line = format!("running {} unmanaged: {why}", self.name());
+                talk::warn(&line);
+                self.plan.warnings.push(line);
+                if !self.reports() {
+                    return Err(self.target.replace());
+                }
+                None
+            }
+        };
+        self.supervise(service)
+    }
+
+    /// Starts the engine if this command can be managed on this machine; otherwise says in one line
+    /// why not, with the remedy.
+    fn serve(&self) -> Result<Service, String> {
+        elf::manageable(&self.target.file, elf::Caller::own()).map_err(|why| why.to_string())?;
+        let library = library().ok_or(
+            "libneap_preload.so is neither beside neap nor in ../lib/neap; try: reinstall neap",
+        )?;
+        kernel::userfaultfd(&uffd_device(&env::own)).map_err(|refused| refused.line())?;
+        let engine = Engine::start(&self.plan)?;
+        let variables = launch::variables(engine.environment(), &library).ok_or_else(|| {
+            format!(
+                "the dynamic linker cannot load {}; try: install neap in a path without spaces and colons",
+                library.display()
+            )
+        })?;
+        Ok(Service { engine, variables })
+    }
+
+    fn supervise(self, service: Option<Service>) -> Result<Ending, Failure> {
+        let machine = |what| move |source| Failure::Machine { what, source };
+        wait::keep_statuses(&self.root).map_err(machine("SIGCHLD"))?;
+        let forwarder = Forwarder::install(&self.root).map_err(machine("signal handlers"))?;
+        let (stay, variables) = match &service {
+            Some(service) => (Stay::ForAll, &service.variables[..]),
+            None => (Stay::ForCommand, &[][..]),
+        };
+        if stay == Stay::ForAll {
+            wait::become_subreaper().map_err(machine("PR_SET_CHILD_SUBREAPER"))?;
+        }
+        let clock = neap_sys::monotonic_nanos;
+        let started = clock();
+        let child = self.target.spawn(variables)?;
+        let pid = Pid::from_child(&child);
+        let switch = forwarder
+            .start(pid, self.root.clone(), clock)
+            .map_err(machine("signal thread"))?;
+        let mut ended = started;
+        let ending = wait::wait_for(pid, stay, &self.root, |_| {
+            ended = clock();
+            switch.command_ended();
+        })
+        .map_err(machine("wait"))?;
+        self.report(service, ending, (ended - started) as f64 / 1e9);
+        Ok(ending)
+    }
+
+    /// The command's fate is settled: what goes wrong now is said, and changes nothing.
+    fn report(self, service: Option<Service>, ending: Ending, wall_seconds: f64) {
+        let name = self.name();
+        let mut warnings = self.plan.warnings;
+        let managed = service.as_ref().is_some_and(|s| s.engine.attached() > 0);
+        if service.is_some() && !managed {
+            let line = format!("{name} ran unmanaged: the library did not load in it");
+            talk::warn(&line);
+            warnings.push(line);
+        }
+        let command: Vec<String> = self
+            .args
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        let finished = Finished {
+            command: &command,
+            ending,
+            wall_seconds,
+            managed,
+            engine: service.map(|s| s.engine.finish()).unwrap_or_default(),
+            warnings: &warnings,
+            limit: self.plan.limit.bytes,
+        };
+        if self.args.summary {
+            talk::raw(&finished.summary());
+        }
+        let outputs = [
+            (self.stats, "--stats", finished.json()),
+            (self.exit_file, "--exit-file", ending.line()),
+        ];
+        for (output, flag, text) in outputs {
+            if let Some(Err(error)) = output.map(|output| output.write(&text)) {
+                talk::warn(&format!("{flag}: {error}"));
+            }
+        }
+    }
+
+    fn reports(&self) -> bool {
+        self.args.summary || self.stats.is_some() || self.exit_file.is_some()
+    }
+
+    fn name(&self) -> String {
+        self.args.command[0].to_string_lossy().into_owned()
+    }
+}

@@ -1,0 +1,249 @@
+//! What one run will do: flags and variables, read and decided, before anything starts.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::choice::{BadChoice, Compressor, OnExhausted, PoolMax, Shrinker};
+use crate::env::{self, Lookup};
+use crate::failure::Failure;
+use crate::flags::RunArgs;
+use crate::machine::Root;
+use crate::run::limit::{Limit, limit};
+use crate::run::swap::{self, Inspect, Swap, Wish};
+
+/// The decisions of one run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The limit.
+    pub limit: Limit,
+    /// The swap file.
+    pub swap: Swap,
+    /// The pool's share of the limit.
+    pub pool_max: PoolMax,
+    /// What compresses.
+    pub compressor: Compressor,
+    /// How the pool gives way.
+    pub shrinker: Shrinker,
+    /// What happens when nothing can be reclaimed.
+    pub on_exhausted: OnExhausted,
+    /// Pages are never moved, but copied and discarded.
+    pub write_protect: bool,
+    /// Say on stderr what happens.
+    pub verbose: bool,
+    /// Lines the user should read before the command runs.
+    pub warnings: Vec<String>,
+}
+
+/// Where a plan's facts come from.
+#[derive(Clone, Copy)]
+pub struct Sources<'a> {
+    /// The machine's files.
+    pub root: &'a Root,
+    /// The variables.
+    pub env: Lookup<'a>,
+    /// How a directory's file system is found.
+    pub inspect: Inspect<'a>,
+}
+
+impl Plan {
+    /// Decides.
+    ///
+    /// # Errors
+    /// When a flag or variable cannot be read, or no limit is to be had.
+    pub fn make(args: &RunArgs, sources: Sources<'_>) -> Result<Self, Failure> {
+        let Sources { root, env, inspect } = sources;
+        let memory = text(args.memory.as_deref(), "--memory", env::MEMORY, env)?;
+        let limit = limit(root, memory.flag, memory.value.as_deref())?;
+        let size = text(
+            args.swap_size.as_deref(),
+            "--swap-size",
+            env::SWAP_SIZE,
+            env,
+        )?;
+        let dir = args
+            .swap_dir
+            .clone()
+            .or_else(|| env(env::SWAP_DIR).map(PathBuf::from));
+        let wish = Wish {
+            off: args.no_swap,
+            dir: dir.as_deref(),
+            size: size.value.as_deref().map(|text| (size.flag, text)),
+        };
+        let tmpdir = env("TMPDIR").map(PathBuf::from);
+        let swap = swap::choose(wish, &swap::usual_dirs(tmpdir), inspect)?;
+        Ok(Self {
+            warnings: limit
+                .warning
+                .clone()
+                .into_iter()
+                .chain(swap.warning)
+                .collect(),
+            limit,
+            swap: swap.swap,
+            pool_max: choice(args.pool_max, env::POOL_MAX, env)?,
+            compressor: choice(args.compressor, env::COMPRESSOR, env)?,
+            shrinker: choice(args.shrinker, env::SHRINKER, env)?,
+            on_exhausted: choice(args.on_exhausted, env::ON_EXHAUSTED, env)?,
+            write_protect: env(env::WAY_OUT).is_some_and(|value| value == "write-protect"),
+            verbose: args.verbose,
+        })
+    }
+
+    /// The lines of `-v`: every decision with its value in bytes.
+    #[must_use]
+    pub fn describe(&self) -> Vec<String> {
+        let swap = match &self.swap {
+            Swap::Off => "swap off".to_owned(),
+            Swap::Dir { dir, size } => {
+                format!("swap in {}, at most {} bytes", dir.display(), size.0)
+            }
+        };
+        let way_out = if self.write_protect {
+            ", pages leave by write-protection"
+        } else {
+            ""
+        };
+        vec![
+            format!("limit {} bytes ({})", self.limit.bytes.0, self.limit.source),
+            swap,
+            format!(
+                "pool at most {} % of the limit, {}, shrinker {}, when exhausted {}{way_out}",
+                self.pool_max.0, self.compressor, self.shrinker, self.on_exhausted
+            ),
+        ]
+    }
+}
+
+/// A value and the flag or variable that gave it.
+struct Given {
+    flag: &'static str,
+    value: Option<String>,
+}
+
+fn text(
+    flag_value: Option<&str>,
+    flag: &'static str,
+    variable: &'static str,
+    env: Lookup<'_>,
+) -> Result<Given, Failure> {
+    if let Some(value) = flag_value {
+        let value = Some(value.to_owned());
+        return Ok(Given { flag, value });
+    }
+    let value = env(variable)
+        .map(OsString::into_string)
+        .transpose()
+        .map_err(|_| Failure::NotText(variable))?;
+    let flag = if value.is_some() { variable } else { flag };
+    Ok(Given { flag, value })
+}
+
+fn choice<T: FromStr<Err = BadChoice> + Default>(
+    flag_value: Option<T>,
+    variable: &'static str,
+    env: Lookup<'_>,
+) -> Result<T, Failure> {
+    if let Some(value) = flag_value {
+        return Ok(value);
+    }
+    let given = text(None, variable, variable, env)?;
+    given.value.map_or_else(
+        || Ok(T::default()),
+        |value| {
+            value.parse().map_err(|source| Failure::Choice {
+                name: variable,
+                source,
+            })
+        },
+    )
+}
+
+/// The path of the userfaultfd device.
+#[must_use]
+pub fn uffd_device(env: Lookup<'_>) -> PathBuf {
+    env(env::UFFD_DEVICE).map_or_else(|| Path::new("/dev/userfaultfd").to_owned(), PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use neap_units::Bytes;
+
+    use super::*;
+    use crate::flags::{Cli, Command};
+    use crate::machine::{Filesystem, Kind, fake::machine};
+
+    fn plan(args: &[&str], variables: &[(&str, &str)]) -> Result<Plan, Failure> {
+        let line = ["neap", "run"].iter().chain(args).chain(&["true"]);
+        let Command::Run(args) = Cli::try_parse_from(line).unwrap().command else {
+            panic!("not a run");
+        };
+        let (_dir, root) = machine(&[("/proc/meminfo", "MemTotal:  4194304 kB\n")]);
+        let env = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| OsString::from(value))
+        };
+        let inspect = |_: &Path| {
+            Ok(Filesystem {
+                kind: Kind::Disk,
+                name: "ext4".to_owned(),
+                free: Bytes::gib(8),
+            })
+        };
+        let sources = Sources {
+            root: &root,
+            env: &env,
+            inspect: &inspect,
+        };
+        Plan::make(&args, sources)
+    }
+
+    #[test]
+    fn a_flag_beats_its_variable_and_a_variable_the_built_in_value() {
+        let variables = [("NEAP_MEMORY", "1G"), ("NEAP_COMPRESSOR", "zstd:5")];
+        let from_env = plan(&[], &variables).unwrap();
+        assert_eq!(from_env.limit.bytes, Bytes::gib(1));
+        assert_eq!(from_env.compressor, Compressor::Zstd(5));
+        assert_eq!(from_env.shrinker, Shrinker::SecondChance);
+        let both = plan(&["-m", "2G", "--compressor", "lz4"], &variables).unwrap();
+        assert_eq!(both.limit.bytes, Bytes::gib(2));
+        assert_eq!(both.compressor, Compressor::Lz4);
+    }
+
+    #[test]
+    fn faults_name_the_flag_or_the_variable() {
+        let flag = plan(&["-m", "1X"], &[]).unwrap_err().to_string();
+        assert!(flag.starts_with("--memory: "), "{flag}");
+        let variable = plan(&[], &[("NEAP_MEMORY", "1X")]).unwrap_err().to_string();
+        assert!(variable.starts_with("NEAP_MEMORY: "), "{variable}");
+        let choice = plan(&["-m", "1G"], &[("NEAP_POOL_MAX", "x")]).unwrap_err();
+        assert!(choice.to_string().starts_with("NEAP_POOL_MAX: "));
+    }
+
+    #[test]
+    fn no_swap_beats_the_variable() {
+        let plan = plan(&["-m", "1G", "--no-swap"], &[("NEAP_SWAP_DIR", "/")]).unwrap();
+        assert_eq!(plan.swap, Swap::Off);
+    }
+
+    #[test]
+    fn verbose_lines_echo_bytes() {
+        let lines = plan(&["-m", "50%"], &[]).unwrap().describe();
+        assert_eq!(lines[0], "limit 2147483648 bytes (--memory 50%)");
+        assert_eq!(lines[1], "swap in /var/tmp, at most 4294967296 bytes");
+    }
+
+    #[test]
+    fn the_older_way_out_is_a_variable_only() {
+        let on = plan(&["-m", "1G"], &[("NEAP_WAY_OUT", "write-protect")]).unwrap();
+        assert!(on.write_protect);
+        assert!(!plan(&["-m", "1G"], &[]).unwrap().write_protect);
+    }
+
+    #[test]
+    fn the_device_can_be_named() {
+        assert_eq!(uffd_device(&|_| None), Path::new("/dev/userfaultfd"));
+        assert_eq!(uffd_device(&|_| Some("/x".into())), Path::new("/x"));
+    }
+}

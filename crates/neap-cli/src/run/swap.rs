@@ -1,0 +1,224 @@
+//! Where the swap file goes and how much it may hold.
+
+use std::path::{Path, PathBuf};
+
+use neap_units::{Bytes, Size, parse_size};
+
+use crate::failure::Failure;
+use crate::machine::{Filesystem, Kind, filesystem_of};
+
+/// The swap file of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Swap {
+    /// None.
+    Off,
+    /// An unnamed file in this directory.
+    Dir {
+        /// The directory.
+        dir: PathBuf,
+        /// Most bytes the file may hold.
+        size: Bytes,
+    },
+}
+
+/// What was decided, and what the user should hear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The decision.
+    pub swap: Swap,
+    /// A line when the directory the user chose is a poor place.
+    pub warning: Option<String>,
+}
+
+/// What the user asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a> {
+    /// No swap file.
+    pub off: bool,
+    /// This directory.
+    pub dir: Option<&'a Path>,
+    /// This size, and the flag or variable it was written at.
+    pub size: Option<(&'static str, &'a str)>,
+}
+
+/// How a directory's file system is found: [`filesystem_of`], or a list in tests.
+pub type Inspect<'a> = &'a dyn Fn(&Path) -> std::io::Result<Filesystem>;
+
+/// Decides on the swap file; `fallbacks` are tried in order when the user named no directory, and the
+/// first on a local disk is taken. With none, there is no swap file.
+///
+/// # Errors
+/// When the directory given cannot be used or the size cannot be read.
+pub fn choose(
+    wish: Wish<'_>,
+    fallbacks: &[PathBuf],
+    inspect: Inspect<'_>,
+) -> Result<Choice, Failure> {
+    let size = wish
+        .size
+        .map(|(flag, text)| size_of(flag, text))
+        .transpose()?;
+    let quiet = |swap| Choice {
+        swap,
+        warning: None,
+    };
+    if wish.off {
+        return Ok(quiet(Swap::Off));
+    }
+    let swap = |dir: &Path, filesystem: &Filesystem| Swap::Dir {
+        dir: dir.to_owned(),
+        size: size.unwrap_or(filesystem.free / 2),
+    };
+    let Some(dir) = wish.dir else {
+        return Ok(quiet(
+            first_on_disk(fallbacks, inspect)
+                .map_or(Swap::Off, |(dir, filesystem)| swap(dir, &filesystem)),
+        ));
+    };
+    let filesystem = inspect(dir)
+        .and_then(|found| match dir.is_dir() {
+            true => Ok(found),
+            false => Err(std::io::ErrorKind::NotADirectory.into()),
+        })
+        .map_err(|source| Failure::SwapDir {
+            path: dir.to_owned(),
+            source,
+        })?;
+    let warning = filesystem.kind.objection().map(|why| {
+        format!(
+            "--swap-dir {} is on {}: {why}",
+            dir.display(),
+            filesystem.name
+        )
+    });
+    Ok(Choice {
+        swap: swap(dir, &filesystem),
+        warning,
+    })
+}
+
+/// The first directory that lies on a local disk.
+pub fn first_on_disk<'a>(
+    dirs: &'a [PathBuf],
+    inspect: Inspect<'_>,
+) -> Option<(&'a PathBuf, Filesystem)> {
+    dirs.iter()
+        .filter_map(|dir| Some((dir, inspect(dir).ok()?)))
+        .find(|(_, filesystem)| filesystem.kind == Kind::Disk)
+}
+
+/// Where a swap file goes when nothing is said: TMPDIR, /var/tmp, /tmp.
+#[must_use]
+pub fn usual_dirs(tmpdir: Option<PathBuf>) -> Vec<PathBuf> {
+    tmpdir
+        .into_iter()
+        .chain(["/var/tmp".into(), "/tmp".into()])
+        .collect()
+}
+
+/// The usual inspection.
+///
+/// # Errors
+/// Those of [`filesystem_of`].
+pub fn inspect_really(dir: &Path) -> std::io::Result<Filesystem> {
+    filesystem_of(dir)
+}
+
+fn size_of(flag: &'static str, text: &str) -> Result<Bytes, Failure> {
+    match parse_size(text).map_err(|source| Failure::Size { flag, source })? {
+        Size::Bytes(bytes) => Ok(bytes),
+        Size::Percent(_) => Err(Failure::Share(flag)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn inspect(dir: &Path) -> io::Result<Filesystem> {
+        let kind = match dir.to_str() {
+            Some("/ram") => Kind::Memory,
+            Some("/net") => Kind::Network,
+            Some("/none") => return Err(io::ErrorKind::NotFound.into()),
+            _ => Kind::Disk,
+        };
+        Ok(Filesystem {
+            kind,
+            name: "fs".to_owned(),
+            free: Bytes::gib(10),
+        })
+    }
+
+    fn wish<'a>(dir: Option<&'a Path>, size: Option<&'a str>) -> Wish<'a> {
+        Wish {
+            off: false,
+            dir,
+            size: size.map(|size| ("--swap-size", size)),
+        }
+    }
+
+    #[test]
+    fn the_first_directory_on_a_disk_is_taken() {
+        let dirs = [
+            "/none".into(),
+            "/ram".into(),
+            "/disk".into(),
+            "/other".into(),
+        ];
+        let choice = choose(wish(None, None), &dirs, &inspect).unwrap();
+        let want = Swap::Dir {
+            dir: "/disk".into(),
+            size: Bytes::gib(5),
+        };
+        assert_eq!((choice.swap, choice.warning), (want, None));
+    }
+
+    #[test]
+    fn with_no_disk_there_is_no_swap() {
+        let dirs = ["/ram".into(), "/net".into()];
+        let choice = choose(wish(None, None), &dirs, &inspect).unwrap();
+        assert_eq!(choice.swap, Swap::Off);
+    }
+
+    #[test]
+    fn a_poor_directory_is_used_when_asked_for_and_warned_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = |_: &Path| inspect(Path::new("/ram"));
+        let choice = choose(wish(Some(dir.path()), Some("1G")), &[], &memory).unwrap();
+        assert!(choice.warning.unwrap().contains("live in memory"));
+        let Swap::Dir { size, .. } = choice.swap else {
+            panic!("no swap");
+        };
+        assert_eq!(size, Bytes::gib(1));
+    }
+
+    #[test]
+    fn a_missing_directory_and_a_file_are_refused() {
+        assert!(choose(wish(Some(Path::new("/none")), None), &[], &inspect).is_err());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let failure = choose(wish(Some(file.path()), None), &[], &inspect).unwrap_err();
+        assert_eq!(failure.code(), "E0108");
+    }
+
+    #[test]
+    fn a_size_is_checked_even_when_it_is_not_used() {
+        let off = Wish {
+            off: true,
+            ..wish(None, Some("5x"))
+        };
+        assert_eq!(choose(off, &[], &inspect).unwrap_err().code(), "E0102");
+        let share = wish(None, Some("5%"));
+        assert!(matches!(
+            choose(share, &[], &inspect),
+            Err(Failure::Share(_))
+        ));
+    }
+
+    #[test]
+    fn tmpdir_comes_first() {
+        assert_eq!(usual_dirs(Some("/x".into()))[0], Path::new("/x"));
+        assert_eq!(usual_dirs(None).len(), 2);
+    }
+}

@@ -1,0 +1,114 @@
+//! Running as a user without privileges, with or without a userfaultfd device of its own.
+
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::{neap_binary, tool};
+
+/// A folder every user may use, with copies of neap and of test programs, and the words that turn
+/// the superuser into nobody.
+#[derive(Debug)]
+pub struct OrdinaryUser {
+    dir: TempDir,
+}
+
+/// Copies `file` into `dir`, readable and executable by all.
+///
+/// # Panics
+/// If that fails.
+pub fn install_for_everyone(file: &Path, dir: &Path) -> PathBuf {
+    let to = dir.join(file.file_name().expect("a file has a name"));
+    fs::copy(file, &to)
+        .unwrap_or_else(|e| panic!("copying {} to {}: {e}", file.display(), to.display()));
+    fs::set_permissions(&to, Permissions::from_mode(0o755)).expect("our own file");
+    to
+}
+
+impl OrdinaryUser {
+    /// Prepares the folder, or says why this machine cannot.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn new() -> Result<Self, String> {
+        if tool("setpriv").is_none() {
+            return Err("setpriv is not installed".to_owned());
+        }
+        let dir = tempfile::tempdir().map_err(|e| format!("a temporary folder: {e}"))?;
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o777))
+            .map_err(|e| format!("its mode: {e}"))?;
+        let binary = neap_binary()?;
+        install_for_everyone(&binary, dir.path());
+        let library = binary.with_file_name("libneap_preload.so");
+        if library.exists() {
+            install_for_everyone(&library, dir.path());
+        }
+        Ok(OrdinaryUser { dir })
+    }
+
+    /// The copy of neap.
+    #[must_use]
+    pub fn neap(&self) -> PathBuf {
+        self.dir.path().join("neap")
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A copy of a program.
+    #[must_use]
+    pub fn copy(&self, program: &Path) -> PathBuf {
+        install_for_everyone(program, self.dir.path())
+    }
+
+    /// Words that run the command after them as nobody.
+    #[must_use]
+    pub fn words(&self) -> Vec<OsString> {
+        [
+            "setpriv",
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--inh-caps=-all",
+        ]
+        .map(OsString::from)
+        .into()
+    }
+
+    /// A device node like `/dev/userfaultfd` that everyone may open.
+    ///
+    /// # Errors
+    /// Why there can be none.
+    pub fn device(&self) -> Result<PathBuf, String> {
+        let real =
+            fs::metadata("/dev/userfaultfd").map_err(|e| format!("/dev/userfaultfd: {e}"))?;
+        let rdev = real.rdev();
+        // The kernel's new encoding of a device number: 12 bits of major from bit 8.
+        let (major, minor) = (
+            (rdev >> 8) & 0xfff,
+            (rdev & 0xff) | ((rdev >> 12) & 0xf_ff00),
+        );
+        let path = self.dir.path().join("userfaultfd");
+        let made = Command::new("mknod")
+            .args(["-m", "0666"])
+            .arg(&path)
+            .args(["c", &major.to_string(), &minor.to_string()])
+            .output()
+            .map_err(|e| format!("mknod: {e}"))?;
+        let opened = fs::OpenOptions::new().read(true).write(true).open(&path);
+        match opened {
+            Ok(_) => Ok(path),
+            Err(e) => Err(format!(
+                "a device of our own: {e} {}",
+                String::from_utf8_lossy(&made.stderr).trim()
+            )),
+        }
+    }
+}
