@@ -122,7 +122,7 @@ impl Failure {
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::NoLimit(_) => Some("neap run -m 2G -- COMMAND, or -m 50% for half of RAM"),
-            Self::Size { .. } | Self::Choice { .. } => None,
+            Self::Size { .. } | Self::Choice { .. } | Self::Unmanaged(_) => None,
             Self::Share(_) => Some("a size such as 4G"),
             Self::NotText(_) => Some("unset it, or give the flag"),
             Self::LimitTooSmall(..) => Some("a larger --memory"),
@@ -132,7 +132,6 @@ impl Failure {
             Self::Spawn(_) => Some("check `ulimit -u` and free memory"),
             Self::Output { .. } => Some("a file in a directory you may write to"),
             Self::SwapDir { .. } => Some("another --swap-dir, or --no-swap"),
-            Self::Unmanaged(_) => Some("neap doctor, or drop --require"),
             Self::Machine { .. } => Some("neap doctor"),
         }
     }
