@@ -1,0 +1,179 @@
+//! The limit is a limit: by the kernel's accounting, with memory written as fast as it can be, and
+//! inside a cgroup that kills.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use neap_tests::{Managed, MemoryGroup, Neap, Need, Run, exclusive, program, require};
+
+fn words(name: &str, arguments: &[&str]) -> Run {
+    let path = program(name);
+    Run::new(
+        [OsString::from(path)]
+            .into_iter()
+            .chain(arguments.iter().map(OsString::from)),
+    )
+    .limit(Duration::from_secs(300))
+}
+
+fn burst(limit: &str, arguments: &[&str], neap: impl FnOnce(Neap) -> Neap) -> Managed {
+    let run = neap(Neap::limit(limit)).run(&words("burst", arguments).sampled());
+    run.must_have_paged();
+    run.must_be_within_limit();
+    run
+}
+
+#[test]
+fn fresh_memory_from_two_threads_stays_within_the_limit() {
+    if !require(
+        "fresh_memory_from_two_threads_stays_within_the_limit",
+        &[Need::Neap, Need::Userfaultfd],
+    ) {
+        return;
+    }
+    let _alone = exclusive();
+    burst("64M", &["512", "2", "same"], |neap| neap);
+    burst("64M", &["256", "2", "text"], |neap| neap);
+    burst("256M", &["1024", "2", "same"], |neap| neap);
+}
+
+#[test]
+fn fresh_memory_from_eight_threads_stays_within_the_limit() {
+    if !require(
+        "fresh_memory_from_eight_threads_stays_within_the_limit",
+        &[Need::Neap, Need::Userfaultfd],
+    ) {
+        return;
+    }
+    let _alone = exclusive();
+    burst("96M", &["512", "8", "text"], |neap| neap);
+}
+
+#[test]
+fn the_older_way_out_keeps_the_limit_too() {
+    if !require(
+        "the_older_way_out_keeps_the_limit_too",
+        &[Need::Neap, Need::Userfaultfd],
+    ) {
+        return;
+    }
+    let _alone = exclusive();
+    burst("64M", &["256", "2", "text"], Neap::write_protect);
+}
+
+#[test]
+fn data_that_was_out_reads_back_within_the_limit() {
+    if !require(
+        "data_that_was_out_reads_back_within_the_limit",
+        &[Need::Neap, Need::Userfaultfd],
+    ) {
+        return;
+    }
+    let _alone = exclusive();
+    let plain = words("hog", &["192", "3"]).go();
+    let run = Neap::limit("64M").run(&words("hog", &["192", "3"]).sampled());
+    run.must_have_paged();
+    run.must_be_within_limit();
+    assert_eq!(run.text(), plain.text());
+}
+
+/// Three times the memory a hard cgroup without swap gives: killed plainly, finished under neap with
+/// a limit 8 % below the cgroup's.
+#[test]
+fn a_program_that_a_hard_cgroup_kills_lives_under_neap() {
+    let name = "a_program_that_a_hard_cgroup_kills_lives_under_neap";
+    if !require(
+        name,
+        &[Need::Neap, Need::Userfaultfd, Need::Root, Need::Cgroup],
+    ) {
+        return;
+    }
+    let _alone = exclusive();
+    let hard = 128 << 20;
+    let hog = words("hog", &["384", "2"]);
+    let plain = hog.go();
+    plain.must_exit(0);
+
+    let group = MemoryGroup::new(hard).expect("a cgroup, as required");
+    let killed = hog.clone().wrapped(group.enter()).go();
+    assert!(
+        killed.code() == 137 && group.killed() > 0,
+        "without neap the cgroup must kill it: {}",
+        killed.status
+    );
+    drop(group);
+
+    let group = MemoryGroup::new(hard).expect("a cgroup, as required");
+    let run = Neap::limit_bytes(hard - hard * 8 / 100)
+        .wrapped(group.enter())
+        .run(&hog);
+    assert_eq!(
+        group.killed(),
+        0,
+        "the kernel killed under neap; peak {:?}, stats {}",
+        group.peak(),
+        run.stats
+    );
+    run.must_have_paged();
+    run.must_be_within_limit();
+    assert_eq!(run.text(), plain.text());
+}
+
+/// Nothing can be reclaimed from what does not compress when there is no swap file: neap says so and
+/// lets the program go on.
+#[test]
+fn memory_that_cannot_shrink_goes_over_with_one_warning() {
+    if !require(
+        "memory_that_cannot_shrink_goes_over_with_one_warning",
+        &[Need::Neap, Need::Userfaultfd],
+    ) {
+        return;
+    }
+    let _alone = exclusive();
+    let random = words("incompressible", &["96"]);
+    let run = Neap::limit("48M").option("--no-swap").run(&random);
+    run.must_exit(0);
+    assert!(
+        run.text().starts_with("incompressible: ok"),
+        "{}",
+        run.text()
+    );
+    assert!(
+        !run.stderr.is_empty(),
+        "neap said nothing of going over its limit; stats {}",
+        run.stats
+    );
+    assert!(run.stderr.lines().count() <= 3, "{}", run.stderr);
+}
+
+#[test]
+fn a_swap_file_holds_what_does_not_compress() {
+    if !require(
+        "a_swap_file_holds_what_does_not_compress",
+        &[Need::Neap, Need::Userfaultfd],
+    ) {
+        return;
+    }
+    let _alone = exclusive();
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a temporary folder");
+    let neap = Neap::limit("64M")
+        .option("--swap-dir")
+        .option(dir.path())
+        .option("--swap-size")
+        .option("1G");
+    let run = neap.run(&words("incompressible", &["160"]).sampled());
+    run.must_have_paged();
+    run.must_be_within_limit();
+    assert!(
+        run.number("/vmstat/pswpout") + run.number("/vmstat/zswpwb") > 0,
+        "{}",
+        run.stats
+    );
+    assert_eq!(
+        std::fs::read_dir(dir.path())
+            .expect("our own folder")
+            .count(),
+        0,
+        "neap left a file behind"
+    );
+}

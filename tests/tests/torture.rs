@@ -1,0 +1,152 @@
+//! Torture under neap: everything a program can do to its memory, at random, in memory several times
+//! the limit, each page checked.
+//!
+//! The seed is printed and replays with `NEAP_TORTURE_SEED`; `NEAP_TORTURE_SECONDS=600` is the long run.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use neap_tests::{Managed, Neap, Need, OrdinaryUser, Run, exclusive, program, require, skip};
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// The seed of this run: another each time, unless one is to be replayed.
+fn seed() -> u64 {
+    number("NEAP_TORTURE_SEED").unwrap_or_else(|| {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        now.as_micros() as u64 % 1_000_000_007
+    })
+}
+
+struct Torture {
+    name: &'static str,
+    seconds: u64,
+    program: OsString,
+    extra: &'static [&'static str],
+    memory: &'static str,
+}
+
+impl Torture {
+    fn new(name: &'static str, seconds: u64) -> Self {
+        let seconds = number("NEAP_TORTURE_SECONDS").map_or(seconds, |s| seconds * s / 60);
+        Torture {
+            name,
+            seconds,
+            program: program("torture").into(),
+            extra: &[],
+            memory: "256M",
+        }
+    }
+
+    /// Runs it and fails unless not one byte was wrong and pages went out.
+    fn run(&self, neap: &Neap) -> Managed {
+        let seed = seed();
+        // Told at once and past the capture: a machine that dies of it still shows the seed.
+        let _ = writeln!(
+            std::io::stderr().lock(),
+            "{}: NEAP_TORTURE_SEED={seed}",
+            self.name
+        );
+        let mut words = vec![self.program.clone()];
+        let options = [
+            "--seed",
+            &seed.to_string(),
+            "--seconds",
+            &self.seconds.to_string(),
+            "--threads",
+            "4",
+        ];
+        words.extend(options.iter().map(OsString::from));
+        words.extend([
+            "--memory".into(),
+            self.memory.into(),
+            "--stall".into(),
+            "150".into(),
+        ]);
+        words.extend(self.extra.iter().map(OsString::from));
+        let run = neap.run(&Run::new(words).limit(Duration::from_secs(self.seconds + 240)));
+        run.must_have_paged();
+        assert!(
+            run.text().starts_with(&format!("torture: ok seed={seed} ")),
+            "{}",
+            run.text()
+        );
+        run
+    }
+}
+
+#[test]
+fn a_minute_of_torture_finds_no_wrong_byte() {
+    let test = Torture::new("a_minute_of_torture_finds_no_wrong_byte", 60);
+    if require(test.name, &[Need::Neap, Need::Userfaultfd]) {
+        let _alone = exclusive();
+        test.run(&Neap::limit("64M"));
+    }
+}
+
+#[test]
+fn torture_by_the_older_way_out_finds_no_wrong_byte() {
+    let test = Torture::new("torture_by_the_older_way_out_finds_no_wrong_byte", 20);
+    if require(test.name, &[Need::Neap, Need::Userfaultfd]) {
+        let _alone = exclusive();
+        test.run(&Neap::limit("64M").write_protect());
+    }
+}
+
+#[test]
+fn torture_with_a_swap_file_finds_no_wrong_byte() {
+    let test = Torture {
+        memory: "384M",
+        ..Torture::new("torture_with_a_swap_file_finds_no_wrong_byte", 20)
+    };
+    if require(test.name, &[Need::Neap, Need::Userfaultfd]) {
+        let _alone = exclusive();
+        let dir = tempfile::tempdir_in("/var/tmp").expect("a temporary folder");
+        // A pool this small must be written back all the time.
+        let neap = Neap::limit("64M")
+            .option("--swap-dir")
+            .option(dir.path())
+            .option("--swap-size")
+            .option("2G");
+        let run = test.run(&neap.option("--pool-max").option("10"));
+        assert!(
+            run.number("/vmstat/zswpwb") > 0,
+            "nothing was written back: {}",
+            run.stats
+        );
+    }
+}
+
+#[test]
+fn torture_of_an_ordinary_user_finds_no_wrong_byte() {
+    let mut test = Torture::new("torture_of_an_ordinary_user_finds_no_wrong_byte", 15);
+    if !require(test.name, &[Need::Neap, Need::Userfaultfd, Need::Root]) {
+        return;
+    }
+    let user = match OrdinaryUser::new() {
+        Ok(user) => user,
+        Err(reason) => return skip(test.name, &reason),
+    };
+    let device = match user.device() {
+        Ok(device) => device,
+        Err(reason) => return skip(test.name, &reason),
+    };
+    let _alone = exclusive();
+    test.program = user.copy(test.program.as_ref()).into();
+    let neap = Neap::limit("64M").binary(user.neap()).wrapped(user.words());
+    let run = test.run(
+        &neap
+            .env("NEAP_UFFD_DEVICE", device)
+            .env("TMPDIR", user.dir()),
+    );
+    assert!(
+        run.number("/vmstat/zswpin") > 0,
+        "nothing came back: {}",
+        run.stats
+    );
+}
