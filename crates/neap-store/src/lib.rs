@@ -1,11 +1,25 @@
 //! Where a page lives when it is not resident: compressors, the pool, the shrinker and the swap file.
+//!
+//! A page takes this way through the modules: `compress` makes it smaller, `pool` keeps it,
+//! `entry` knows where it is and how old, `store` decides with the rules of `neap-policy` when it
+//! goes on, and `swapfile` packs it into extents on disk. The crate makes no system call: memory
+//! and disk are the traits [`Arena`] and [`BlockFile`].
 #![forbid(unsafe_code)]
 
 mod arena;
 mod compress;
+mod entry;
 mod pool;
+mod stats;
+mod store;
+mod swapfile;
 
 pub use arena::{Arena, VecArena};
 pub use compress::{
     Codec, CodecError, Compressor, CompressorKind, Dictionary, KindError, Page, SCRATCH, TrainError,
 };
+pub use stats::{Metric, MetricKind, ORDERS, StoreStats};
+pub use store::{
+    Config, Incompressible, LoadError, Refused, ShrinkerError, ShrinkerKind, Shrunk, Source, Store,
+};
+pub use swapfile::{BLOCK, BlockFile, Direction, Fault, FaultyFile, MemFile, NoFile};

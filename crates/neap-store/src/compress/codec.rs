@@ -3,7 +3,7 @@
 use neap_units::PAGE_SIZE;
 
 use super::same::fill;
-use super::{CodecError, Compressor, CompressorKind, Dictionary, Page, SCRATCH, same_filled};
+use super::{CodecError, Compressor, CompressorKind, Dictionary, Page, SCRATCH};
 
 /// Compressor and scratch of one thread, made by [`crate::Store::codec`]. All memory is allocated
 /// when it is made, except what write-back needs, which grows at its first use.
@@ -20,8 +20,6 @@ pub struct Codec {
 /// What a page became.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Packed {
-    /// One word over and over.
-    Same(u64),
     /// This many bytes, in [`Codec::packed`].
     Bytes(usize),
     /// It does not compress.
@@ -42,9 +40,6 @@ impl Codec {
 
     /// Compresses a page into the scratch.
     pub(crate) fn pack(&mut self, page: &Page, dict: Option<&Dictionary>) -> Packed {
-        if let Some(word) = same_filled(page) {
-            return Packed::Same(word);
-        }
         let dict = dict.filter(|_| self.compressor.takes_dictionary());
         match self.compressor.compress(page, dict, &mut self.packed) {
             Ok(len) => Packed::Bytes(len),

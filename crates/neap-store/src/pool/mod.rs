@@ -110,6 +110,13 @@ impl Pool {
         self.runs.used() as u64
     }
 
+    /// Objects held.
+    pub fn objects(&self) -> u64 {
+        let small: usize = self.states.iter().map(|state| state.used).sum();
+        let huge = |word: &&PageWord| matches!(word.unpack(), Page::Huge { .. });
+        (small + self.words.iter().filter(huge).count()) as u64
+    }
+
     /// Bytes of tables outside the arena.
     pub fn metadata_bytes(&self) -> usize {
         self.words.capacity() * size_of::<PageWord>()

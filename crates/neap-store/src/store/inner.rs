@@ -1,0 +1,246 @@
+//! What the lock of the store guards, and the two things that change it: an entry comes, an
+//! entry goes.
+
+use std::sync::Arc;
+
+use neap_policy::{LruState, PoolGate, ZswapMax, zswap_max_allows};
+use neap_units::{Bytes, EntryId, PAGE_SIZE, Pages, SpaceId};
+
+use super::config::{Config, ShrinkerKind};
+use super::dicts::Dicts;
+use super::error::Refused;
+use crate::arena::Arena;
+use crate::compress::Dictionary;
+use crate::entry::{Birth, Entry, EntryTable, Flag, LruList, Place};
+use crate::pool::Pool;
+use crate::stats::StoreStats;
+use crate::swapfile::{Extents, record_room};
+
+/// What an address space has in the store (the kernel's per-cgroup state, SPEC 1.1).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Owner {
+    /// Its entries in the pool, oldest first, but for those being written back.
+    pub list: LruList,
+    pub lru: LruState,
+    /// Sum of the lengths of its entries in the pool, in bytes.
+    pub compressed: u64,
+    /// Its entries in the pool, same-filled ones not included.
+    pub stored: u64,
+    pub max: ZswapMax,
+    /// Dictionary its pages are compressed with, 0 for none.
+    pub dict: u8,
+}
+
+pub(super) struct Inner {
+    pub config: Config,
+    pub entries: EntryTable,
+    pub pool: Pool,
+    pub gate: PoolGate,
+    pub owners: Vec<Owner>,
+    pub extents: Extents,
+    pub dicts: Dicts,
+    /// Counters; gauges are filled in when asked for.
+    pub stats: StoreStats,
+    /// Next owner the pool worker visits.
+    pub cursor: usize,
+}
+
+/// The bytes of a page as they are to be kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Body<'a> {
+    Same(u64),
+    Bytes { data: &'a [u8], dict: u8 },
+}
+
+impl Inner {
+    pub fn new(config: Config, arena: Box<dyn Arena>) -> Self {
+        Self {
+            entries: EntryTable::new(usize::MAX),
+            pool: Pool::new(arena),
+            gate: PoolGate::new(config.pool_max, config.accept_threshold_percent),
+            owners: Vec::new(),
+            extents: Extents::new(config.swap_size.0),
+            dicts: Dicts::new(),
+            stats: StoreStats::default(),
+            cursor: 0,
+            config,
+        }
+    }
+
+    pub fn owner(&mut self, owner: SpaceId) -> &mut Owner {
+        if self.owners.len() <= owner.index() {
+            self.owners.resize(owner.index() + 1, Owner::default());
+        }
+        &mut self.owners[owner.index()]
+    }
+
+    /// Whether entries may go to the swap file.
+    pub fn writeback(&self) -> bool {
+        self.config.writeback && self.config.swap_size > Bytes::ZERO
+    }
+
+    /// Whether the shrinker proper runs.
+    pub fn shrinker_enabled(&self) -> bool {
+        self.config.shrinker != ShrinkerKind::Off && self.writeback()
+    }
+
+    /// The checks before compression (SPEC 1.5 steps 1, 3 and 4).
+    pub fn admit(&mut self, owner: SpaceId) -> Result<(), Refused> {
+        if !self.config.enabled {
+            return Err(Refused::Disabled);
+        }
+        let Owner {
+            compressed, max, ..
+        } = *self.owner(owner);
+        if !zswap_max_allows([(Bytes(compressed), max)]) {
+            self.stats.reject_owner_limit += 1;
+            return Err(Refused::OwnerLimit);
+        }
+        if !self.gate.check(Pages(self.pool.pages())) {
+            self.stats.reject_pool_full += 1;
+            return Err(Refused::PoolFull);
+        }
+        Ok(())
+    }
+
+    /// The owner's dictionary, held until [`Dicts::put`]: by the entry, or by whoever gives up.
+    pub fn take_dict(&mut self, owner: SpaceId) -> Option<(u8, Arc<Dictionary>)> {
+        let number = self.owner(owner).dict;
+        self.dicts.get(number).map(|dict| (number, dict))
+    }
+
+    /// Makes an entry, with one reference, the newest of its owner (SPEC 1.5 step 6). The
+    /// dictionary named in `body` is held for it already.
+    pub fn insert(
+        &mut self,
+        owner: SpaceId,
+        body: Body<'_>,
+        large: bool,
+    ) -> Result<EntryId, Refused> {
+        let (len, dict) = match body {
+            Body::Same(_) => (0, 0),
+            Body::Bytes { data, dict } => (data.len(), dict),
+        };
+        let scheme = self.config.shrinker.scheme();
+        let birth = Birth {
+            owner,
+            len,
+            dict,
+            large,
+            referenced: scheme.marks_new(),
+        };
+        let Some(id) = self.entries.alloc(birth) else {
+            self.stats.reject_kmemcache_fail += 1;
+            return Err(Refused::NoSpace);
+        };
+        match body {
+            Body::Same(word) => {
+                self.entries.get_mut(id).set_place(Place::Same(word));
+                self.stats.same_filled_pages += 1;
+            }
+            Body::Bytes { data, .. } => {
+                let Some(handle) = self.pool.store(id, data) else {
+                    self.entries.free(id);
+                    self.stats.reject_alloc_fail += 1;
+                    return Err(Refused::NoSpace);
+                };
+                self.entries.get_mut(id).set_place(Place::Pool(handle));
+                self.charge(id);
+                self.list(id);
+                let owner = self.owner(owner);
+                let len = owner.list.len();
+                owner.lru.on_insert(scheme, len);
+            }
+        }
+        self.stats.stored_large_pages += u64::from(large);
+        self.stats.zswpout += 1;
+        self.stats.zswpout_order[0] += u64::from(!large);
+        Ok(id)
+    }
+
+    /// Counts an entry as in the pool.
+    fn charge(&mut self, id: EntryId) {
+        let entry = *self.entries.get(id);
+        let owner = self.owner(entry.owner());
+        owner.compressed += entry.len() as u64;
+        owner.stored += 1;
+        self.stats.compressed_bytes += entry.len() as u64;
+        self.stats.stored_incompressible_pages += u64::from(entry.len() == PAGE_SIZE);
+    }
+
+    /// Takes an entry out of the pool. It is on no list.
+    fn uncharge(&mut self, id: EntryId, entry: &Entry) {
+        let Place::Pool(handle) = entry.place() else {
+            panic!("{id} is not in the pool");
+        };
+        let owner = self.owner(entry.owner());
+        owner.compressed -= entry.len() as u64;
+        owner.stored -= 1;
+        self.stats.compressed_bytes -= entry.len() as u64;
+        self.stats.stored_incompressible_pages -= u64::from(entry.len() == PAGE_SIZE);
+        self.stats.stored_large_pages -= u64::from(entry.is(Flag::Large));
+        let Self { pool, entries, .. } = self;
+        pool.free(handle, entry.len(), |moved, to| {
+            entries.get_mut(moved).set_place(Place::Pool(to));
+        });
+    }
+
+    /// Makes an entry the newest of its owner's list.
+    pub fn list(&mut self, id: EntryId) {
+        let owner = self.entries.get(id).owner();
+        self.owners[owner.index()]
+            .list
+            .push_tail(&mut self.entries, id);
+    }
+
+    /// Takes an entry off its owner's list.
+    pub fn unlist(&mut self, id: EntryId) {
+        let owner = self.entries.get(id).owner();
+        self.owners[owner.index()]
+            .list
+            .remove(&mut self.entries, id);
+    }
+
+    /// The entry moves from the pool to the swap file. It is on no list.
+    pub fn move_to_disk(&mut self, id: EntryId, location: crate::swapfile::Location) {
+        let entry = *self.entries.get(id);
+        self.uncharge(id, &entry);
+        self.entries.get_mut(id).set_place(Place::Disk(location));
+        self.extents.add(location, record_room(entry.len()));
+        self.stats.swapped_pages += 1;
+    }
+
+    /// Drops a reference, and the entry with the last one (SPEC 1.8).
+    pub fn put(&mut self, id: EntryId) {
+        if !self.entries.get_mut(id).put() {
+            return;
+        }
+        let entry = *self.entries.get(id);
+        match entry.place() {
+            Place::Free => panic!("{id} was put more often than got"),
+            Place::Same(_) => {
+                self.stats.same_filled_pages -= 1;
+                self.stats.stored_large_pages -= u64::from(entry.is(Flag::Large));
+            }
+            Place::Pool(_) => {
+                self.unlist(id);
+                self.uncharge(id, &entry);
+            }
+            Place::Disk(location) => {
+                self.extents.release(location, record_room(entry.len()));
+                self.stats.swapped_pages -= 1;
+            }
+        }
+        self.dicts.put(entry.dict());
+        self.entries.free(id);
+    }
+
+    /// Bytes of all tables.
+    pub fn metadata_bytes(&self) -> usize {
+        self.entries.metadata_bytes()
+            + self.pool.metadata_bytes()
+            + self.extents.metadata_bytes()
+            + self.owners.capacity() * size_of::<Owner>()
+            + self.dicts.metadata_bytes()
+    }
+}

@@ -1,0 +1,214 @@
+//! The store: everything the crate has, behind one lock that is never held across compression or
+//! I/O.
+//!
+//! The lock is short: an entry and its links, and at most 4 KiB copied. One lock and not one for
+//! each structure, because every operation needs the entries and the pool together, and compaction
+//! needs them all.
+
+mod check;
+mod config;
+mod dicts;
+mod error;
+mod inner;
+mod load;
+mod save;
+mod shrink;
+mod train;
+mod writeback;
+
+use std::sync::{Mutex, MutexGuard};
+
+use neap_policy::{LruState, ZswapMax};
+use neap_units::{Bytes, EntryId, Pages, SpaceId};
+
+use crate::arena::Arena;
+use crate::compress::Codec;
+use crate::stats::StoreStats;
+use crate::swapfile::BlockFile;
+use inner::Inner;
+
+pub use config::{Config, Incompressible, ShrinkerError, ShrinkerKind};
+pub use error::{LoadError, Refused};
+pub use load::Source;
+pub use shrink::Shrunk;
+
+/// Compressed pages, in memory and in the swap file. Shared by all threads.
+///
+/// An [`EntryId`] is a counted reference: whoever holds one may load it, and gives it back with
+/// [`Store::put`]. Using one that was given back is a bug of the caller, and panics if noticed.
+pub struct Store {
+    inner: Mutex<Inner>,
+    file: Box<dyn BlockFile>,
+    compressor: crate::compress::CompressorKind,
+}
+
+impl Store {
+    /// A store whose pool lies in `arena` and whose swap file is `file`.
+    #[must_use]
+    pub fn new(config: Config, arena: Box<dyn Arena>, file: Box<dyn BlockFile>) -> Self {
+        Self {
+            inner: Mutex::new(Inner::new(config, arena)),
+            file,
+            compressor: config.compressor,
+        }
+    }
+
+    /// What a thread needs to use the store. Allocates; make one for each thread, once.
+    #[must_use]
+    pub fn codec(&self) -> Codec {
+        Codec::new(self.compressor)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner
+            .lock()
+            .expect("the store is broken: a thread panicked while changing it")
+    }
+
+    /// One more reference to an entry: a forked child shares it.
+    pub fn get(&self, id: EntryId) {
+        let mut inner = self.lock();
+        assert!(inner.entries.find(id).is_some(), "{id} is not stored");
+        inner.entries.get_mut(id).get();
+    }
+
+    /// One reference less. The entry goes with the last one, and its memory or disk space with it;
+    /// if it is just being written back, as soon as that is done.
+    pub fn put(&self, id: EntryId) {
+        self.lock().put(id);
+    }
+
+    /// [`Store::put`] for many, with the lock given up between every few.
+    pub fn put_many(&self, ids: &[EntryId]) {
+        for few in ids.chunks(FEW) {
+            let mut inner = self.lock();
+            few.iter().for_each(|&id| inner.put(id));
+        }
+    }
+
+    /// Forgets what is known of an owner whose number will be used anew. Its entries stay until
+    /// they are put, and may be shared with others.
+    pub fn forget_owner(&self, owner: SpaceId) {
+        let mut inner = self.lock();
+        let dict = std::mem::take(&mut inner.owner(owner).dict);
+        inner.dicts.put(dict);
+        let state = inner.owner(owner);
+        state.lru = LruState::default();
+        state.max = ZswapMax::Max;
+    }
+
+    /// Limits the compressed bytes of one owner (the kernel's `memory.zswap.max`).
+    pub fn set_owner_max(&self, owner: SpaceId, max: ZswapMax) {
+        self.lock().owner(owner).max = max;
+    }
+
+    /// Changes the limit of the pool.
+    pub fn set_pool_max(&self, max: Pages) {
+        let mut inner = self.lock();
+        inner.config.pool_max = max;
+        let threshold = inner.config.accept_threshold_percent;
+        inner.gate.set_max(max, threshold);
+    }
+
+    /// Switches storing on or off; what is stored stays.
+    pub fn set_enabled(&self, enabled: bool) {
+        self.lock().config.enabled = enabled;
+    }
+
+    /// Switches storing of folios of more than one page on or off.
+    pub fn set_store_large_folios(&self, on: bool) {
+        self.lock().config.store_large_folios = on;
+    }
+
+    /// Changes the shrinker. What the old one had learnt of each owner is forgotten: its numbers
+    /// mean something else to the new one.
+    pub fn set_shrinker(&self, kind: ShrinkerKind) {
+        let mut inner = self.lock();
+        if inner.config.shrinker.scheme() != kind.scheme() {
+            inner
+                .owners
+                .iter_mut()
+                .for_each(|owner| owner.lru = LruState::default());
+        }
+        inner.config.shrinker = kind;
+    }
+
+    /// Memory of the pool, in whole pages.
+    #[must_use]
+    pub fn pool_bytes(&self) -> Bytes {
+        Bytes::from(Pages(self.lock().pool.pages()))
+    }
+
+    /// Whether the pool refuses pages since it was full: the pool worker has work.
+    #[must_use]
+    pub fn pool_reached_full(&self) -> bool {
+        self.lock().gate.reached_full()
+    }
+
+    /// Whether any page can go to the swap file.
+    #[must_use]
+    pub fn can_write_back(&self) -> bool {
+        self.lock().may_write_back()
+    }
+
+    /// Memory of all tables beside the pool, dictionaries included; codecs are not.
+    #[must_use]
+    pub fn metadata_bytes(&self) -> Bytes {
+        Bytes(self.lock().metadata_bytes() as u64)
+    }
+
+    /// Entries in use, in memory or on disk.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.lock().entries.live() as u64
+    }
+
+    /// Every number of the store, at one moment.
+    #[must_use]
+    pub fn stats(&self) -> StoreStats {
+        let inner = self.lock();
+        let pool = inner.pool.counts();
+        let (dictionaries, dictionary_bytes) = inner.dicts.usage();
+        let stats = inner.stats;
+        StoreStats {
+            stored_pages: inner.entries.live() as u64 - stats.swapped_pages,
+            pool_bytes: Bytes::from(Pages(pool.pages)).0,
+            metadata_bytes: inner.metadata_bytes() as u64,
+            swap_used_bytes: inner.extents.used_bytes(),
+            swap_file_bytes: inner.extents.file_bytes(),
+            dictionaries,
+            dictionary_bytes,
+            pool_limit_hit: inner.gate.limit_hits(),
+            pool_moved_objects: pool.moved,
+            pool_compacted_pages: pool.compacted_pages,
+            ..stats
+        }
+    }
+
+    /// Moves objects together until no page of the pool can be given back; returns the bytes
+    /// given back. The lock is held for all of it: for an idle moment, not for the way of a fault.
+    pub fn compact(&self) -> Bytes {
+        let mut inner = self.lock();
+        let Inner { pool, entries, .. } = &mut *inner;
+        let pages = pool.compact(|moved, to| {
+            entries
+                .get_mut(moved)
+                .set_place(crate::entry::Place::Pool(to));
+        });
+        Bytes::from(Pages(pages))
+    }
+}
+
+/// Entries handled under one hold of the lock where there may be many.
+const FEW: usize = 32;
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("compressor", &self.compressor)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

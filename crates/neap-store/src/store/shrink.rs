@@ -1,0 +1,172 @@
+//! When entries are written back: the shrinker, called with reclaim's priority, and the pool
+//! worker, called when the pool was full (SPEC 1.10, 1.11).
+
+use neap_policy::{DEFAULT_SEEKS, PoolWorker, ScanResult, Visit, do_shrink};
+use neap_units::{Bytes, Pages, SpaceId};
+
+use super::Store;
+use crate::compress::Codec;
+
+/// Entries the pool worker visits in one owner's turn: 32 in the newest kernels. With 1, as up to
+/// 6.13 at least, every referenced entry is a failed turn, and 16 of them end a run.
+const WORKER_BUDGET: u64 = 32;
+
+/// What a call of the shrinker or the worker came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Shrunk {
+    /// Entries visited, as the generic shrinker counts them.
+    pub scanned: u64,
+    /// Entries moved from the pool to the swap file.
+    pub written_back: u64,
+}
+
+impl Store {
+    /// Runs the shrinker of every owner once, at reclaim's `priority` (12 gentle, 0 desperate).
+    /// Writes to the swap file; takes as long as that takes.
+    pub fn shrink(&self, priority: u8, codec: &mut Codec) -> Shrunk {
+        let owners = self.lock().owners.len();
+        let mut sum = Shrunk::default();
+        for owner in 0..owners {
+            let shrunk = self.shrink_one(SpaceId(owner as u16), priority, codec);
+            sum.scanned += shrunk.scanned;
+            sum.written_back += shrunk.written_back;
+        }
+        self.tidy_swap(codec);
+        sum
+    }
+
+    fn shrink_one(&self, owner: SpaceId, priority: u8, codec: &mut Codec) -> Shrunk {
+        let (freeable, mut deferred) = {
+            let mut inner = self.lock();
+            let freeable = inner.count(owner);
+            if freeable == 0 {
+                return Shrunk::default();
+            }
+            (
+                freeable,
+                std::mem::take(&mut inner.owner(owner).lru.deferred),
+            )
+        };
+        let mut written_back = 0;
+        let shrunk = do_shrink(
+            freeable,
+            priority,
+            &mut deferred,
+            DEFAULT_SEEKS,
+            |request| {
+                let result = self.scan(owner, request, codec);
+                if let ScanResult::Done { freed, .. } = result {
+                    written_back += freed;
+                }
+                result
+            },
+        );
+        let mut inner = self.lock();
+        inner.stats.slabs_scanned += shrunk.scanned;
+        let state = &mut inner.owner(owner).lru;
+        state.deferred = state.deferred.saturating_add(deferred);
+        Shrunk {
+            scanned: shrunk.scanned,
+            written_back,
+        }
+    }
+
+    /// One scan of the shrinker (SPEC 1.11).
+    fn scan(&self, owner: SpaceId, request: u64, codec: &mut Codec) -> ScanResult {
+        {
+            let mut inner = self.lock();
+            let scheme = inner.config.shrinker.scheme();
+            let allowed = inner.shrinker_enabled() && {
+                let owner = inner.owner(owner);
+                owner.lru.may_scan(scheme, owner.list.len(), request)
+            };
+            if !allowed {
+                return ScanResult::Stop;
+            }
+        }
+        match self.walk(owner, request, codec).written {
+            0 => ScanResult::Stop,
+            freed => ScanResult::Done {
+                scanned: request,
+                freed,
+            },
+        }
+    }
+
+    /// Writes back from one owner after another until the pool is down to its accept threshold or
+    /// too many turns failed: what to run after [`super::Refused::PoolFull`].
+    pub fn shrink_worker(&self, codec: &mut Codec) -> Shrunk {
+        let mut sum = Shrunk::default();
+        let mut worker = PoolWorker::new();
+        loop {
+            let (owner, round_ended) = {
+                let mut inner = self.lock();
+                let pages = Pages(inner.pool.pages());
+                if inner.owners.is_empty() || inner.gate.below_threshold(pages) {
+                    break;
+                }
+                let owner = inner.cursor % inner.owners.len();
+                inner.cursor = owner + 1;
+                (SpaceId(owner as u16), inner.cursor == inner.owners.len())
+            };
+            let (visit, shrunk) = self.shrink_owner(owner, codec);
+            sum.scanned += shrunk.scanned;
+            sum.written_back += shrunk.written_back;
+            if !worker.visited(visit) || (round_ended && !worker.round_ended()) {
+                break;
+            }
+        }
+        self.tidy_swap(codec);
+        sum
+    }
+
+    /// Writes back a few entries of one owner, whatever the shrinker thinks of it.
+    pub fn shrink_owner(&self, owner: SpaceId, codec: &mut Codec) -> (Visit, Shrunk) {
+        {
+            let mut inner = self.lock();
+            if !inner.may_write_back() || inner.owner(owner).list.len() == 0 {
+                return (Visit::NotCandidate, Shrunk::default());
+            }
+        }
+        let walk = self.walk(owner, WORKER_BUDGET, codec);
+        let visit = if walk.written > 0 {
+            Visit::Written
+        } else {
+            Visit::Nothing
+        };
+        let shrunk = Shrunk {
+            scanned: walk.visited,
+            written_back: walk.written,
+        };
+        (visit, shrunk)
+    }
+
+    /// Gives the disk space of dead extents back, but for a few.
+    pub(super) fn punch_dead(&self) {
+        loop {
+            let Some(range) = self.lock().extents.take_to_punch() else {
+                return;
+            };
+            // A file system that cannot keeps the space; the extent is used again all the same.
+            let _ = self.file.punch(range.clone());
+            self.lock().extents.punched(range);
+        }
+    }
+
+    fn tidy_swap(&self, _codec: &mut Codec) {
+        self.punch_dead();
+    }
+}
+
+impl super::inner::Inner {
+    /// Entries of an owner worth offering to the shrinker (SPEC 1.11).
+    fn count(&mut self, owner: SpaceId) -> u64 {
+        if !self.shrinker_enabled() || !self.may_write_back() {
+            return 0;
+        }
+        let scheme = self.config.shrinker.scheme();
+        let owner = self.owner(owner);
+        let (len, compressed) = (owner.list.len(), Bytes(owner.compressed));
+        owner.lru.count(scheme, len, compressed, owner.stored)
+    }
+}

@@ -1,0 +1,211 @@
+use neap_policy::ZswapMax;
+use neap_units::{EntryId, PAGE_SIZE, Pages, SpaceId};
+
+use super::fixture::*;
+use crate::{CompressorKind, Config, Incompressible, NoFile, Refused, Source, StoreStats};
+
+#[test]
+fn a_stored_page_comes_back_and_goes_when_put() {
+    for compressor in [
+        CompressorKind::Lz4,
+        CompressorKind::Zstd(1),
+        CompressorKind::Deflate(1),
+    ] {
+        let config = Config {
+            compressor,
+            pool_max: Pages(1000),
+            ..Config::default()
+        };
+        let mut f = Fixture::with(config, Box::new(NoFile));
+        let ids = f.fill(0..300);
+        f.store.check();
+        f.verify(&ids, 0);
+        let stats = f.store.stats();
+        assert_eq!(
+            (stats.zswpout, stats.zswpin, stats.stored_pages),
+            (300, 300, 300)
+        );
+        assert!(
+            stats.compressed_bytes < 300 * PAGE_SIZE as u64 * 2 / 3,
+            "{compressor}"
+        );
+        assert!(stats.pool_bytes >= stats.compressed_bytes);
+        f.store.put_many(&ids);
+        f.store.check();
+        let stats = f.store.stats();
+        assert_eq!(
+            (stats.stored_pages, stats.compressed_bytes, stats.pool_bytes),
+            (0, 0, 0)
+        );
+    }
+}
+
+#[test]
+fn a_same_filled_page_takes_no_pool_memory_and_is_taken_by_a_full_pool() {
+    let mut f = Fixture::pool(1);
+    let first = f.put_in(&page(1)).expect("room");
+    assert_eq!(f.put_in(&page(2)), Err(Refused::PoolFull));
+    let id = f.put_in(&[0xab; PAGE_SIZE]).expect("no room needed");
+    assert_eq!(f.take_out(id), ([0xab; PAGE_SIZE], Source::SameFilled));
+    assert_eq!(f.store.stats().same_filled_pages, 1);
+    assert!(f.store.matches(id, &[0xab; PAGE_SIZE], &mut f.codec));
+    assert!(!f.store.matches(id, &[0xac; PAGE_SIZE], &mut f.codec));
+    f.store.check();
+    f.store.put_many(&[first, id]);
+    f.store.check();
+}
+
+#[test]
+fn a_page_that_does_not_compress_is_refused_without_a_swap_file_and_kept_raw_with_one() {
+    let mut f = Fixture::pool(100);
+    assert_eq!(f.put_in(&noise(1)), Err(Refused::CompressPoor));
+    assert_eq!(f.store.stats().reject_compress_poor, 1);
+    let mut f = Fixture::swap(100, 1 << 24);
+    let id = f.put_in(&noise(1)).expect("kept raw");
+    assert_eq!(f.take_out(id), (noise(1), Source::Pool));
+    assert_eq!(f.store.stats().stored_incompressible_pages, 1);
+    f.store.check();
+    let config = Config {
+        incompressible: Incompressible::Reject,
+        ..swap_config(100, 1 << 24)
+    };
+    let mut f = Fixture::with(config, Box::new(NoFile));
+    assert_eq!(f.put_in(&noise(1)), Err(Refused::CompressPoor));
+}
+
+#[test]
+fn a_full_pool_refuses_until_it_is_down_to_its_threshold() {
+    let mut f = Fixture::pool(100);
+    let mut ids = Vec::new();
+    let refused = loop {
+        match f.put_in(&page(ids.len() as u64)) {
+            Ok(id) => ids.push(id),
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(refused, Refused::PoolFull);
+    assert!(f.store.pool_reached_full());
+    while f.store.pool_bytes().0 > 90 * PAGE_SIZE as u64 {
+        assert_eq!(f.put_in(&page(9999)), Err(Refused::PoolFull));
+        f.store.put(ids.pop().expect("held"));
+    }
+    let id = f.put_in(&page(9999)).expect("the pool opened again");
+    assert!(!f.store.pool_reached_full());
+    assert!(f.store.stats().pool_limit_hit >= 1);
+    f.store.put(id);
+    f.store.check();
+}
+
+#[test]
+fn an_owner_at_its_limit_is_refused_and_others_are_not() {
+    let mut f = Fixture::pool(1000);
+    f.store.set_owner_max(OWNER, ZswapMax::Pages(Pages(2)));
+    let mut taken = 0;
+    while f.put_in(&page(taken)).is_ok() {
+        taken += 1;
+    }
+    assert_eq!(f.put_in(&page(taken)), Err(Refused::OwnerLimit));
+    assert!(
+        f.store.stats().compressed_bytes / 4096 == 2,
+        "at most one store beyond"
+    );
+    f.store
+        .store(SpaceId(1), &page(0), &mut f.codec)
+        .expect("another owner");
+    f.store.set_owner_max(OWNER, ZswapMax::Max);
+    f.put_in(&page(0)).expect("no limit");
+    f.store.check();
+}
+
+#[test]
+fn a_disabled_store_refuses_and_still_gives_back() {
+    let mut f = Fixture::pool(100);
+    let id = f.put_in(&page(0)).expect("room");
+    f.store.set_enabled(false);
+    assert_eq!(f.put_in(&page(1)), Err(Refused::Disabled));
+    assert_eq!(f.put_in(&[0; PAGE_SIZE]), Err(Refused::Disabled));
+    f.verify(&[id], 0);
+}
+
+#[test]
+fn a_shared_entry_lives_until_the_last_reference_goes() {
+    let mut f = Fixture::pool(100);
+    let id = f.put_in(&page(0)).expect("room");
+    f.store.get(id);
+    f.store.get(id);
+    f.store.put(id);
+    f.store.put(id);
+    f.verify(&[id], 0);
+    f.store.put(id);
+    assert_eq!(f.store.entries(), 0);
+    f.store.check();
+}
+
+#[test]
+fn a_kept_copy_matches_only_the_page_it_is_of() {
+    let mut f = Fixture::swap(100, 1 << 24);
+    for original in [page(3), noise(3)] {
+        let id = f.put_in(&original).expect("room");
+        assert!(f.store.matches(id, &original, &mut f.codec));
+        for at in [0, 1000, PAGE_SIZE - 1] {
+            let mut other = original;
+            other[at] ^= 1;
+            assert!(!f.store.matches(id, &other, &mut f.codec));
+        }
+    }
+}
+
+#[test]
+fn raw_pages_ignore_limits_but_not_the_arena() {
+    let mut f = Fixture::pool(8);
+    let mut ids: Vec<EntryId> = Vec::new();
+    while let Ok(id) = f.store.store_raw(OWNER, &page(ids.len() as u64)) {
+        ids.push(id);
+    }
+    assert_eq!(ids.len(), 16, "the arena is twice the pool");
+    f.verify(&ids, 0);
+    assert_eq!(f.store.stats().reject_alloc_fail, 1);
+    let same = f
+        .store
+        .store_raw(OWNER, &[7; PAGE_SIZE])
+        .expect("no room needed");
+    ids.push(same);
+    f.store.put_many(&ids);
+    f.store.check();
+    assert_eq!(f.store.pool_bytes().0, 0);
+}
+
+#[test]
+fn metadata_is_at_most_27_bytes_for_each_page() {
+    for (name, compressor, pages) in [
+        ("lz4", CompressorKind::Lz4, 40_000),
+        ("zstd", CompressorKind::Zstd(1), 40_000),
+    ] {
+        let config = Config {
+            compressor,
+            pool_max: Pages(pages),
+            ..Config::default()
+        };
+        let mut f = Fixture::with(config, Box::new(NoFile));
+        f.fill(0..pages);
+        let stats = f.store.stats();
+        let tables = stats.metadata_bytes as f64 / pages as f64;
+        // The entry's number before each object in the pool is metadata too, though it is pool memory.
+        let each = tables + 4.0;
+        println!(
+            "{name}: {each:.2} bytes of metadata for each page, {tables:.2} of them in tables"
+        );
+        assert!(each <= 27.0, "{name}: {each}");
+    }
+}
+
+#[test]
+fn numbers_start_at_zero() {
+    let f = Fixture::pool(10);
+    let stats = f.store.stats();
+    let moved = StoreStats {
+        metadata_bytes: 0,
+        ..stats
+    };
+    assert!(moved.iter().all(|(_, value)| value == 0));
+}

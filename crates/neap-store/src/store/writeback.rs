@@ -1,0 +1,226 @@
+//! Write-back: entries of the pool become records of the swap file (SPEC 1.12).
+//!
+//! Entries are taken off their list and held, their bytes copied into one batch, and the batch
+//! written without the lock. Until the write has succeeded the pool keeps the bytes, and a load
+//! finds them there; after a failed one they return to their list and nothing has happened. An
+//! entry that everybody else let go of meanwhile dies when write-back lets go of it.
+
+use neap_policy::Verdict;
+use neap_units::{EntryId, SpaceId};
+
+use super::inner::Inner;
+use super::{FEW, Store};
+use crate::compress::Codec;
+use crate::entry::{Flag, Place};
+use crate::swapfile::{BLOCK, EXTENT, Location, Record, Region, record_room};
+
+/// One entry of a batch.
+struct Item {
+    record: Record,
+    /// Where its record starts in the batch.
+    at: usize,
+}
+
+/// Records to be written in one go, in the codec's blocks.
+#[derive(Default)]
+struct Batch {
+    items: Vec<Item>,
+    /// Bytes used.
+    len: usize,
+}
+
+/// What a walk of a list came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Walk {
+    /// Entries visited.
+    pub visited: u64,
+    /// Entries written to the swap file.
+    pub written: u64,
+}
+
+impl Store {
+    /// Visits up to `budget` entries of an owner, oldest first, and writes back those whose turn it
+    /// is. Every visit costs budget (SPEC 1.10, list walk).
+    pub(super) fn walk(&self, owner: SpaceId, budget: u64, codec: &mut Codec) -> Walk {
+        let mut walk = Walk::default();
+        while walk.visited < budget {
+            let mut batch = Batch::default();
+            let before = walk.visited;
+            let full = self.collect(owner, budget, &mut walk.visited, &mut batch, codec);
+            if !batch.items.is_empty() {
+                let written = self.write(&mut batch, codec);
+                walk.written += written;
+                if written == 0 {
+                    break;
+                }
+            }
+            if !full || walk.visited == before {
+                break;
+            }
+        }
+        walk
+    }
+
+    /// Walks until the budget is used, the list is empty, or the batch is full (then true).
+    fn collect(
+        &self,
+        owner: SpaceId,
+        budget: u64,
+        visited: &mut u64,
+        batch: &mut Batch,
+        codec: &mut Codec,
+    ) -> bool {
+        codec.blocks.resize(EXTENT, 0);
+        loop {
+            let mut inner = self.lock();
+            for _ in 0..FEW {
+                if *visited >= budget {
+                    return false;
+                }
+                match inner.visit(owner, batch, &mut codec.blocks) {
+                    Visited::Entry => *visited += 1,
+                    Visited::End => return false,
+                    Visited::Full => return true,
+                }
+            }
+        }
+    }
+
+    /// Writes a batch; returns how many entries it moved to the swap file.
+    fn write(&self, batch: &mut Batch, codec: &mut Codec) -> u64 {
+        let len = batch.len.next_multiple_of(BLOCK);
+        let Some(region) = self.reserve(len) else {
+            self.lock().stats.swap_full += 1;
+            return self.finish(batch, None);
+        };
+        codec.blocks[batch.len..len].fill(0);
+        for item in &mut batch.items {
+            item.record.generation = region.generation;
+            item.record.seal(&mut codec.blocks[item.at..]);
+        }
+        match self
+            .file
+            .write_many(&[(region.start, &codec.blocks[..len])])
+        {
+            Ok(()) => {
+                let written = self.finish(batch, Some(region));
+                self.lock().extents.finish(region);
+                written
+            }
+            Err(_) => {
+                let mut inner = self.lock();
+                inner.stats.swap_write_fail += 1;
+                inner.extents.finish(region);
+                drop(inner);
+                self.finish(batch, None)
+            }
+        }
+    }
+
+    fn reserve(&self, len: usize) -> Option<Region> {
+        let mut inner = self.lock();
+        if !inner.extents.has_room(len, inner.spare_extents()) {
+            return None;
+        }
+        inner.extents.reserve(len)
+    }
+
+    /// Lets go of the entries of a batch that is written to `region`, or not at all.
+    fn finish(&self, batch: &Batch, region: Option<Region>) -> u64 {
+        for few in batch.items.chunks(FEW) {
+            let mut inner = self.lock();
+            for item in few {
+                let id = item.record.entry;
+                inner.entries.get_mut(id).set(Flag::Writing, false);
+                match region {
+                    Some(region) => {
+                        inner.move_to_disk(id, Location::at(region.start + item.at as u64));
+                        inner.stats.zswpwb += 1;
+                        inner.stats.pswpout += 1;
+                        inner.stats.written_back_pages += 1;
+                    }
+                    None => {
+                        inner.list(id);
+                        inner.stats.reject_reclaim_fail += 1;
+                    }
+                }
+                inner.put(id);
+            }
+        }
+        if region.is_some() {
+            batch.items.len() as u64
+        } else {
+            0
+        }
+    }
+}
+
+enum Visited {
+    /// An entry was visited.
+    Entry,
+    /// There is none.
+    End,
+    /// The next one does not fit the batch.
+    Full,
+}
+
+impl Inner {
+    /// Visits the oldest entry of an owner: spares it, or adds it to the batch.
+    fn visit(&mut self, owner: SpaceId, batch: &mut Batch, blocks: &mut [u8]) -> Visited {
+        let Some(id) = self.owner(owner).list.head() else {
+            return Visited::End;
+        };
+        let scheme = self.config.shrinker.scheme();
+        let entry = *self.entries.get(id);
+        let room = record_room(entry.len());
+        let mut referenced = entry.is(Flag::Referenced);
+        match scheme.visit(&mut referenced) {
+            Verdict::Rotate => {
+                self.entries.get_mut(id).set(Flag::Referenced, referenced);
+                let list = &mut self.owners[owner.index()].list;
+                list.rotate(&mut self.entries, id);
+            }
+            Verdict::WriteBack if batch.len + room > EXTENT => return Visited::Full,
+            Verdict::WriteBack => self.take(id, batch, blocks),
+        }
+        Visited::Entry
+    }
+
+    /// Holds an entry and copies its bytes to the end of the batch.
+    fn take(&mut self, id: EntryId, batch: &mut Batch, blocks: &mut [u8]) {
+        self.unlist(id);
+        let entry = self.entries.get_mut(id);
+        entry.get();
+        entry.set(Flag::Writing, true);
+        let entry = *entry;
+        let Place::Pool(handle) = entry.place() else {
+            panic!("{id} is on a list but not in the pool");
+        };
+        let data = self.pool.data(handle, entry.len());
+        let record = Record {
+            entry: id,
+            generation: 0,
+            len: entry.len(),
+            dict: entry.dict(),
+        };
+        let start = batch.len + record.size() - data.len();
+        blocks[start..start + data.len()].copy_from_slice(data);
+        batch.items.push(Item {
+            record,
+            at: batch.len,
+        });
+        let end = batch.len + record.size();
+        batch.len += record_room(entry.len());
+        blocks[end..batch.len].fill(0);
+    }
+
+    /// Extents kept free so that sparse ones can be emptied into them; none in a file too small.
+    pub(super) fn spare_extents(&self) -> usize {
+        usize::from(self.config.swap_size.0 >= 8 * EXTENT as u64)
+    }
+
+    /// Whether a write-back could succeed.
+    pub(super) fn may_write_back(&self) -> bool {
+        self.writeback() && self.extents.has_room(BLOCK * 2, self.spare_extents())
+    }
+}
