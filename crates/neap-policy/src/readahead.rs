@@ -99,6 +99,14 @@ impl Readahead {
         }
     }
 
+    /// A page loaded ahead was used, and where: the next fault is judged from there (kernel:
+    /// lookup_swap_cache, which moves the position on every hit).
+    pub fn hit_at(&mut self, page: PageNr) {
+        self.hit();
+        let low = self.packed & ((1 << (2 * FIELD_BITS)) - 1);
+        self.packed = page.0 << (2 * FIELD_BITS) | low;
+    }
+
     /// Pages of the last window that were used so far.
     #[must_use]
     pub fn hits(&self) -> u32 {

@@ -25,6 +25,7 @@ struct ModelSpace {
     max_seq: u64,
     min_seq: u64,
     age: u64,
+    counted: Vmstat,
 }
 
 impl ModelSpace {
@@ -36,6 +37,7 @@ impl ModelSpace {
             max_seq: 3,
             min_seq: 0,
             age: 0,
+            counted: Vmstat::default(),
         }
     }
 
@@ -90,13 +92,21 @@ impl ModelSpace {
             let active = self.len(self.max_seq) + self.len(self.max_seq - 1);
             let recent = self.age - record.stamp <= active;
             heat = if recent { asked } else { Heat::Warm };
+            self.counted.workingset_refault_anon += 1;
+            self.counted.workingset_activate_anon += u64::from(heat == Heat::Hot);
+            self.counted.pgactivate += u64::from(heat == Heat::Hot);
+            self.counted.workingset_restore_anon += u64::from(recent && record.workingset);
             record.workingset = recent && (asked == Heat::Hot || record.workingset);
             self.age += u64::from(heat == Heat::Hot);
         }
         if matches!(taken, Step::CommitStore(_) | Step::Discarded) {
             record.stamp = self.age;
             self.age += 1;
+            self.counted.pgsteal += 1;
         }
+        self.counted.pgrotated += u64::from(taken == Step::Putback(Heat::Warm));
+        let touched = matches!(taken, Step::Putback(Heat::Hot) | Step::EndReturn);
+        self.counted.pgactivate += u64::from(touched);
         self.pages.insert(page, record);
         if after == State::Absent {
             self.pages.remove(&page);
@@ -127,6 +137,8 @@ impl ModelSpace {
             self.advance();
             while self.min_seq + 2 >= self.max_seq {
                 self.max_seq += 1;
+                self.counted.aged_generations += 1;
+                self.counted.pgrefill += self.len(self.max_seq - 2);
                 self.advance();
             }
         }
@@ -149,6 +161,7 @@ impl ModelSpace {
                 }
             }
         }
+        self.counted.pgscan += out.len() as u64;
         out.sort_unstable();
         out
     }
@@ -260,6 +273,8 @@ fn op() -> impl Strategy<Value = Op> {
 struct Both {
     core: Core,
     model: BTreeMap<SpaceId, ModelSpace>,
+    /// Events of spaces that are gone.
+    gone: Vec<Vmstat>,
 }
 
 impl Both {
@@ -355,6 +370,7 @@ impl Both {
             Op::DropSpace => {
                 let mut model = self.model.remove(&space).unwrap();
                 assert_eq!(self.core.drop_space(space), model.remove(0..u64::MAX));
+                self.gone.push(model.counted);
             }
             Op::Step(page, taken) => self.step(space, page, taken),
             Op::Journey(page, entry) => self.journey(space, page, entry),
@@ -420,6 +436,20 @@ impl Both {
             total += model.resident();
         }
         assert_eq!(self.core.total_resident(), Pages(total));
+        let mut counted = BTreeMap::new();
+        for vmstat in self
+            .model
+            .values()
+            .map(|model| &model.counted)
+            .chain(&self.gone)
+        {
+            for (name, count) in vmstat.named() {
+                *counted.entry(name).or_insert(0) += count;
+            }
+        }
+        for (name, count) in self.core.vmstat().named() {
+            assert_eq!(counted.get(name).copied().unwrap_or(0), count, "{name}");
+        }
     }
 }
 
