@@ -1,1 +1,33 @@
 //! Carries the decisions of the policy core out on live processes.
+//!
+//! | folder | what happens to a page there |
+//! |---|---|
+//! | `space` | one address space: what is registered, what the kernel says of it |
+//! | `reclaim` | the way out: pick, stage, compress, throw the frame away |
+//! | `fault` | the way in begins: a thread waits for the page |
+//! | `load` | the way in ends: find the bytes, fill, wake |
+//!
+//! Beside them: `attendant` meets processes and hears their agents, `sampler` keeps the limit,
+//! `writeback` moves compressed pages to the swap file, `thaw` lets go of memory again.
+#![forbid(unsafe_code)]
+
+mod agent;
+mod attendant;
+mod engine;
+mod fault;
+mod job;
+mod load;
+mod meter;
+mod options;
+mod probe;
+mod reclaim;
+mod report;
+mod sampler;
+mod space;
+mod thaw;
+mod writeback;
+
+pub use engine::{Engine, StartError};
+pub use options::{Exhausted, Options, Swap, WayOut};
+pub use probe::{Check, Probe, probe};
+pub use report::{MemoryReport, ProcessReport, Report};

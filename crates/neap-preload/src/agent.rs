@@ -26,6 +26,9 @@ const UFFDIO_UNREGISTER: usize = 0x8010_aa01;
 /// `_IOWR(0xAA, 0, struct uffdio_register)`
 const UFFDIO_REGISTER: usize = 0xc020_aa00;
 const REGISTER_MODE_WP: u64 = 2;
+/// `_IOWR(0xAA, 5, struct uffdio_move)`
+const UFFDIO_MOVE: usize = 0xc028_aa05;
+const EAGAIN: i64 = 11;
 
 /// Top of the agent's stack: what it was started with.
 #[repr(C)]
@@ -69,14 +72,22 @@ const EMPTY: wire::Command = wire::Command {
     op: 0,
     count: 0,
     reserved: 0,
+    target: 0,
     spans: [wire::Span { start: 0, bytes: 0 }; wire::MAX_RANGES],
 };
 
 fn obey(command: &wire::Command, uffd: Fd) -> wire::Reply {
     let mut reply = wire::Reply {
         magic: wire::MAGIC,
-        ..wire::Reply::default()
+        done: 0,
+        errno: 0,
+        reserved: 0,
+        pages: [0; wire::BLOCK_PAGES as usize],
     };
+    if command.op == wire::op::MOVE {
+        move_out(command, uffd, &mut reply);
+        return reply;
+    }
     let count = (command.count as usize).min(wire::MAX_RANGES);
     for span in &command.spans[..count] {
         let result = act(command.op, *span, uffd);
@@ -96,14 +107,39 @@ fn act(op: u32, span: wire::Span, uffd: Fd) -> i64 {
         wire::op::DISCARD => sys::madvise(at, len, sys::MADV_DONTNEED),
         wire::op::DONT_FORK => sys::madvise(at, len, sys::MADV_DONTFORK),
         wire::op::DO_FORK => sys::madvise(at, len, sys::MADV_DOFORK),
-        wire::op::UNSHARE => {
-            for page in (at..at + len).step_by(4096) {
-                // SAFETY: the engine names only staging slots that hold a page.
-                unsafe { sys::unshare_page(page) };
-            }
-            0
-        }
+        wire::op::UNSHARE => sys::madvise(at, len, sys::MADV_POPULATE_WRITE),
         _ => 0,
+    }
+}
+
+/// Moves every page that can be moved; a page that cannot leaves its target empty.
+fn move_out(command: &wire::Command, uffd: Fd, reply: &mut wire::Reply) {
+    const PAGE: u64 = 4096;
+    let count = (command.count as usize).min(wire::MAX_RANGES);
+    let (mut target, mut at) = (command.target, 0);
+    for span in &command.spans[..count] {
+        let mut source = span.start;
+        let end = span.start + span.bytes;
+        while source < end && at < reply.pages.len() {
+            let mut arg = [target, source, end - source, 0, 0];
+            let address = (&raw mut arg) as usize;
+            let result = sys::call(nr::IOCTL, [uffd.0 as usize, UFFDIO_MOVE, address, 0, 0, 0]);
+            // SAFETY: the kernel wrote through the address, so the count is read anew.
+            let moved = unsafe { (&raw const arg[4]).read_volatile() }.cast_signed();
+            let mut pages = (moved.max(0) as u64 / PAGE).min(wire::BLOCK_PAGES - at as u64);
+            if pages == 0 {
+                reply.pages[at] = (-result) as u8;
+                pages = 1;
+                if result == -EAGAIN {
+                    // Events wait for the engine: the rest must wait too.
+                    reply.pages[at..].fill(EAGAIN as u8);
+                    return;
+                }
+            }
+            at += pages as usize;
+            target += pages * PAGE;
+            source += pages * PAGE;
+        }
     }
 }
 

@@ -70,7 +70,9 @@ impl Arena {
     /// Gives the pages of `range` (page aligned, in bytes) back; they read zero afterwards.
     pub fn discard(&mut self, range: Range<usize>) {
         assert!(
-            range.start.is_multiple_of(4096) && range.end.is_multiple_of(4096) && range.end <= self.len,
+            range.start.is_multiple_of(4096)
+                && range.end.is_multiple_of(4096)
+                && range.end <= self.len,
             "discard of {range:?} in an arena of {} bytes",
             self.len
         );

@@ -19,11 +19,11 @@ pub use errno::{Result, SysError};
 pub use file::SwapFile;
 pub use maps::{Mapping, Maps};
 pub use pagemap::Pagemap;
-pub use process::{Pidfd, anon_resident, comm, signal};
+pub use process::{Pidfd, anon_resident, comm, kill_descendants, signal};
 pub use remote::{Piece, Remote};
 pub use socket::{Listener, Message, Peer};
 pub use thread::{
     Readiness, Waker, block_signals, follow_cpu_of, monotonic_nanos, pin_to, raise_priority,
-    wait_readable,
+    wait_hangup, wait_readable,
 };
 pub use uffd::{Event, Features, Mode, Progress, Stop, Uffd};

@@ -73,6 +73,42 @@ pub fn comm(pid: i32) -> Option<String> {
     Some(text.trim_end().to_owned())
 }
 
+/// Sends SIGKILL to every descendant of this process.
+pub fn kill_descendants() {
+    let own = std::process::id().cast_signed();
+    let mut parents = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<i32>().ok())
+        else {
+            continue;
+        };
+        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+            continue;
+        };
+        let parent = stat
+            .rsplit_once(')')
+            .and_then(|(_, rest)| rest.split(' ').nth(2)?.parse().ok());
+        parents.push((pid, parent.unwrap_or(0)));
+    }
+    let mut family = vec![own];
+    let mut next = 0;
+    while let Some(&parent) = family.get(next) {
+        family.extend(
+            parents
+                .iter()
+                .filter(|(_, of)| *of == parent)
+                .map(|(pid, _)| *pid),
+        );
+        next += 1;
+    }
+    for pid in &family[1..] {
+        let _ = signal(*pid, libc::SIGKILL);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -113,6 +113,9 @@ pub struct Ready {
 
 /// What the agent does with each range of a [`Command`].
 pub mod op {
+    /// Move the pages of the ranges to consecutive pages from `target` on (UFFDIO_MOVE, which the
+    /// kernel allows to threads of the address space only). The answer tells of each page.
+    pub const MOVE: u32 = 7;
     /// Stop trapping, throw the pages away, trap again: a staging block becomes empty.
     pub const RECYCLE: u32 = 1;
     /// Throw the pages away (MADV_DONTNEED).
@@ -123,7 +126,8 @@ pub mod op {
     pub const DONT_FORK: u32 = 4;
     /// Undo `DONT_FORK` (MADV_DOFORK).
     pub const DO_FORK: u32 = 5;
-    /// Touch each page with an atomic no-op write, so that it is no longer shared.
+    /// Fault the pages in for writing (MADV_POPULATE_WRITE, Linux 5.14), so that they are no longer
+    /// shared with a forked child; no byte is touched.
     pub const UNSHARE: u32 = 6;
 }
 
@@ -151,6 +155,8 @@ pub struct Command {
     pub count: u32,
     /// Not used.
     pub reserved: u32,
+    /// Where a move goes.
+    pub target: u64,
     /// The ranges.
     pub spans: [Span; MAX_RANGES],
 }
@@ -158,7 +164,7 @@ pub struct Command {
 /// The agent's answer to one [`Command`].
 #[repr(C)]
 #[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// [`MAGIC`]
     pub magic: u32,
@@ -168,4 +174,6 @@ pub struct Reply {
     pub errno: i32,
     /// Not used.
     pub reserved: u32,
+    /// For each page of a move, in order: 0 moved, else the errno.
+    pub pages: [u8; BLOCK_PAGES as usize],
 }

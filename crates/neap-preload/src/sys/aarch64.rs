@@ -37,19 +37,6 @@ pub unsafe fn syscall6(number: usize, a: [usize; 6]) -> i64 {
     result
 }
 
-/// Writes a byte of the page without changing it, by instruction, since a compiler may turn an
-/// atomic addition of nothing into a read: the kernel gives the process its own copy of the page.
-///
-/// # Safety
-/// `at` must be mapped and writable.
-pub unsafe fn unshare_page(at: usize) {
-    // SAFETY: the caller's promise; the byte keeps its value.
-    unsafe {
-        asm!("2: ldxrb {1:w}, [{0}]", "stxrb {2:w}, {1:w}, [{0}]", "cbnz {2:w}, 2b",
-            in(reg) at, out(reg) _, out(reg) _, options(nostack))
-    };
-}
-
 /// Starts a thread on `stack_top` (16-byte aligned) that runs `entry(arg)` and never returns.
 /// Returns the thread's number, or a negative errno.
 ///

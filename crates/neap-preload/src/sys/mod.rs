@@ -8,9 +8,9 @@ mod aarch64;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "aarch64")]
-pub use aarch64::{clone_thread, nr, syscall6, unshare_page, weak_atfork, weak_errno};
+pub use aarch64::{clone_thread, nr, syscall6, weak_atfork, weak_errno};
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{clone_thread, nr, syscall6, unshare_page, weak_atfork, weak_errno};
+pub use x86_64::{clone_thread, nr, syscall6, weak_atfork, weak_errno};
 
 use core::mem::size_of;
 
@@ -24,6 +24,7 @@ pub const MADV_DOFORK: usize = 11;
 pub const MADV_NOHUGEPAGE: usize = 15;
 pub const MADV_DONTDUMP: usize = 16;
 pub const MADV_WIPEONFORK: usize = 18;
+pub const MADV_POPULATE_WRITE: usize = 23;
 const AF_UNIX: usize = 1;
 const SOCK_SEQPACKET_CLOEXEC: usize = 5 | 0o2_000_000;
 const MSG_NOSIGNAL: usize = 0x4000;

@@ -38,7 +38,8 @@ pub enum Stop {
 }
 
 impl Stop {
-    fn from_errno(errno: i32) -> Self {
+    /// Decodes an errno, of this process's own call or of one made on its behalf.
+    pub fn from_errno(errno: i32) -> Self {
         match errno {
             libc::EEXIST => Self::Exists,
             libc::EAGAIN => Self::Retry,

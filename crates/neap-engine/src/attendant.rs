@@ -1,0 +1,204 @@
+//! Meeting processes: the listening thread, the handshake, and one thread for each agent's replies.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+
+use bytemuck::{Zeroable, bytes_of, bytes_of_mut};
+use neap_sys::{Features, Listener, Maps, Message, Pagemap, Peer, Pidfd, Remote, Uffd};
+use neap_units::PAGE_SIZE;
+use neap_wire as wire;
+use neap_wire::purpose;
+
+use crate::agent::Agent;
+use crate::fault::FaultThread;
+use crate::job::Job;
+use crate::report::ProcessReport;
+use crate::space::{Body, Ranges, Space, Stage};
+
+/// A program that takes longer to say who it is is not waited for, in milliseconds.
+const HANDSHAKE_MILLIS: u32 = 2000;
+/// Staging area of each process, in bytes of address space: 64 MiB.
+const STAGE_BYTES: u64 = 64 << 20;
+
+/// Accepts connections until the engine stops.
+pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd>) {
+    neap_sys::block_signals();
+    let device = Arc::new(device);
+    while !job.is_stopping() {
+        let ready = neap_sys::wait_readable(&[listener.as_fd(), job.bell.as_fd()], None);
+        if job.is_stopping() || ready.is_err() {
+            break;
+        }
+        let Ok(peer) = listener.accept() else {
+            continue;
+        };
+        let (job, device) = (job.clone(), device.clone());
+        // A conversation waits for the program, which may be stopped; others do not wait for it.
+        spawn("neap-greet", move || {
+            greet(&job, peer, device.as_ref().as_ref())
+        });
+    }
+}
+
+/// Starts a thread of the engine. Without threads nothing works, so failure is the end.
+pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> thread::JoinHandle<()> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(256 << 10)
+        .spawn(work)
+        .expect("a thread of the engine")
+}
+
+fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>) {
+    neap_sys::block_signals();
+    let mut hello = wire::Hello::zeroed();
+    let known = peer.set_timeout(HANDSHAKE_MILLIS).is_ok()
+        && receive(&peer, &mut hello).is_some()
+        && hello.magic == wire::MAGIC
+        && hello.version == wire::VERSION;
+    if !known {
+        return;
+    }
+    match hello.purpose {
+        purpose::ATTACH => attach(job, peer, device),
+        purpose::ADOPT => adopt(job, peer, hello.arg),
+        purpose::RELEASE => crate::thaw::release(job, &peer, hello.arg..hello.arg2),
+        purpose::THAW => crate::thaw::thaw(job, &peer),
+        purpose::RESUME => crate::thaw::resume(job, &peer),
+        _ => {}
+    }
+}
+
+/// Receives one message of exactly the size of `into`.
+fn receive<T: bytemuck::Pod>(peer: &Peer, into: &mut T) -> Option<Message> {
+    let message = peer.receive(bytes_of_mut(into)).ok()?;
+    (message.len == size_of::<T>()).then_some(message)
+}
+
+/// Tells the program that what it asked for is done.
+pub(crate) fn acknowledge(peer: &Peer) {
+    let mut welcome = wire::Welcome::zeroed();
+    welcome.magic = wire::MAGIC;
+    let _ = peer.send(bytes_of(&welcome), &[]);
+}
+
+fn welcome(job: &Job, peer: &Peer, device: Option<&OwnedFd>) -> Option<(wire::Attach, Message)> {
+    let mut welcome = wire::Welcome::zeroed();
+    welcome.magic = wire::MAGIC;
+    welcome.stage_bytes = STAGE_BYTES;
+    if !job.features.has(Features::FORK) {
+        welcome.flags |= wire::WELCOME_THAW_AROUND_FORK;
+    }
+    let fds: Vec<_> = device.iter().map(AsFd::as_fd).collect();
+    peer.send(bytes_of(&welcome), &fds).ok()?;
+    let mut offer = wire::Attach::zeroed();
+    let message = receive(peer, &mut offer)?;
+    (offer.magic == wire::MAGIC).then_some((offer, message))
+}
+
+/// A process offers its address space.
+fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>) {
+    let Some((offer, message)) = welcome(job, &peer, device) else {
+        return;
+    };
+    let mut fds = message.fds.into_iter();
+    let Some(uffd) = fds.next().map(Uffd::adopt) else {
+        return;
+    };
+    if let Err(error) = uffd.handshake(job.features) {
+        job.warn(format!("a process stays unmanaged: {error}"));
+        return;
+    }
+    let Some(space) = job.add_space(uffd, Ranges::default()) else {
+        return;
+    };
+    if take_over(job, &space, peer, &offer, fds.collect(), false).is_none() {
+        job.drop_space(&space);
+    }
+}
+
+/// A forked child, whose userfaultfd the kernel gave us, offers the rest.
+fn adopt(job: &Arc<Job>, peer: Peer, cookie: u64) {
+    let Some(space) = job.space_by_cookie(cookie) else {
+        return;
+    };
+    let Some((offer, message)) = welcome(job, &peer, None) else {
+        return;
+    };
+    // If this fails the child is still served, like one that never asked.
+    let _ = take_over(job, &space, peer, &offer, message.fds, true);
+}
+
+fn take_over(
+    job: &Arc<Job>,
+    space: &Arc<Space>,
+    peer: Peer,
+    offer: &wire::Attach,
+    fds: Vec<OwnedFd>,
+    give_uffd: bool,
+) -> Option<()> {
+    let pid = peer.pid().ok()?;
+    let [mem, pagemap, maps] = <[OwnedFd; 3]>::try_from(fds).ok()?;
+    let stage = offer.stage..offer.stage.checked_add(STAGE_BYTES)?;
+    space
+        .uffd
+        .register(stage.clone(), neap_sys::Mode::Wp)
+        .ok()?;
+    let mut ready = wire::Ready::zeroed();
+    ready.magic = wire::MAGIC;
+    let uffd = give_uffd.then(|| space.uffd.as_fd());
+    let answered = peer
+        .set_timeout(0)
+        .and_then(|()| peer.send(bytes_of(&ready), uffd.as_slice()));
+    answered.ok()?;
+    let own = vec![
+        stage,
+        offer.agent..offer.agent.checked_add(offer.agent_bytes)?,
+        offer.cookie..offer.cookie.checked_add(PAGE_SIZE as u64)?,
+    ];
+    let body = Body {
+        pid,
+        pidfd: Pidfd::open(pid).ok(),
+        remote: Remote::new(pid, File::from(mem)),
+        pagemap: Pagemap::adopt(File::from(pagemap)),
+        maps: Maps::adopt(File::from(maps)),
+        stage: Stage::new(offer.stage, STAGE_BYTES),
+        agent: Agent::new(peer),
+        own,
+    };
+    space.cookie_page.store(offer.cookie, Relaxed);
+    space.body.set(body).ok()?;
+    job.note_process(ProcessReport::new(pid));
+    let (job, space) = (job.clone(), space.clone());
+    if give_uffd && let Some(body) = space.body.get() {
+        // Its mappings are registered by inheritance: it depends on the engine from the start.
+        let _ = body.agent.call(wire::op::ARM, &[], 0);
+    }
+    spawn("neap-agents", move || attend(&job, &space));
+    Some(())
+}
+
+/// Waits until the agent of one space is gone: it ends when the process exits or execs, and with it
+/// the address space.
+fn attend(job: &Arc<Job>, space: &Arc<Space>) {
+    neap_sys::block_signals();
+    if let Some(body) = space.body.get() {
+        neap_sys::wait_hangup(body.agent.as_fd());
+    }
+    space.set_dead();
+    if !space.armed.load(Relaxed) {
+        job.drop_space(space); // no fault thread does it
+    }
+}
+
+impl Job {
+    /// Starts the thread that serves a space's faults and events. Once for each space.
+    pub fn start_serving(self: &Arc<Self>, space: &Arc<Space>) {
+        space.armed.store(true, Relaxed);
+        let (job, space) = (self.clone(), space.clone());
+        spawn("neap-fault", move || FaultThread::new(job, space).run());
+    }
+}

@@ -1,0 +1,230 @@
+//! Starting and ending the engine.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+
+use neap_store::{Arena as StoreArena, BlockFile, Config, NoFile, Store};
+use neap_sys::{Features, Listener, SwapFile, SysError, Uffd, Waker};
+use neap_units::{Bytes, PAGE_SIZE, Pages};
+
+use crate::attendant::{listen, spawn};
+use crate::job::Job;
+use crate::options::{Options, Swap};
+use crate::reclaim::Reclaimer;
+use crate::report::Report;
+use crate::sampler::Sampler;
+use crate::writeback;
+
+/// Path of the device that hands out userfaultfds, unless NEAP_UFFD_DEVICE names another.
+const DEVICE: &str = "/dev/userfaultfd";
+/// Like the kernel's accept_threshold_percent.
+const ACCEPT_THRESHOLD_PERCENT: u8 = 90;
+
+/// Why the engine could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// userfaultfd is refused, or lacks what neap needs.
+    #[error("userfaultfd: {0}")]
+    Userfaultfd(SysError),
+    /// The kernel's userfaultfd is too old.
+    #[error(
+        "this kernel's userfaultfd cannot announce mremap, munmap and madvise (before Linux 4.11) or write-protect (before 5.7)"
+    )]
+    TooOld,
+    /// The swap file could not be made.
+    #[error("swap file in {dir}: {source}")]
+    SwapFile {
+        /// Where.
+        dir: PathBuf,
+        /// Why not.
+        source: SysError,
+    },
+    /// Something else the engine needs.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// No random numbers for the socket's name.
+    #[error("/dev/urandom: {0}")]
+    Random(std::io::Error),
+}
+
+/// A running engine: one job.
+pub struct Engine {
+    job: Arc<Job>,
+    socket: String,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct PoolArena(neap_sys::Arena);
+
+impl StoreArena for PoolArena {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.0.bytes_mut()
+    }
+    fn discard(&mut self, range: Range<usize>) {
+        self.0.discard(range);
+    }
+}
+
+struct DiskFile(SwapFile);
+
+impl BlockFile for DiskFile {
+    fn read_many(&self, requests: &mut [(u64, &mut [u8])]) -> std::io::Result<()> {
+        self.0.read_many(requests)
+    }
+    fn write_many(&self, requests: &[(u64, &[u8])]) -> std::io::Result<()> {
+        self.0.write_many(requests)
+    }
+    fn punch(&self, range: Range<u64>) -> std::io::Result<()> {
+        self.0.punch(range)
+    }
+    fn set_len(&self, len: u64) -> std::io::Result<()> {
+        self.0.set_len(len)
+    }
+}
+
+/// The device, if it may be opened; else the system call must do.
+pub(crate) fn open_device() -> Result<OwnedFd, SysError> {
+    let path = std::env::var_os("NEAP_UFFD_DEVICE").unwrap_or_else(|| DEVICE.into());
+    Uffd::open_device(&PathBuf::from(path))
+}
+
+/// What neap asks of userfaultfd here. FORK needs a capability; without it forks are handled by
+/// bringing everything back.
+pub(crate) fn negotiate(device: Option<&OwnedFd>) -> Result<Features, StartError> {
+    use std::os::fd::AsFd;
+    let device = device.map(AsFd::as_fd);
+    let offered = Uffd::offered(device).map_err(StartError::Userfaultfd)?;
+    let needed = Features::LAYOUT.with(Features::WP);
+    if !offered.has(needed) {
+        return Err(StartError::TooOld);
+    }
+    let mut want = needed;
+    for extra in [Features::THREAD_ID, Features::MOVE, Features::FORK] {
+        if offered.has(extra) {
+            want = want.with(extra);
+        }
+    }
+    let try_with = |features| Uffd::create(device).and_then(|uffd| uffd.handshake(features));
+    match try_with(want) {
+        Ok(()) => Ok(want),
+        Err(error) if error.is_refused() => {
+            let want = want.without(Features::FORK);
+            try_with(want).map_err(StartError::Userfaultfd)?;
+            Ok(want)
+        }
+        Err(error) => Err(StartError::Userfaultfd(error)),
+    }
+}
+
+fn open_store(options: &Options) -> Result<Store, StartError> {
+    let (file, swap_size): (Box<dyn BlockFile>, Bytes) = match &options.swap {
+        Swap::Off => (Box::new(NoFile), Bytes(0)),
+        Swap::Dir { dir, size } => {
+            let file = SwapFile::create(dir).map_err(|source| StartError::SwapFile {
+                dir: dir.clone(),
+                source,
+            })?;
+            (Box::new(DiskFile(file)), *size)
+        }
+    };
+    let pool_max =
+        Pages(options.limit.0 / PAGE_SIZE as u64 * u64::from(options.pool_max_percent) / 100);
+    let config = Config {
+        compressor: options.compressor,
+        shrinker: options.shrinker,
+        pool_max,
+        accept_threshold_percent: ACCEPT_THRESHOLD_PERCENT,
+        swap_size,
+        ..Config::default()
+    };
+    // Address space only; the cap decides what is backed. Room for fragments beyond it.
+    let room = (pool_max.0 as usize * PAGE_SIZE) * 5 / 4 + (4 << 20);
+    let arena = Box::new(PoolArena(neap_sys::Arena::new(room)?));
+    Ok(Store::new(config, arena, file))
+}
+
+/// A name that nobody guesses: whoever knows it can be a program of this job.
+fn socket_name() -> Result<String, StartError> {
+    let mut random = [0u8; 16];
+    let mut source = File::open("/dev/urandom").map_err(StartError::Random)?;
+    source.read_exact(&mut random).map_err(StartError::Random)?;
+    Ok(random.iter().fold(String::from("neap-"), |name, byte| {
+        format!("{name}{byte:02x}")
+    }))
+}
+
+impl Engine {
+    /// Starts the engine. Fails when the machine refuses userfaultfd; the message says what the
+    /// kernel said, and [`probe`](crate::probe) the remedy.
+    pub fn start(options: Options) -> Result<Self, StartError> {
+        let device = open_device().ok();
+        let features = negotiate(device.as_ref())?;
+        let store = open_store(&options)?;
+        let job = Arc::new(Job::new(options, features, store, Waker::new()?));
+        let socket = socket_name()?;
+        let listener = Listener::bind(socket.as_bytes())?;
+        let mut threads = Vec::new();
+        let shared = job.clone();
+        threads.push(spawn("neap-listen", move || {
+            listen(&shared, &listener, device)
+        }));
+        let sampler = Sampler::new(job.clone());
+        threads.push(spawn("neap-sample", move || sampler.run()));
+        let reclaimer = Reclaimer::new(job.clone());
+        threads.push(spawn("neap-reclaim", move || reclaimer.run()));
+        let shared = job.clone();
+        threads.push(spawn("neap-shrink", move || writeback::run(&shared)));
+        Ok(Self {
+            job,
+            socket,
+            threads,
+        })
+    }
+
+    /// What the programs of the job need in their environment.
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        vec![(neap_wire::SOCKET_ENV.into(), self.socket.clone().into())]
+    }
+
+    /// Processes that have attached so far.
+    pub fn attached(&self) -> usize {
+        self.job.processes.lock().expect("processes lock").len()
+    }
+
+    /// The numbers so far.
+    pub fn report(&self) -> Report {
+        self.job.report()
+    }
+
+    /// Ends the engine. Every program of the job should have ended: one that still runs and depends
+    /// on the engine is killed by its agent.
+    pub fn finish(self) -> Report {
+        let report = self.job.report();
+        self.job.stopping.store(true, Relaxed);
+        self.job.bell.wake();
+        self.job.reclaim.ring();
+        self.job.shrink.ring();
+        self.job.sampler.ring();
+        for space in self.job.spaces() {
+            space.set_dead();
+        }
+        for thread in self.threads {
+            // A thread that panicked has ended the process already.
+            let _ = thread.join();
+        }
+        report
+    }
+}

@@ -1,0 +1,224 @@
+//! Serving one fault: claim the page, find it, fill it.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use neap_policy::{Heat, State, Step};
+use neap_sys::Stop;
+use neap_units::{PAGE_SIZE, PageNr};
+
+use super::{Fault, FaultThread, Served};
+use crate::load::return_staged;
+use crate::space::addresses;
+
+/// Longest run of fresh pages filled for one fault.
+const MAX_FRESH: u64 = 16;
+static ZEROS: [u8; MAX_FRESH as usize * PAGE_SIZE] = [0; MAX_FRESH as usize * PAGE_SIZE];
+/// A fault that waited this long for reclaim is let through: slow is better than stuck.
+const LONGEST_HOLD: Duration = Duration::from_millis(200);
+
+impl FaultThread {
+    pub(super) fn serve(&mut self, fault: Fault) -> Served {
+        if fault.page.addr() == self.space.cookie_page.load(Relaxed) {
+            return self.tell_cookie(fault.page);
+        }
+        let found = {
+            let mut core = self.job.core();
+            match core.find(self.space.id, fault.page) {
+                None => None,
+                Some(id) => {
+                    let state = core.state(id);
+                    if let State::Isolated { .. } | State::Discarding { .. } = state {
+                        // Whoever carries the page looks at this when it has arrived.
+                        core.want(id);
+                    }
+                    Some((id, state))
+                }
+            }
+        };
+        if fault.protected {
+            return self.let_write(fault, found.map(|(_, state)| state));
+        }
+        match found {
+            None | Some((_, State::Absent)) => self.fresh(fault),
+            Some((_, State::Resident { .. })) => self.doubt(fault.page),
+            Some((id, State::Staged { .. } | State::Storing { .. })) => {
+                let _gate = self.space.gate.read().expect("gate");
+                return_staged(&self.job, &self.space, id)
+            }
+            Some((id, State::Stored { .. })) => {
+                if self.must_wait(1) {
+                    return Served::Later;
+                }
+                self.loader.load(&self.job, &self.space, fault.page, id)
+            }
+            Some((_, State::Protected { .. })) => self.vanished(fault.page),
+            Some((_, State::Isolated { .. } | State::Returning { .. } | State::Loading { .. })) => {
+                Served::Done
+            }
+            Some((_, State::Discarding { .. })) => Served::Done,
+        }
+    }
+
+    /// Whether fills must wait for reclaim; for ever they need not.
+    fn must_wait(&mut self, pages: u64) -> bool {
+        if !self.job.meter.must_hold(pages * PAGE_SIZE as u64) {
+            self.held_since = None;
+            return false;
+        }
+        let since = *self.held_since.get_or_insert_with(now);
+        if now().duration_since(since) > LONGEST_HOLD {
+            return false;
+        }
+        self.job.events.held.fetch_add(1, Relaxed);
+        self.job.reclaim.ring();
+        true
+    }
+
+    /// Memory nobody has touched before. A thread that walks upwards gets a run of pages at once.
+    fn fresh(&mut self, fault: Fault) -> Served {
+        if self.must_wait(1) {
+            return Served::Later;
+        }
+        let _gate = self.space.gate.read().expect("gate");
+        let run = if fault.write {
+            self.fresh_run(fault.page)
+        } else {
+            1
+        };
+        let progress = if fault.write {
+            let bytes = &ZEROS[..run * PAGE_SIZE];
+            self.space.uffd.copy(fault.page.addr(), bytes, false)
+        } else {
+            // Read before written: the shared zero page does, and costs nothing.
+            self.space.uffd.zero(addresses(fault.page, 1))
+        };
+        let filled = progress.done / PAGE_SIZE as u64;
+        self.note_fresh(fault.page, filled, fault.write);
+        self.fresh.next = fault.page.0 + filled.max(1);
+        self.fresh.len = filled.max(1);
+        match progress.stop {
+            _ if filled > 0 => Served::Done,
+            None => Served::Done,
+            Some(Stop::Retry) => Served::Later,
+            Some(Stop::Dead) => {
+                self.space.set_dead();
+                Served::Done
+            }
+            Some(Stop::NoMemory) => Served::Later,
+            // Exists: another filled it. Absent: the mapping is gone. The thread finds out itself.
+            Some(_) => {
+                let _ = self.space.uffd.wake(addresses(fault.page, 1));
+                Served::Done
+            }
+        }
+    }
+
+    fn note_fresh(&self, first: PageNr, count: u64, written: bool) {
+        if count == 0 {
+            return;
+        }
+        let mut core = self.job.core();
+        for number in first.0..first.0 + count {
+            let id = core.ensure(self.space.id, PageNr(number));
+            if core.state(id) == State::Absent {
+                self.job.must(core.apply(id, Step::Adopt(Heat::Hot)));
+            }
+        }
+        drop(core);
+        self.job.events.fresh.fetch_add(count, Relaxed);
+        if written {
+            self.job.meter.charge(count * PAGE_SIZE as u64);
+        }
+    }
+
+    /// How many pages from `page` on are unknown to the table, within the registered range: twice
+    /// the last run if this fault continues it, else one.
+    fn fresh_run(&self, page: PageNr) -> usize {
+        let want = if page.0 == self.fresh.next {
+            (self.fresh.len * 2).min(MAX_FRESH)
+        } else {
+            1
+        };
+        let Some(range) = self.space.registered(page) else {
+            return 1;
+        };
+        let room = (range.end - page.addr()) / PAGE_SIZE as u64;
+        let want = want.min(room);
+        let core = self.job.core();
+        let known = |at: &u64| core.find(self.space.id, PageNr(page.0 + at)).is_none();
+        (1..want).take_while(known).count() + 1
+    }
+
+    /// The table says that the page is there. Either another fault was served meanwhile, or the
+    /// kernel dropped a page that the program had declared free (MADV_FREE): filling tells.
+    fn doubt(&mut self, page: PageNr) -> Served {
+        let _gate = self.space.gate.read().expect("gate");
+        match self.space.uffd.zero(addresses(page, 1)).stop {
+            None => Served::Done,
+            Some(Stop::Retry | Stop::NoMemory) => Served::Later,
+            Some(_) => {
+                let _ = self.space.uffd.wake(addresses(page, 1));
+                Served::Done
+            }
+        }
+    }
+
+    /// A write to a write-protected page: the program wants it, so it stays.
+    fn let_write(&mut self, fault: Fault, state: Option<State>) -> Served {
+        let _gate = self.space.gate.read().expect("gate");
+        if let Some(State::Discarding { .. }) = state {
+            return Served::Done; // on its way out; woken when it has left
+        }
+        if let Some(State::Protected { .. }) = state {
+            let mut core = self.job.core();
+            if let Some(id) = core.find(self.space.id, fault.page)
+                && let State::Protected { .. } = core.state(id)
+            {
+                self.job.must(core.apply(id, Step::Putback(Heat::Hot)));
+            }
+        }
+        match self
+            .space
+            .uffd
+            .write_protect(addresses(fault.page, 1), false)
+            .stop
+        {
+            Some(Stop::Retry) => Served::Later,
+            _ => {
+                let _ = self.space.uffd.wake(addresses(fault.page, 1));
+                Served::Done
+            }
+        }
+    }
+
+    /// A missing page that was about to be discarded: it was never there.
+    fn vanished(&mut self, page: PageNr) -> Served {
+        {
+            let _gate = self.space.gate.read().expect("gate");
+            let mut core = self.job.core();
+            if let Some(id) = core.find(self.space.id, page)
+                && let State::Protected { .. } = core.state(id)
+            {
+                let effect = self.job.must(core.apply(id, Step::Vanish));
+                drop(core);
+                self.job.release(&self.space, effect);
+            }
+        }
+        Served::Later
+    }
+
+    fn tell_cookie(&mut self, page: PageNr) -> Served {
+        let mut bytes = [0u8; PAGE_SIZE];
+        bytes[..8].copy_from_slice(&self.space.cookie.to_ne_bytes());
+        let _gate = self.space.gate.read().expect("gate");
+        match self.space.uffd.copy(page.addr(), &bytes, false).stop {
+            Some(Stop::Retry) => Served::Later,
+            _ => Served::Done,
+        }
+    }
+}
+
+fn now() -> Instant {
+    Instant::now()
+}

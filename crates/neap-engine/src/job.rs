@@ -1,0 +1,237 @@
+//! What all threads of the engine share.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+use neap_policy::{Core, Effect, Illegal};
+use neap_store::Store;
+use neap_sys::{Features, Uffd, Waker};
+use neap_units::{PageNr, SpaceId};
+
+use crate::meter::{Bell, Meter};
+use crate::options::{Options, WayOut};
+use crate::report::ProcessReport;
+use crate::space::{Ranges, Space};
+
+const SIGKILL: i32 = 9;
+
+/// One job: one limit, one pool, any number of address spaces.
+pub(crate) struct Job {
+    pub options: Options,
+    pub features: Features,
+    core: Mutex<Core>,
+    pub store: Store,
+    spaces: RwLock<Vec<Arc<Space>>>,
+    pub meter: Meter,
+    /// Wakes reclaim.
+    pub reclaim: Bell,
+    /// Wakes the shrinker.
+    pub shrink: Bell,
+    /// Lowest reclaim priority since the shrinker last looked (the kernel's 12 to 0).
+    pub priority: AtomicU64,
+    /// Wakes the sampler.
+    pub sampler: Bell,
+    /// Wakes the listening thread.
+    pub bell: Waker,
+    pub stopping: AtomicBool,
+    pub events: Counters,
+    next_cookie: AtomicU64,
+    pub warnings: Mutex<Vec<String>>,
+    pub processes: Mutex<Vec<ProcessReport>>,
+}
+
+/// Event counters of the engine, in events or pages as the kernel counts them.
+#[derive(Default)]
+pub(crate) struct Counters {
+    /// Faults served.
+    pub pgfault: AtomicU64,
+    /// Faults that needed decompression or I/O.
+    pub pgmajfault: AtomicU64,
+    /// Pages moved to staging.
+    pub staged: AtomicU64,
+    /// Pages moved back from staging by a touch.
+    pub returned: AtomicU64,
+    /// Pages loaded ahead of a fault.
+    pub swap_ra: AtomicU64,
+    /// Fresh pages filled.
+    pub fresh: AtomicU64,
+    /// Faults that had to wait for reclaim.
+    pub held: AtomicU64,
+    /// Evictions that kept the compressed copy of an unchanged page.
+    pub clean: AtomicU64,
+    /// Moves that the kernel refused.
+    pub busy: AtomicU64,
+}
+
+impl Job {
+    pub fn new(options: Options, features: Features, store: Store, bell: Waker) -> Self {
+        Self {
+            meter: Meter::new(options.limit),
+            options,
+            features,
+            core: Mutex::new(Core::new()),
+            store,
+            spaces: RwLock::default(),
+            reclaim: Bell::default(),
+            shrink: Bell::default(),
+            priority: AtomicU64::new(u64::MAX),
+            sampler: Bell::default(),
+            bell,
+            stopping: AtomicBool::new(false),
+            events: Counters::default(),
+            next_cookie: AtomicU64::new(1),
+            warnings: Mutex::default(),
+            processes: Mutex::default(),
+        }
+    }
+
+    /// The policy core. Held for table work only, never across a system call.
+    pub fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().expect("core lock")
+    }
+
+    /// All spaces, as they are now.
+    pub fn spaces(&self) -> Vec<Arc<Space>> {
+        self.spaces.read().expect("spaces lock").clone()
+    }
+
+    pub fn space(&self, id: SpaceId) -> Option<Arc<Space>> {
+        let spaces = self.spaces.read().expect("spaces lock");
+        spaces.iter().find(|space| space.id == id).cloned()
+    }
+
+    pub fn space_by_cookie(&self, cookie: u64) -> Option<Arc<Space>> {
+        let spaces = self.spaces.read().expect("spaces lock");
+        spaces.iter().find(|space| space.cookie == cookie).cloned()
+    }
+
+    /// Whether pages leave by write-protection, at least sometimes.
+    pub fn needs_write_protect(&self) -> bool {
+        self.options.way_out == WayOut::WriteProtect || !self.features.has(Features::MOVE)
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+
+    /// A new space around a userfaultfd that has shaken hands.
+    pub fn add_space(&self, uffd: Uffd, ranges: Ranges) -> Option<Arc<Space>> {
+        let id = self.core().add_space();
+        let cookie = self.next_cookie.fetch_add(1, Relaxed);
+        match Space::new(id, cookie, uffd, ranges) {
+            Ok(space) => {
+                let space = Arc::new(space);
+                self.spaces
+                    .write()
+                    .expect("spaces lock")
+                    .push(space.clone());
+                Some(space)
+            }
+            Err(error) => {
+                self.warn(format!("a process stays unmanaged: {error}"));
+                self.core().drop_space(id);
+                None
+            }
+        }
+    }
+
+    /// Forgets a space whose memory is gone. Everything it held in the store is freed.
+    pub fn drop_space(&self, space: &Space) {
+        space.set_dead();
+        let mut spaces = self.spaces.write().expect("spaces lock");
+        let before = spaces.len();
+        spaces.retain(|other| other.cookie != space.cookie);
+        if spaces.len() == before {
+            return;
+        }
+        drop(spaces);
+        // Whoever works on the space holds its gate; wait for them before the id may be reused.
+        let _gate = space.gate.write().expect("gate");
+        let effects = self.core().drop_space(space.id);
+        for effect in effects {
+            if let Some(entry) = effect.freed_entry {
+                self.store.put(entry);
+            }
+        }
+    }
+
+    /// Gives back what a transition freed.
+    pub fn release(&self, space: &Space, effect: Effect) {
+        if let Some(entry) = effect.freed_entry {
+            self.store.put(entry);
+        }
+        if let (Some(slot), Some(body)) = (effect.freed_slot, space.body.get()) {
+            body.stage.release(slot);
+        }
+    }
+
+    /// Whether loaded pages leave their compressed copy in the pool.
+    pub fn keeps_copies(&self, below_percent: u64) -> bool {
+        self.store.pool_bytes().0 * 100 < self.options.limit.0 * below_percent
+    }
+
+    /// A transition that the engine knows to be legal. An illegal one is a bug that could cost
+    /// bytes, so the engine stops; the agents then end the programs rather than let them go on.
+    #[track_caller]
+    pub fn must(&self, result: Result<Effect, Illegal>) -> Effect {
+        match result {
+            Ok(effect) => effect,
+            Err(illegal) => panic!("page state: {illegal}"),
+        }
+    }
+
+    /// A page cannot be brought back: the program dies and is told why. It never reads other bytes.
+    pub fn lose(&self, space: &Space, page: PageNr, why: &str) {
+        let Some(body) = space.body.get() else {
+            // A forked child that gave no name: everything in the job goes with it.
+            self.lose_all(why);
+            return;
+        };
+        let address = page.addr();
+        self.warn(format!(
+            "process {}: the page at {address:#x} is lost ({why}); the process is killed rather than let it read wrong bytes",
+            body.pid
+        ));
+        let _ = match &body.pidfd {
+            Some(pidfd) => pidfd.signal(SIGKILL),
+            None => neap_sys::signal(body.pid, SIGKILL),
+        };
+    }
+
+    /// Memory is lost of a process that has no name here: the whole job is killed.
+    pub fn lose_all(&self, why: &str) {
+        self.warn(format!(
+            "a process lost memory ({why}); the job is killed rather than let it read wrong bytes"
+        ));
+        for space in self.spaces() {
+            if let Some(body) = space.body.get() {
+                let _ = neap_sys::signal(body.pid, SIGKILL);
+            }
+        }
+        // Forked children without a name are in no list but their parent's: end the job here, and
+        // whoever waits for a page of ours keeps waiting until neap, as its subreaper, is gone.
+        neap_sys::kill_descendants();
+    }
+
+    /// Wants write-back at this priority or a more urgent one (12 is gentle, 0 desperate).
+    pub fn ask_shrinker(&self, priority: u64) {
+        self.priority.fetch_min(priority, Relaxed);
+        self.shrink.ring();
+    }
+
+    /// A process was met.
+    pub fn note_process(&self, process: ProcessReport) {
+        self.processes.lock().expect("processes lock").push(process);
+    }
+
+    /// One line on stderr, once for each text, and kept for the report.
+    pub fn warn(&self, text: String) {
+        let mut warnings = self.warnings.lock().expect("warnings lock");
+        let known: BTreeSet<&String> = warnings.iter().collect();
+        if !known.contains(&text) {
+            eprintln!("neap: {text}");
+            warnings.push(text);
+        }
+    }
+}

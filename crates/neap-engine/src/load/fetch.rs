@@ -1,0 +1,264 @@
+//! A stored page comes back: find the bytes, fill, wake; with it its neighbours, in one go.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+use neap_policy::{Core, Heat, Readahead, State, Step};
+use neap_store::Codec;
+use neap_sys::Stop;
+use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr};
+
+use crate::fault::Served;
+use crate::job::Job;
+use crate::space::{Space, addresses};
+
+/// Largest readahead window, in pages (the kernel's page-cluster of 4).
+const MAX_WINDOW: u32 = 16;
+/// A loaded page keeps its compressed copy while the pool takes less than this share of the limit.
+const KEEP_BELOW_PERCENT: u64 = 25;
+
+/// One page on its way in. The store's reference taken for it keeps its bytes while the table may
+/// forget it.
+#[derive(Clone, Copy, Debug)]
+struct Inbound {
+    id: PageId,
+    entry: EntryId,
+    page: PageNr,
+    /// Place in the buffer, in pages; `None`: the bytes could not be had.
+    at: Option<usize>,
+}
+
+/// The scratch of one fault thread.
+pub(crate) struct Loader {
+    codec: Codec,
+    buffer: Vec<u8>,
+    inbound: Vec<Inbound>,
+    readahead: Readahead,
+    /// The last window loaded. User space sees no accessed bits: a fault just beyond the window is
+    /// taken as proof that its pages were used.
+    last: Range<PageNr>,
+}
+
+impl Loader {
+    pub fn new(job: &Job) -> Self {
+        Self {
+            codec: job.store.codec(),
+            buffer: vec![0; MAX_WINDOW as usize * PAGE_SIZE],
+            inbound: Vec::with_capacity(MAX_WINDOW as usize),
+            readahead: Readahead::new(MAX_WINDOW),
+            last: PageNr(0)..PageNr(0),
+        }
+    }
+
+    /// Loads `page`, which the table says is stored, and what readahead wants with it.
+    pub fn load(&mut self, job: &Job, space: &Space, page: PageNr, id: PageId) -> Served {
+        if !self.claim(job, space, page, id) {
+            return Served::Later;
+        }
+        job.events.pgmajfault.fetch_add(1, Relaxed);
+        self.find(job, space, page);
+        let served = self.fill(job, space, page);
+        for inbound in self.inbound.drain(..) {
+            job.store.put(inbound.entry);
+        }
+        served
+    }
+
+    /// Claims the page and its stored neighbours in the window: from here on nobody else loads them.
+    fn claim(&mut self, job: &Job, space: &Space, page: PageNr, id: PageId) -> bool {
+        let window = self.window(page);
+        let bounds = space.registered(page).unwrap_or(addresses(page, 1));
+        let first = window.start.max(PageNr::containing(bounds.start));
+        let last = window.end.min(PageNr::containing(bounds.end));
+        let mut core = job.core();
+        let State::Stored { entry } = core.state(id) else {
+            return false;
+        };
+        // A page from the pool is not worth a read of the swap file for its neighbours.
+        let on_disk = job.store.is_on_disk(entry);
+        self.inbound.clear();
+        let inbound = &mut self.inbound;
+        core.for_range(
+            space.id,
+            first..last.max(PageNr(page.0 + 1)),
+            |at, id, state| {
+                if let State::Stored { entry } = state
+                    && inbound.len() < MAX_WINDOW as usize
+                    && (at == page || on_disk || !job.store.is_on_disk(entry))
+                {
+                    inbound.push(Inbound {
+                        id,
+                        entry,
+                        page: at,
+                        at: None,
+                    });
+                }
+            },
+        );
+        for inbound in &self.inbound {
+            job.store.get(inbound.entry);
+            job.must(core.apply(inbound.id, Step::BeginLoad));
+        }
+        drop(core);
+        let ahead = self.inbound.len() as u64 - 1;
+        job.events.swap_ra.fetch_add(ahead, Relaxed);
+        true
+    }
+
+    fn window(&mut self, page: PageNr) -> Range<PageNr> {
+        let last = self.last.clone();
+        if page == last.end {
+            (last.start.0 + 1..last.end.0).for_each(|used| self.readahead.hit_at(PageNr(used)));
+        } else if page.0 + 1 == last.start.0 {
+            (last.start.0..last.end.0 - 1)
+                .rev()
+                .for_each(|used| self.readahead.hit_at(PageNr(used)));
+        }
+        let window = self.readahead.fault(page);
+        self.last = window.clone();
+        window
+    }
+
+    /// Gets the bytes, without any lock.
+    fn find(&mut self, job: &Job, space: &Space, wanted: PageNr) {
+        for (at, inbound) in self.inbound.iter_mut().enumerate() {
+            let bytes = &mut self.buffer[at * PAGE_SIZE..(at + 1) * PAGE_SIZE];
+            let bytes: &mut [u8; PAGE_SIZE] = bytes.try_into().expect("one page");
+            match job.store.load(inbound.entry, bytes, &mut self.codec) {
+                Ok(_) => inbound.at = Some(at),
+                Err(error) if inbound.page == wanted => {
+                    job.lose(space, wanted, &error.to_string());
+                }
+                Err(_) => {} // nobody asked for this one yet
+            }
+        }
+    }
+
+    /// Puts the pages into the program, run by run.
+    fn fill(&mut self, job: &Job, space: &Space, wanted: PageNr) -> Served {
+        let _gate = space.gate.read().expect("gate");
+        self.look_again(&mut job.core());
+        let keep = job.keeps_copies(KEEP_BELOW_PERCENT);
+        let mut served = Served::Done;
+        let mut from = 0;
+        while from < self.inbound.len() {
+            let run = self.run_at(from);
+            let done = match self.inbound[from].at {
+                Some(at) => self.fill_run(job, space, from, run, at, keep, wanted),
+                None => Err(None),
+            };
+            match done {
+                Ok(count) => from += count,
+                Err(stop) => {
+                    self.give_up(job, from);
+                    if self.inbound[from].page == wanted && stop == Some(Stop::Retry) {
+                        served = Served::Later;
+                    }
+                    from += 1;
+                }
+            }
+        }
+        served
+    }
+
+    /// Events may have been applied since the claim: pages were removed, or moved elsewhere.
+    fn look_again(&mut self, core: &mut Core) {
+        for inbound in &mut self.inbound {
+            if core.state(inbound.id)
+                == (State::Loading {
+                    entry: inbound.entry,
+                })
+            {
+                inbound.page = core.locate(inbound.id).1;
+            } else {
+                inbound.at = None;
+            }
+        }
+        self.inbound.sort_by_key(|inbound| inbound.page);
+    }
+
+    /// How many pages from `from` on follow each other in the program and in the buffer.
+    fn run_at(&self, from: usize) -> usize {
+        let first = self.inbound[from];
+        let follows = |(i, inbound): &(usize, &Inbound)| {
+            inbound.page.0 == first.page.0 + *i as u64
+                && inbound.at.is_some()
+                && inbound.at == first.at.map(|at| at + i)
+        };
+        self.inbound[from..]
+            .iter()
+            .enumerate()
+            .take_while(follows)
+            .count()
+            .max(1)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one fill, spelled out once")]
+    fn fill_run(
+        &self,
+        job: &Job,
+        space: &Space,
+        from: usize,
+        run: usize,
+        at: usize,
+        keep: bool,
+        wanted: PageNr,
+    ) -> Result<usize, Option<Stop>> {
+        let first = self.inbound[from].page;
+        let bytes = &self.buffer[at * PAGE_SIZE..(at + run) * PAGE_SIZE];
+        let progress = space.uffd.copy(first.addr(), bytes, false);
+        let mut done = (progress.done / PAGE_SIZE as u64) as usize;
+        let exists = done == 0 && progress.stop == Some(Stop::Exists);
+        if exists {
+            let _ = space.uffd.wake(addresses(first, 1));
+            done = 1;
+        }
+        if done == 0 {
+            match progress.stop {
+                Some(Stop::Dead) => space.set_dead(),
+                Some(Stop::Retry | Stop::NoMemory) => {}
+                _ => {
+                    let _ = space.uffd.wake(addresses(first, 1));
+                }
+            }
+            // A run that crosses two mappings is refused whole: page by page it goes.
+            if run > 1 && progress.stop == Some(Stop::Absent) {
+                return self.fill_run(job, space, from, 1, at, keep, wanted);
+            }
+            return Err(progress.stop);
+        }
+        let mut freed = Vec::new();
+        let mut core = job.core();
+        for inbound in &self.inbound[from..from + done] {
+            let heat = if inbound.page == wanted {
+                Heat::Hot
+            } else {
+                Heat::Warm
+            };
+            let step = Step::EndLoad {
+                keep: keep && !exists,
+                heat,
+            };
+            freed.push(job.must(core.apply(inbound.id, step)));
+        }
+        drop(core);
+        for effect in freed {
+            job.release(space, effect);
+        }
+        job.meter.charge((done * PAGE_SIZE) as u64);
+        Ok(done)
+    }
+
+    /// The page stays stored. Threads that came to wait for it meanwhile try again.
+    fn give_up(&self, job: &Job, at: usize) {
+        let inbound = self.inbound[at];
+        let mut core = job.core();
+        if core.state(inbound.id)
+            == (State::Loading {
+                entry: inbound.entry,
+            })
+        {
+            job.must(core.apply(inbound.id, Step::AbortLoad));
+        }
+    }
+}

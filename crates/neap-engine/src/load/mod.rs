@@ -1,0 +1,7 @@
+//! Bringing pages back: from staging without copying, from the pool or the swap file by a fill.
+
+mod back;
+mod fetch;
+
+pub(crate) use back::return_staged;
+pub(crate) use fetch::Loader;

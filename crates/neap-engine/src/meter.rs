@@ -1,0 +1,147 @@
+//! How much memory the job uses, between two looks at the kernel's accounting.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+use neap_units::Bytes;
+
+/// The estimate: what the kernel said last, corrected by what neap has done since.
+pub(crate) struct Meter {
+    limit: Bytes,
+    estimate: AtomicU64,
+    hold_above: AtomicU64,
+    /// Reclaim until usage is at most this; `u64::MAX`: no reclaim.
+    reclaim_to: AtomicU64,
+    peak: AtomicU64,
+    peak_resident: AtomicU64,
+    peak_pool: AtomicU64,
+    overhead: AtomicU64,
+    exhausted: AtomicBool,
+    /// Filled by neap since the last sample: explains growth.
+    filled: AtomicU64,
+}
+
+/// One look at the kernel's accounting.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    /// Anonymous memory of the programs.
+    pub resident: u64,
+    /// Anonymous memory of neap, with the pool.
+    pub own: u64,
+    /// The pool's part of `own`.
+    pub pool: u64,
+}
+
+impl Meter {
+    pub fn new(limit: Bytes) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            limit,
+            estimate: zero(),
+            hold_above: AtomicU64::new(limit.0),
+            reclaim_to: AtomicU64::new(u64::MAX),
+            peak: zero(),
+            peak_resident: zero(),
+            peak_pool: zero(),
+            overhead: zero(),
+            exhausted: AtomicBool::new(false),
+            filled: zero(),
+        }
+    }
+
+    pub fn limit(&self) -> Bytes {
+        self.limit
+    }
+
+    /// Corrects the estimate by what the kernel says; returns the growth that neap's own fills do
+    /// not explain.
+    pub fn sample(&self, sample: Sample) -> u64 {
+        let usage = sample.resident + sample.own;
+        let filled = self.filled.swap(0, Relaxed);
+        let before = self.estimate.swap(usage, Relaxed);
+        self.peak.fetch_max(usage, Relaxed);
+        self.peak_resident.fetch_max(sample.resident, Relaxed);
+        self.peak_pool.fetch_max(sample.pool, Relaxed);
+        self.overhead
+            .fetch_max(sample.own.saturating_sub(sample.pool), Relaxed);
+        // The estimate already contains the fills.
+        let _ = filled;
+        usage.saturating_sub(before)
+    }
+
+    pub fn set_plan(&self, hold_above: Bytes, reclaim_to: Option<Bytes>) {
+        self.hold_above.store(hold_above.0, Relaxed);
+        self.reclaim_to
+            .store(reclaim_to.map_or(u64::MAX, |to| to.0), Relaxed);
+    }
+
+    /// Pages appeared in a program.
+    pub fn charge(&self, bytes: u64) {
+        self.estimate.fetch_add(bytes, Relaxed);
+        self.filled.fetch_add(bytes, Relaxed);
+    }
+
+    /// Pages left a program for good.
+    pub fn uncharge(&self, bytes: u64) {
+        let less = |usage: u64| Some(usage.saturating_sub(bytes));
+        let _ = self.estimate.fetch_update(Relaxed, Relaxed, less);
+    }
+
+    pub fn usage(&self) -> u64 {
+        self.estimate.load(Relaxed)
+    }
+
+    /// Whether a fill of this size must wait for reclaim.
+    pub fn must_hold(&self, bytes: u64) -> bool {
+        self.usage() + bytes > self.hold_above.load(Relaxed) && !self.is_exhausted()
+    }
+
+    /// How many bytes reclaim still has to free; 0: none.
+    pub fn excess(&self) -> u64 {
+        let to = self.reclaim_to.load(Relaxed);
+        self.usage().saturating_sub(to)
+    }
+
+    /// Nothing can be reclaimed (or again something can). True when that is news.
+    pub fn set_exhausted(&self, exhausted: bool) -> bool {
+        self.exhausted.swap(exhausted, Relaxed) != exhausted
+    }
+
+    pub fn is_exhausted(&self) -> bool {
+        self.exhausted.load(Relaxed)
+    }
+
+    pub fn peaks(&self) -> (u64, Sample) {
+        let sample = Sample {
+            resident: self.peak_resident.load(Relaxed),
+            own: self.overhead.load(Relaxed),
+            pool: self.peak_pool.load(Relaxed),
+        };
+        (self.peak.load(Relaxed), sample)
+    }
+}
+
+/// A bell that one thread waits for and any may ring.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: Mutex<bool>,
+    ring: Condvar,
+}
+
+impl Bell {
+    pub fn ring(&self) {
+        *self.rung.lock().expect("bell lock") = true;
+        self.ring.notify_one();
+    }
+
+    /// Waits until the bell rings or `limit` passes.
+    pub fn wait(&self, limit: Duration) {
+        let rung = self.rung.lock().expect("bell lock");
+        let (mut rung, _) = self
+            .ring
+            .wait_timeout_while(rung, limit, |rung| !*rung)
+            .expect("bell lock");
+        *rung = false;
+    }
+}

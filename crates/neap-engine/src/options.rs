@@ -1,0 +1,61 @@
+//! What the user chose.
+
+use std::path::PathBuf;
+
+use neap_store::{CompressorKind, ShrinkerKind};
+use neap_units::Bytes;
+
+/// Where compressed pages go when the pool must shrink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Swap {
+    /// Nowhere: the pool is all there is.
+    Off,
+    /// A file without a name in `dir`, at most `size` bytes.
+    Dir {
+        /// Where the file is made.
+        dir: PathBuf,
+        /// Upper bound of its size.
+        size: Bytes,
+    },
+}
+
+/// How pages leave an address space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WayOut {
+    /// UFFDIO_MOVE where the kernel has it (6.8), else write-protection.
+    #[default]
+    Auto,
+    /// Write-protect, copy, discard, even where UFFDIO_MOVE exists.
+    WriteProtect,
+}
+
+/// What happens when the limit is reached and nothing can be reclaimed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Exhausted {
+    /// The program goes over the limit, with one warning.
+    #[default]
+    Open,
+    /// The job is killed.
+    Kill,
+}
+
+/// Everything the engine needs to know at start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Anonymous memory + pool + neap's own memory stay within this.
+    pub limit: Bytes,
+    /// The swap file.
+    pub swap: Swap,
+    /// Share of the limit that the pool may take, in percent.
+    pub pool_max_percent: u8,
+    /// How pages are compressed.
+    pub compressor: CompressorKind,
+    /// Which compressed pages go to the swap file first.
+    pub shrinker: ShrinkerKind,
+    /// How pages leave the program.
+    pub way_out: WayOut,
+    /// What to do when nothing can be reclaimed.
+    pub on_exhausted: Exhausted,
+    /// Say what happens on stderr.
+    pub verbose: bool,
+}

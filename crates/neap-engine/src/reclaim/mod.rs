@@ -1,0 +1,165 @@
+//! The way out: pick, move to staging, wait for a touch, compress, throw the frame away.
+//!
+//! One thread for the whole job. It works while usage is above the mark that the pacer set: it
+//! moves old pages to staging, and compresses the block that has been staged longest once staging
+//! holds its share.
+
+mod guard;
+mod stage;
+mod store;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use neap_units::{PAGE_SIZE, PageId};
+use neap_wire::{BLOCK_PAGES, op};
+
+use crate::job::Job;
+use crate::options::Exhausted;
+use crate::space::Space;
+
+/// Share of the limit that staged pages may take before the oldest are compressed: 1/32.
+const STAGE_SHARE: u64 = 32;
+/// Pages taken in one go: one staging block.
+const BATCH: usize = BLOCK_PAGES as usize;
+/// Passes without progress, a millisecond apart, after which nothing is left to reclaim.
+const PATIENCE: u32 = 100;
+/// The kernel's DEF_PRIORITY: reclaim starts gently.
+const DEF_PRIORITY: u64 = 12;
+/// Passes after which the next lower priority is tried.
+const PASSES_PER_PRIORITY: u32 = 16;
+
+pub(crate) struct Reclaimer {
+    job: Arc<Job>,
+    codec: neap_store::Codec,
+    buffer: Vec<u8>,
+    picked: Vec<PageId>,
+    stage_target: usize,
+}
+
+impl Reclaimer {
+    pub fn new(job: Arc<Job>) -> Self {
+        let share = job.options.limit.0 / STAGE_SHARE / (BLOCK_PAGES * PAGE_SIZE as u64);
+        Self {
+            codec: job.store.codec(),
+            buffer: vec![0; BATCH * PAGE_SIZE],
+            picked: Vec::with_capacity(BATCH),
+            stage_target: (share as usize).max(2),
+            job,
+        }
+    }
+
+    pub fn run(mut self) {
+        neap_sys::block_signals();
+        neap_sys::raise_priority();
+        while !self.job.is_stopping() {
+            self.job.reclaim.wait(Duration::from_millis(100));
+            self.work();
+        }
+    }
+
+    /// Reclaims until usage is where the pacer wants it, or nothing is left.
+    fn work(&mut self) {
+        let (mut idle, mut passes) = (0, 0);
+        let mut priority = DEF_PRIORITY;
+        while !self.job.is_stopping() && self.job.meter.excess() > 0 {
+            passes += 1;
+            if passes % PASSES_PER_PRIORITY == 0 {
+                self.job.ask_shrinker(priority);
+                priority = priority.saturating_sub(1);
+            }
+            if self.pass() {
+                idle = 0;
+                self.job.meter.set_exhausted(false);
+                continue;
+            }
+            idle += 1;
+            self.job.ask_shrinker(0);
+            std::thread::sleep(Duration::from_millis(1));
+            if idle >= PATIENCE {
+                self.exhausted();
+                break;
+            }
+        }
+    }
+
+    /// One step of each kind; whether anything moved.
+    fn pass(&mut self) -> bool {
+        let chosen = self.job.core().choose_space();
+        let space = chosen.and_then(|id| self.job.space(id));
+        let taken = match &space {
+            Some(space) if space.is_dead() || space.thawed.load(Relaxed) => 0,
+            Some(space) if self.job.needs_write_protect() => self.guard_batch(space),
+            Some(space) => self.stage_batch(space),
+            None => 0,
+        };
+        let stored = self.store_overdue(taken == 0);
+        let freed: usize = self
+            .job
+            .spaces()
+            .iter()
+            .map(|space| self.recycle(space))
+            .sum();
+        taken + stored + freed > 0
+    }
+
+    /// Compresses the oldest blocks of every space that stages more than its share. `all`: nothing
+    /// could be staged, so what is staged must go.
+    fn store_overdue(&mut self, all: bool) -> usize {
+        let spaces = self.job.spaces();
+        let target = if all {
+            0
+        } else {
+            self.stage_target / spaces.len().max(1)
+        };
+        let mut stored = 0;
+        for space in &spaces {
+            let Some(body) = space.body.get() else {
+                continue;
+            };
+            if body.stage.waiting() > target || all {
+                stored += self.store_block(space, body, all);
+            }
+        }
+        stored
+    }
+
+    /// Has the agent empty the dead blocks.
+    fn recycle(&self, space: &Arc<Space>) -> usize {
+        let Some(body) = space.body.get() else {
+            return 0;
+        };
+        let blocks = body.stage.take_dead(neap_wire::MAX_RANGES);
+        if blocks.is_empty() {
+            return 0;
+        }
+        let spans: Vec<_> = blocks.iter().map(|block| body.stage.span(*block)).collect();
+        let Some(reply) = body.agent.call(op::RECYCLE, &spans, 0) else {
+            space.set_dead();
+            return 0;
+        };
+        let mut freed = 0;
+        for (i, block) in blocks.into_iter().enumerate() {
+            freed += body.stage.recycled(block, i < reply.done as usize) as usize;
+        }
+        self.job.meter.uncharge((freed * PAGE_SIZE) as u64);
+        freed
+    }
+
+    fn exhausted(&self) {
+        if self.job.meter.set_exhausted(true) {
+            let over = match self.job.options.on_exhausted {
+                Exhausted::Open => "the program goes over its limit",
+                Exhausted::Kill => "the job is killed, as asked",
+            };
+            self.job.warn(format!(
+                "nothing more can be reclaimed ({} resident pages are pinned, shared or incompressible): {over}; give a larger -m or --swap-size",
+                self.job.core().total_resident().0
+            ));
+            if self.job.options.on_exhausted == Exhausted::Kill {
+                neap_sys::kill_descendants();
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Compressing what nobody touched while it was staged.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use neap_policy::{State, Step};
+use neap_store::Refused;
+use neap_sys::Piece;
+use neap_units::{EntryId, PAGE_SIZE, SlotId};
+
+use super::Reclaimer;
+use crate::load::return_staged;
+use crate::space::{Body, Space};
+
+/// What became of one staged page.
+enum Outcome {
+    Stored,
+    /// It was touched or dropped meanwhile.
+    Gone,
+    Refused,
+}
+
+impl Reclaimer {
+    /// Stores the live pages of the oldest staged block. Returns how many were stored.
+    pub(super) fn store_block(&mut self, space: &Arc<Space>, body: &Body, early: bool) -> usize {
+        let Some((block, slots)) = body.stage.take_oldest(early) else {
+            return 0;
+        };
+        let slots = self.begin(body, slots);
+        let read = read_slots(body, &slots, &mut self.buffer);
+        let mut stored = 0;
+        let mut refused = Vec::new();
+        for (i, &slot) in slots.iter().enumerate() {
+            let bytes = &self.buffer[i * PAGE_SIZE..(i + 1) * PAGE_SIZE];
+            let bytes: &[u8; PAGE_SIZE] = bytes.try_into().expect("one page");
+            let outcome = if read {
+                store_page(&self.job, space, body, slot, bytes, &mut self.codec)
+            } else {
+                abort(&self.job, body, slot)
+            };
+            match outcome {
+                Outcome::Stored => stored += 1,
+                Outcome::Refused => refused.push(slot),
+                Outcome::Gone => {}
+            }
+        }
+        for slot in refused {
+            self.send_home(space, body, slot);
+        }
+        body.stage.unpin_block(block);
+        stored
+    }
+
+    /// Marks the pages as being stored; returns the slots that still hold one.
+    fn begin(&self, body: &Body, mut slots: Vec<SlotId>) -> Vec<SlotId> {
+        let mut core = self.job.core();
+        slots.retain(|&slot| {
+            let Some(id) = body.stage.page_in(slot) else {
+                return false;
+            };
+            let staged = matches!(core.state(id), State::Staged { slot: at, .. } if at == slot);
+            if staged {
+                self.job.must(core.apply(id, Step::BeginStore));
+            }
+            staged
+        });
+        slots
+    }
+
+    /// A page that no store would take lives in the program.
+    fn send_home(&self, space: &Space, body: &Body, slot: SlotId) {
+        let Some(id) = body.stage.page_in(slot) else {
+            return;
+        };
+        let _gate = space.gate.read().expect("gate");
+        return_staged(&self.job, space, id);
+    }
+}
+
+/// Reads the slots into the buffer, one page each. The block is pinned: the frames stay, or have
+/// gone home, in which case what is read here is thrown away.
+fn read_slots(body: &Body, slots: &[SlotId], buffer: &mut [u8]) -> bool {
+    let mut pieces: Vec<Piece<'_>> = Vec::new();
+    let mut rest = &mut buffer[..slots.len() * PAGE_SIZE];
+    let mut at = 0;
+    while at < slots.len() {
+        let follows = |(i, slot): &(usize, &SlotId)| slot.0 == slots[at].0 + *i as u32;
+        let run = slots[at..].iter().enumerate().take_while(follows).count();
+        let (to, left) = rest.split_at_mut(run * PAGE_SIZE);
+        pieces.push(Piece {
+            from: body.stage.address(slots[at]),
+            to,
+        });
+        rest = left;
+        at += run;
+    }
+    body.remote.read(&mut pieces).is_ok()
+}
+
+fn store_page(
+    job: &crate::job::Job,
+    space: &Space,
+    body: &Body,
+    slot: SlotId,
+    bytes: &[u8; PAGE_SIZE],
+    codec: &mut neap_store::Codec,
+) -> Outcome {
+    let Some(copy) = storing(job, body, slot) else {
+        return Outcome::Gone;
+    };
+    let unchanged = copy.filter(|&copy| {
+        let same = job.store.matches(copy, bytes, codec);
+        if !same {
+            job.store.put(copy);
+        }
+        same
+    });
+    let entry = match unchanged {
+        Some(copy) => copy,
+        None => match job.store.store(space.id, bytes, codec) {
+            Ok(entry) => entry,
+            Err(refused) => {
+                if matches!(refused, Refused::PoolFull) {
+                    job.ask_shrinker(0);
+                }
+                return abort(job, body, slot);
+            }
+        },
+    };
+    let mut core = job.core();
+    let Some(id) = body.stage.page_in(slot) else {
+        drop(core);
+        job.store.put(entry);
+        return Outcome::Gone;
+    };
+    let State::Storing { slot: at, copy } = core.state(id) else {
+        drop(core);
+        job.store.put(entry);
+        return Outcome::Gone;
+    };
+    if at != slot {
+        drop(core);
+        job.store.put(entry);
+        return Outcome::Gone;
+    }
+    let reused = copy == Some(entry);
+    let effect = job.must(core.apply(id, Step::CommitStore(entry)));
+    drop(core);
+    job.release(space, effect);
+    if unchanged.is_some() {
+        job.events.clean.fetch_add(1, Relaxed);
+        if reused {
+            job.store.put(entry); // the reference that held it for the comparison
+        }
+    }
+    Outcome::Stored
+}
+
+/// The copy of a page that is still being stored from this slot. The copy is held (one reference),
+/// since an event may free it while it is compared.
+#[expect(
+    clippy::option_option,
+    reason = "gone, or being stored without or with a copy"
+)]
+fn storing(job: &crate::job::Job, body: &Body, slot: SlotId) -> Option<Option<EntryId>> {
+    let core = job.core();
+    let id = body.stage.page_in(slot)?;
+    match core.state(id) {
+        State::Storing { slot: at, copy } if at == slot => {
+            if let Some(copy) = copy {
+                job.store.get(copy);
+            }
+            Some(copy)
+        }
+        _ => None,
+    }
+}
+
+fn abort(job: &crate::job::Job, body: &Body, slot: SlotId) -> Outcome {
+    let mut core = job.core();
+    let Some(id) = body.stage.page_in(slot) else {
+        return Outcome::Gone;
+    };
+    match core.state(id) {
+        State::Storing { slot: at, .. } if at == slot => {
+            job.must(core.apply(id, Step::AbortStore));
+            Outcome::Refused
+        }
+        _ => Outcome::Gone,
+    }
+}

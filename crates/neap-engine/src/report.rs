@@ -1,0 +1,114 @@
+//! What the engine tells about a job: the numbers of `--stats`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use serde::Serialize;
+
+use crate::job::Job;
+
+/// All bytes; peaks are sampled from the kernel's accounting.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct MemoryReport {
+    /// The limit.
+    pub limit_bytes: u64,
+    /// Most that anonymous memory, pool and neap itself took together.
+    pub peak_bytes: u64,
+    /// Most that the programs had resident.
+    pub peak_resident_bytes: u64,
+    /// Most that the pool took.
+    pub peak_pool_bytes: u64,
+    /// Most that neap took beside the pool.
+    pub overhead_bytes: u64,
+    /// Page table of neap, now.
+    pub metadata_bytes: u64,
+}
+
+/// One process that was managed.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProcessReport {
+    /// Its number.
+    pub pid: i32,
+    /// Its command name, when it attached.
+    pub comm: String,
+    /// Most anonymous memory it had resident, in bytes.
+    pub peak_resident_bytes: u64,
+}
+
+impl ProcessReport {
+    pub(crate) fn new(pid: i32) -> Self {
+        Self {
+            pid,
+            comm: neap_sys::comm(pid).unwrap_or_default(),
+            peak_resident_bytes: 0,
+        }
+    }
+}
+
+/// Everything the engine knows of a job.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Sizes.
+    pub memory: MemoryReport,
+    /// Event counters with the kernel's names, in pages or events as there.
+    pub vmstat: BTreeMap<&'static str, u64>,
+    /// State and counters of the compressed pool, with the kernel's names.
+    pub zswap: BTreeMap<&'static str, u64>,
+    /// Counters that only neap has.
+    pub neap: BTreeMap<&'static str, u64>,
+    /// Every process that attached.
+    pub processes: Vec<ProcessReport>,
+    /// What went to stderr.
+    pub warnings: Vec<String>,
+}
+
+impl Job {
+    pub(crate) fn report(&self) -> Report {
+        let (peak, peaks) = self.meter.peaks();
+        let core = self.core();
+        let metadata = core.metadata_bytes().0;
+        let vmstat = core.vmstat().named();
+        drop(core);
+        let mut report = Report {
+            memory: MemoryReport {
+                limit_bytes: self.meter.limit().0,
+                peak_bytes: peak,
+                peak_resident_bytes: peaks.resident,
+                peak_pool_bytes: peaks.pool,
+                overhead_bytes: peaks.own,
+                metadata_bytes: metadata + self.store.metadata_bytes().0,
+            },
+            vmstat: vmstat.into_iter().collect(),
+            processes: self.processes.lock().expect("processes lock").clone(),
+            warnings: self.warnings.lock().expect("warnings lock").clone(),
+            ..Report::default()
+        };
+        self.store.stats().each(|group, name, value| {
+            let table = match group {
+                neap_store::Group::Vmstat => &mut report.vmstat,
+                neap_store::Group::Zswap => &mut report.zswap,
+            };
+            table.insert(name, value);
+        });
+        self.report_events(&mut report);
+        report
+    }
+
+    fn report_events(&self, report: &mut Report) {
+        let events = &self.events;
+        let get = |counter: &AtomicU64| counter.load(Relaxed);
+        report.vmstat.insert("pgfault", get(&events.pgfault));
+        report.vmstat.insert("pgmajfault", get(&events.pgmajfault));
+        report.vmstat.insert("swap_ra", get(&events.swap_ra));
+        for (name, counter) in [
+            ("staged", &events.staged),
+            ("returned", &events.returned),
+            ("fresh", &events.fresh),
+            ("held", &events.held),
+            ("clean", &events.clean),
+            ("busy", &events.busy),
+        ] {
+            report.neap.insert(name, get(counter));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The limit: looking at the kernel's accounting, and acting before it is too late.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use neap_policy::{Pacer, Plan};
+use neap_units::{Bytes, Nanos};
+
+use crate::job::Job;
+use crate::meter::Sample;
+use crate::space::Space;
+
+/// Growth between two samples that neap's own fills do not explain and that a look for new mappings
+/// must follow: 1 MiB.
+const UNEXPLAINED: u64 = 1 << 20;
+/// Mappings are looked for at least this often once armed.
+const LOOK_EVERY: Nanos = Nanos(50_000_000);
+
+pub(crate) struct Sampler {
+    job: Arc<Job>,
+    pacer: Pacer,
+    own_pid: i32,
+    looked: u64,
+}
+
+impl Sampler {
+    pub fn new(job: Arc<Job>) -> Self {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            pacer: Pacer::new(job.options.limit, u32::try_from(cpus).unwrap_or(u32::MAX)),
+            own_pid: std::process::id().cast_signed(),
+            looked: 0,
+            job,
+        }
+    }
+
+    pub fn run(mut self) {
+        neap_sys::block_signals();
+        neap_sys::raise_priority();
+        while !self.job.is_stopping() {
+            let next = self.tick();
+            self.job.sampler.wait(Duration::from_nanos(next.0));
+        }
+    }
+
+    fn tick(&mut self) -> Nanos {
+        let spaces = self.job.spaces();
+        let sample = self.measure(&spaces);
+        let unexplained = self.job.meter.sample(sample);
+        let now = neap_sys::monotonic_nanos();
+        let plan = self
+            .pacer
+            .observe(Nanos(now), Bytes(sample.resident + sample.own));
+        self.job.meter.set_plan(plan.hold_above, plan.reclaim_to);
+        if plan.arm {
+            self.arm(&spaces, now, unexplained);
+        }
+        if plan.reclaim_to.is_some() {
+            self.job.reclaim.ring();
+        }
+        self.next(&plan)
+    }
+
+    fn next(&self, plan: &Plan) -> Nanos {
+        plan.next_sample
+    }
+
+    fn measure(&self, spaces: &[Arc<Space>]) -> Sample {
+        let mut resident = 0;
+        let mut processes = self.job.processes.lock().expect("processes lock");
+        for body in spaces.iter().filter_map(|space| space.body.get()) {
+            let anon = neap_sys::anon_resident(body.pid).unwrap_or(0);
+            resident += anon;
+            if let Some(process) = processes
+                .iter_mut()
+                .rev()
+                .find(|known| known.pid == body.pid)
+            {
+                process.peak_resident_bytes = process.peak_resident_bytes.max(anon);
+            }
+        }
+        Sample {
+            resident,
+            own: neap_sys::anon_resident(self.own_pid).unwrap_or(0),
+            pool: self.job.store.pool_bytes().0,
+        }
+    }
+
+    /// Registers what is not registered yet: all of it the first time, later what is new.
+    fn arm(&mut self, spaces: &[Arc<Space>], now: u64, unexplained: u64) {
+        let due = now - self.looked >= LOOK_EVERY.0 || unexplained >= UNEXPLAINED;
+        let mut looked = false;
+        for space in spaces {
+            let Some(body) = space.body.get() else {
+                continue;
+            };
+            if space.is_dead() {
+                continue;
+            }
+            if !space.armed.load(Relaxed) {
+                // From here on the program depends on the engine, and its agent must know.
+                let _ = body.agent.call(neap_wire::op::ARM, &[], 0);
+                space.discover(&self.job);
+                self.job.start_serving(space);
+                looked = true;
+            } else if due {
+                space.discover(&self.job);
+                looked = true;
+            }
+        }
+        if looked {
+            self.looked = now;
+        }
+    }
+}

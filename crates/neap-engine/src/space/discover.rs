@@ -1,0 +1,112 @@
+//! Finding the program's private anonymous memory and registering it.
+//!
+//! glibc's own calls of mmap and brk cannot be interposed, so the kernel is asked: which mappings
+//! there are, and which of their pages. Whole mappings are registered, since a part of one could no
+//! longer be moved by mremap.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+use neap_policy::{Heat, State, Step};
+use neap_sys::{Mapping, Mode};
+use neap_units::{PAGE_SIZE, PageNr};
+
+use super::{Body, Space, pages};
+use crate::job::Job;
+
+impl Space {
+    /// Registers every mapping that can be managed and is not registered yet. Returns how many were
+    /// new. Called again and again: mappings come and go.
+    pub fn discover(&self, job: &Job) -> usize {
+        let Some(body) = self.body.get() else {
+            return 0;
+        };
+        let Ok(mappings) = body.maps.read() else {
+            return 0;
+        };
+        let mut new = 0;
+        let cookie = self.cookie_page.load(Relaxed);
+        if cookie != 0 && !self.armed.load(Relaxed) {
+            // So that a forked child finds its space's number there.
+            let _ = self
+                .uffd
+                .register(cookie..cookie + PAGE_SIZE as u64, Mode::Missing);
+        }
+        for mapping in mappings.iter().filter(|mapping| manageable(mapping, body)) {
+            let known = self
+                .ranges
+                .lock()
+                .expect("ranges lock")
+                .covers(&mapping.range);
+            let refused = self
+                .refused
+                .lock()
+                .expect("refused lock")
+                .contains(&mapping.range.start);
+            if !known && !refused && self.adopt(job, body, &mapping.range) {
+                new += 1;
+            }
+        }
+        new
+    }
+
+    /// Registers one mapping and takes note of the pages it already has. Both happen under the
+    /// exclusive gate: a thread that is throwing pages of the mapping away has either finished or
+    /// waits for its event to be read, which comes after.
+    fn adopt(&self, job: &Job, body: &Body, range: &Range<u64>) -> bool {
+        let _gate = self.gate.write().expect("gate");
+        let mode = if job.needs_write_protect() {
+            Mode::MissingAndWp
+        } else {
+            Mode::Missing
+        };
+        if self.uffd.register(range.clone(), mode).is_err() {
+            // Unmapped meanwhile, or a kind of memory the kernel will not trap: leave it alone.
+            self.refused
+                .lock()
+                .expect("refused lock")
+                .insert(range.start);
+            return false;
+        }
+        self.ranges
+            .lock()
+            .expect("ranges lock")
+            .insert(range.clone());
+        self.armed.store(true, Relaxed);
+        let result = body
+            .pagemap
+            .present(range.clone(), &mut |run| self.take_note(job, &run));
+        result.is_ok()
+    }
+
+    /// Present pages enter the second youngest generation.
+    fn take_note(&self, job: &Job, run: &Range<u64>) {
+        /// Pages noted under one hold of the core.
+        const CHUNK: usize = 512;
+        let all = pages(run);
+        for first in (all.start.0..all.end.0).step_by(CHUNK) {
+            let mut core = job.core();
+            for number in first..(first + CHUNK as u64).min(all.end.0) {
+                let id = core.ensure(self.id, PageNr(number));
+                if core.state(id) == State::Absent {
+                    job.must(core.apply(id, Step::Adopt(Heat::Warm)));
+                }
+            }
+        }
+    }
+}
+
+fn manageable(mapping: &Mapping, body: &Body) -> bool {
+    let private_memory = mapping.anonymous && !mapping.shared && !mapping.special;
+    // The staging area is readable and writable, and pages move only between equal protections.
+    let movable = mapping.read && mapping.write && !mapping.exec;
+    let worthwhile = mapping.range.end - mapping.range.start >= PAGE_SIZE as u64;
+    private_memory && movable && worthwhile && !overlaps_own(&mapping.range, body)
+}
+
+/// A mapping that holds memory of neap's own: the kernel may have merged neighbours.
+fn overlaps_own(range: &Range<u64>, body: &Body) -> bool {
+    body.own
+        .iter()
+        .any(|own| own.start < range.end && range.start < own.end)
+}

@@ -1,0 +1,189 @@
+//! Keeping the picture true: what the kernel says of forks and of changed mappings.
+//!
+//! Everything here runs under the exclusive gate, between the read of the event and any other look
+//! at the table.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use neap_policy::{Core, State, Step};
+use neap_sys::{Event, Piece, Uffd};
+use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, Pages, SlotId};
+
+use super::{Body, Space, pages};
+use crate::job::Job;
+
+impl Space {
+    /// Applies one event that is not a fault.
+    pub fn apply(&self, job: &Arc<Job>, event: Event) {
+        match event {
+            Event::Fault { .. } => {}
+            Event::Fork(child) => self.forked(job, child),
+            Event::Remap { from, to, len } => self.remapped(job, from, to, len),
+            Event::Remove(range) => self.removed(job, &range),
+            Event::Unmap(range) => {
+                self.ranges
+                    .lock()
+                    .expect("ranges lock")
+                    .remove(range.clone());
+                self.refused
+                    .lock()
+                    .expect("refused lock")
+                    .retain(|at| !range.contains(at));
+                self.forget(job, pages(&range));
+            }
+        }
+    }
+
+    /// The pages will be thrown away after this event. They leave the generation lists at once, so
+    /// nothing evicts them before the kernel has dropped them; they return by a fault.
+    fn removed(&self, job: &Job, range: &Range<u64>) {
+        let mut own = self.own_discards.lock().expect("own discards lock");
+        if own.is_empty() {
+            drop(own);
+            self.forget(job, pages(range));
+            return;
+        }
+        // A page may be thrown away by our agent and by the program at the same time. The first
+        // event is taken for ours and the second for the program's: in either order, the page is
+        // dropped once both have come.
+        let all = pages(range);
+        for number in all.start.0..all.end.0 {
+            if !own.remove(&PageNr(number)) {
+                self.forget(job, PageNr(number)..PageNr(number + 1));
+            }
+        }
+    }
+
+    fn forget(&self, job: &Job, range: Range<PageNr>) {
+        let effects = job.core().remove_range(self.id, range);
+        for effect in effects {
+            job.release(self, effect);
+        }
+    }
+
+    fn remapped(&self, job: &Job, from: u64, to: u64, len: u64) {
+        let mut ranges = self.ranges.lock().expect("ranges lock");
+        ranges.remove(from..from + len);
+        ranges.insert(to..to + len);
+        drop(ranges);
+        let mut core = job.core();
+        let (source, target) = (PageNr::containing(from), PageNr::containing(to));
+        let count = Pages(len / PAGE_SIZE as u64);
+        let mut moved = Vec::new();
+        let effects = core.remap_with(self.id, source, target, count, |_, new, state| {
+            moved.push((new, state));
+        });
+        for (new, state) in moved {
+            self.follow(job, &mut core, new, state);
+        }
+        drop(core);
+        for effect in effects {
+            job.release(self, effect);
+        }
+        // Faults that came in for the old place look again.
+        let _ = self.uffd.wake(to..to + len);
+    }
+
+    /// A page in transit changed its record: whoever carries it knows the old one.
+    fn follow(&self, job: &Job, core: &mut Core, page: PageId, state: State) {
+        match state {
+            State::Staged { slot, .. } | State::Storing { slot, .. } => {
+                if let Some(body) = self.body.get() {
+                    body.stage.rename(slot, page);
+                }
+            }
+            State::Loading { .. } => {
+                job.must(core.apply(page, Step::AbortLoad));
+            }
+            _ => {}
+        }
+    }
+
+    /// The child starts with the parent's absent pages absent: it must find them too. Staged frames
+    /// stay with the parent, so their bytes are kept in the store for both.
+    fn forked(&self, job: &Arc<Job>, child: Uffd) {
+        let ranges = self.ranges.lock().expect("ranges lock").clone();
+        let Some(child) = job.add_space(child, ranges) else {
+            // Its userfaultfd is closed now, so it would read zeros.
+            job.lose_all("a forked child could not be served");
+            return;
+        };
+        child
+            .cookie_page
+            .store(self.cookie_page.load(Relaxed), Relaxed);
+        let mut kept = self.keep_staged(job);
+        let mut lost = Vec::new();
+        let mut freed = Vec::new();
+        let mut core = job.core();
+        core.fork(self.id, child.id, |page, state| {
+            let entry = match state {
+                State::Stored { entry }
+                | State::Loading { entry }
+                | State::Discarding { entry } => Some(entry),
+                // Write-protected pages are still there: the child has them.
+                State::Protected { .. } => return None,
+                _ => kept.get(&page).copied().flatten(),
+            };
+            match entry {
+                Some(entry) => job.store.get(entry),
+                None => lost.push(page),
+            }
+            entry
+        });
+        for (page, entry) in kept.drain() {
+            let Some(entry) = entry else { continue };
+            match core
+                .find(self.id, page)
+                .map(|id| core.apply(id, Step::SetCopy(entry)))
+            {
+                Some(Ok(effect)) => freed.push(effect),
+                _ => job.store.put(entry), // compressed meanwhile
+            }
+        }
+        drop(core);
+        for effect in freed {
+            job.release(self, effect);
+        }
+        if let Some(page) = lost.first() {
+            job.lose(&child, *page, "no room to keep it for a forked child");
+        }
+        job.start_serving(&child);
+    }
+
+    /// Copies the bytes of every staged page into the store. Outside the core's lock: the exclusive
+    /// gate keeps pages from coming and going, pins keep their frames.
+    fn keep_staged(&self, job: &Job) -> HashMap<PageNr, Option<EntryId>> {
+        let Some(body) = self.body.get() else {
+            return HashMap::new();
+        };
+        let mut staged = Vec::new();
+        let everything = PageNr(0)..PageNr(u64::MAX);
+        job.core().for_range(self.id, everything, |page, _, state| {
+            if let State::Staged { slot, .. } | State::Storing { slot, .. } = state {
+                body.stage.pin(slot);
+                staged.push((page, slot));
+            }
+        });
+        let keep = |(page, slot)| {
+            let entry =
+                read_slot(body, slot).and_then(|bytes| job.store.store_raw(self.id, &bytes).ok());
+            body.stage.unpin(slot);
+            (page, entry)
+        };
+        staged.into_iter().map(keep).collect()
+    }
+}
+
+/// The bytes of a staged page, surely from this address space.
+fn read_slot(body: &Body, slot: SlotId) -> Option<[u8; PAGE_SIZE]> {
+    let mut bytes = [0u8; PAGE_SIZE];
+    let mut pieces = [Piece {
+        from: body.stage.address(slot),
+        to: &mut bytes,
+    }];
+    body.remote.read_bound(&mut pieces).ok()?;
+    Some(bytes)
+}

@@ -1,0 +1,116 @@
+//! One managed address space.
+//!
+//! Lock order: [`Space::gate`], then the core, then the stage. The gate is the law of this crate:
+//! whoever changes the program's memory and the page table together (a fill, a move) holds it
+//! shared from the look at the table to the note in it; whoever reads events from the userfaultfd
+//! holds it exclusively until they are applied. So the table never tells of a mapping that the
+//! kernel has already changed: a thread that changed it waits until its event is read, and until
+//! then the kernel refuses fills and moves (EAGAIN).
+
+mod discover;
+mod events;
+mod ranges;
+mod stage;
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, RwLock};
+
+use neap_sys::{Maps, Pagemap, Pidfd, Remote, Uffd, Waker};
+use neap_units::{PAGE_SIZE, PageNr, SpaceId};
+
+use crate::agent::Agent;
+pub(crate) use ranges::Ranges;
+pub(crate) use stage::Stage;
+
+/// What a process handed over about itself. A forked child that has not done so is served, so that
+/// it reads what its parent wrote, but nothing of it is evicted.
+pub(crate) struct Body {
+    pub pid: i32,
+    pub pidfd: Option<Pidfd>,
+    pub remote: Remote,
+    pub pagemap: Pagemap,
+    pub maps: Maps,
+    pub stage: Stage,
+    pub agent: Agent,
+    /// Memory of neap's own in the program: never managed.
+    pub own: Vec<Range<u64>>,
+}
+
+/// Where the fresh memory of a space is being filled, to fill ahead of it.
+#[derive(Debug, Default)]
+pub(crate) struct FreshRun {
+    /// The page after the last run.
+    pub next: u64,
+    /// Pages of the last run.
+    pub len: u64,
+}
+
+pub(crate) struct Space {
+    pub id: SpaceId,
+    /// Unlike the id, never used again.
+    pub cookie: u64,
+    /// Address of one page, wiped at fork, in which a forked child reads its `cookie`; 0: none.
+    pub cookie_page: AtomicU64,
+    pub uffd: Uffd,
+    pub gate: RwLock<()>,
+    pub body: OnceLock<Body>,
+    /// Registered with the userfaultfd.
+    pub ranges: Mutex<Ranges>,
+    /// Pages whose discard by our own agent will come back as an event.
+    pub own_discards: Mutex<HashSet<PageNr>>,
+    /// Mappings that the kernel would not register, by start address; not tried again.
+    pub refused: Mutex<HashSet<u64>>,
+    pub armed: AtomicBool,
+    pub dead: AtomicBool,
+    /// No page leaves while a fork is under way that the kernel cannot announce.
+    pub thawed: AtomicBool,
+    /// Wakes the fault thread.
+    pub bell: Waker,
+}
+
+impl Space {
+    pub fn new(id: SpaceId, cookie: u64, uffd: Uffd, ranges: Ranges) -> neap_sys::Result<Self> {
+        Ok(Self {
+            id,
+            cookie,
+            cookie_page: AtomicU64::new(0),
+            uffd,
+            gate: RwLock::new(()),
+            body: OnceLock::new(),
+            ranges: Mutex::new(ranges),
+            own_discards: Mutex::default(),
+            refused: Mutex::default(),
+            armed: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
+            thawed: AtomicBool::new(false),
+            bell: Waker::new()?,
+        })
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.dead.load(Relaxed)
+    }
+
+    /// The address space is gone: its threads stop at the next look.
+    pub fn set_dead(&self) {
+        self.dead.store(true, Relaxed);
+        self.bell.wake();
+    }
+
+    /// The registered range that holds a page.
+    pub fn registered(&self, page: PageNr) -> Option<Range<u64>> {
+        self.ranges.lock().expect("ranges lock").find(page.addr())
+    }
+}
+
+/// Addresses of `count` pages.
+pub(crate) fn addresses(first: PageNr, count: usize) -> Range<u64> {
+    first.addr()..first.addr() + (count * PAGE_SIZE) as u64
+}
+
+/// The whole pages of an address range.
+pub(crate) fn pages(range: &Range<u64>) -> Range<PageNr> {
+    PageNr::containing(range.start)..PageNr(range.end.div_ceil(PAGE_SIZE as u64))
+}

@@ -1,0 +1,96 @@
+//! A set of address ranges that never touch: what is registered in one space.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Ranges in bytes; adjacent ones are one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ranges {
+    by_start: BTreeMap<u64, u64>,
+}
+
+impl Ranges {
+    /// Adds a range.
+    pub fn insert(&mut self, range: Range<u64>) {
+        let Range { mut start, mut end } = range;
+        if start >= end {
+            return;
+        }
+        // Whatever touches the new range becomes part of it.
+        while let Some((&from, &to)) = self.by_start.range(..=end).next_back() {
+            if to < start {
+                break;
+            }
+            start = start.min(from);
+            end = end.max(to);
+            self.by_start.remove(&from);
+        }
+        self.by_start.insert(start, end);
+    }
+
+    /// Takes a range out; what lies beside it stays.
+    pub fn remove(&mut self, range: Range<u64>) {
+        while let Some((&from, &to)) = self.by_start.range(..range.end).next_back() {
+            if to <= range.start {
+                break;
+            }
+            self.by_start.remove(&from);
+            if to > range.end {
+                self.by_start.insert(range.end, to);
+            }
+            if from < range.start {
+                self.by_start.insert(from, range.start);
+            }
+        }
+    }
+
+    /// The range that holds `address`.
+    pub fn find(&self, address: u64) -> Option<Range<u64>> {
+        let (&start, &end) = self.by_start.range(..=address).next_back()?;
+        (address < end).then_some(start..end)
+    }
+
+    /// Whether every byte of `range` is in the set.
+    pub fn covers(&self, range: &Range<u64>) -> bool {
+        self.find(range.start)
+            .is_some_and(|found| range.end <= found.end)
+    }
+
+    /// All ranges, ascending.
+    #[cfg(test)]
+    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.by_start.iter().map(|(&start, &end)| start..end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn it_equals_a_set_of_bytes(ops in prop::collection::vec((any::<bool>(), 0u64..64, 0u64..16), 0..40)) {
+            let (mut ranges, mut model) = (Ranges::default(), [false; 80]);
+            for (add, start, len) in ops {
+                let range = start..start + len;
+                if add { ranges.insert(range.clone()); } else { ranges.remove(range.clone()); }
+                for at in range { model[at as usize] = add; }
+                let got: Vec<bool> = (0..80).map(|at| ranges.find(at).is_some()).collect();
+                prop_assert_eq!(&got[..], &model[..]);
+                let all: Vec<_> = ranges.iter().collect();
+                prop_assert!(all.windows(2).all(|w| w[0].end < w[1].start));
+            }
+        }
+    }
+
+    #[test]
+    fn a_hole_is_not_covered() {
+        let mut ranges = Ranges::default();
+        ranges.insert(0..10);
+        ranges.insert(12..20);
+        assert!(!ranges.covers(&(5..15)));
+        ranges.insert(10..12);
+        assert!(ranges.covers(&(5..15)));
+    }
+}

@@ -1,0 +1,371 @@
+//! The staging area: the inactive list made of memory.
+//!
+//! A page that was chosen is moved here whole. It waits in a block of 64 slots; blocks are taken in
+//! order, so the oldest full block holds the pages that nobody has touched for longest. A slot is
+//! *live* while its page may still come back from it. A block whose slots are all dead and that
+//! nobody reads (no pins) is recycled by the agent and used again, never before.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use neap_units::{PAGE_SIZE, PageId, SlotId};
+use neap_wire::BLOCK_PAGES;
+
+const SLOTS: u32 = BLOCK_PAGES as u32;
+
+/// Number of a block in its stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BlockId(pub u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Free,
+    /// Being filled; at most one.
+    Open,
+    /// Filled, or closed early.
+    Closed,
+    /// With the agent.
+    Recycling,
+    /// The agent could not empty it: never used again.
+    Broken,
+}
+
+struct Block {
+    phase: Phase,
+    used: u32,
+    live: u64,
+    pins: u32,
+    pages: [u32; SLOTS as usize],
+}
+
+impl Block {
+    const NEW: Self = Self {
+        phase: Phase::Free,
+        used: 0,
+        live: 0,
+        pins: 0,
+        pages: [0; SLOTS as usize],
+    };
+}
+
+struct Blocks {
+    blocks: Vec<Block>,
+    free: Vec<u32>,
+    open: Option<u32>,
+    /// Closed and not yet taken for storing, oldest first.
+    waiting: VecDeque<u32>,
+    /// Dead, to be recycled.
+    dead: Vec<u32>,
+    recycling: u32,
+}
+
+/// Consecutive slots handed out for one move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reserved {
+    pub first: SlotId,
+    pub count: u32,
+}
+
+pub(crate) struct Stage {
+    base: u64,
+    capacity: u32,
+    inner: Mutex<Blocks>,
+}
+
+impl Stage {
+    pub fn new(base: u64, bytes: u64) -> Self {
+        Self {
+            base,
+            capacity: u32::try_from(bytes / (BLOCK_PAGES * PAGE_SIZE as u64)).unwrap_or(u32::MAX),
+            inner: Mutex::new(Blocks {
+                blocks: Vec::new(),
+                free: Vec::new(),
+                open: None,
+                waiting: VecDeque::new(),
+                dead: Vec::new(),
+                recycling: 0,
+            }),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Blocks> {
+        self.inner.lock().expect("stage lock")
+    }
+
+    /// Address of a slot, in the program.
+    pub fn address(&self, slot: SlotId) -> u64 {
+        self.base + u64::from(slot.0) * PAGE_SIZE as u64
+    }
+
+    /// Addresses of a block, in the program.
+    pub fn span(&self, block: BlockId) -> std::ops::Range<u64> {
+        let bytes = BLOCK_PAGES * PAGE_SIZE as u64;
+        let start = self.base + u64::from(block.0) * bytes;
+        start..start + bytes
+    }
+
+    /// Up to `want` consecutive free slots; `None` when every block is in use. The block is pinned
+    /// until [`unpin`](Self::unpin) of the first slot, so that it is not recycled between the move
+    /// into it and [`fill`](Self::fill).
+    pub fn reserve(&self, want: u32) -> Option<Reserved> {
+        let mut inner = self.lock();
+        let number = match inner.open {
+            Some(open) => open,
+            None => inner.open_block(self.capacity)?,
+        };
+        let block = &mut inner.blocks[number as usize];
+        let first = SlotId(number * SLOTS + block.used);
+        let count = want.min(SLOTS - block.used);
+        block.used += count;
+        block.pins += 1;
+        if block.used == SLOTS {
+            inner.close_open();
+        }
+        Some(Reserved { first, count })
+    }
+
+    /// A reserved slot now holds the frame of `page`.
+    pub fn fill(&self, slot: SlotId, page: PageId) {
+        let mut inner = self.lock();
+        let (block, at) = inner.slot(slot);
+        block.live |= 1 << at;
+        block.pages[at] = page.0;
+    }
+
+    /// The page of a live slot changed its record.
+    pub fn rename(&self, slot: SlotId, page: PageId) {
+        let mut inner = self.lock();
+        let (block, at) = inner.slot(slot);
+        block.pages[at] = page.0;
+    }
+
+    /// The page that a slot holds, if it is live.
+    pub fn page_in(&self, slot: SlotId) -> Option<PageId> {
+        let mut inner = self.lock();
+        let (block, at) = inner.slot(slot);
+        (block.live & (1 << at) != 0).then(|| PageId(block.pages[at]))
+    }
+
+    /// The slot's page is elsewhere now. True when a block became ready to be recycled.
+    pub fn release(&self, slot: SlotId) -> bool {
+        let mut inner = self.lock();
+        let (block, at) = inner.slot(slot);
+        debug_assert!(block.live & (1 << at) != 0, "{slot} released twice");
+        block.live &= !(1 << at);
+        inner.bury(slot.0 / SLOTS)
+    }
+
+    /// Holds the slot's block back from recycling while somebody uses the frame.
+    pub fn pin(&self, slot: SlotId) {
+        self.lock().slot(slot).0.pins += 1;
+    }
+
+    /// Ends a [`pin`](Self::pin). True when a block became ready to be recycled.
+    pub fn unpin(&self, slot: SlotId) -> bool {
+        let mut inner = self.lock();
+        inner.slot(slot).0.pins -= 1;
+        inner.bury(slot.0 / SLOTS)
+    }
+
+    /// Takes the oldest waiting block for storing, pinned, with its live slots; `early` also takes
+    /// the open one when no other waits. End with [`unpin_block`](Self::unpin_block).
+    pub fn take_oldest(&self, early: bool) -> Option<(BlockId, Vec<SlotId>)> {
+        let mut inner = self.lock();
+        if early && inner.waiting.is_empty() {
+            inner.close_open();
+        }
+        let number = inner.waiting.pop_front()?;
+        let block = &mut inner.blocks[number as usize];
+        block.pins += 1;
+        let live = block.live;
+        let slots = (0..SLOTS).filter(|at| live & (1 << at) != 0);
+        Some((
+            BlockId(number),
+            slots.map(|at| SlotId(number * SLOTS + at)).collect(),
+        ))
+    }
+
+    /// Ends [`take_oldest`](Self::take_oldest). Live slots left (refused ones) make the block wait
+    /// again. True when it became ready to be recycled.
+    pub fn unpin_block(&self, block: BlockId) -> bool {
+        let mut inner = self.lock();
+        let held = &mut inner.blocks[block.0 as usize];
+        held.pins -= 1;
+        if held.live != 0 {
+            inner.waiting.push_back(block.0);
+        }
+        inner.bury(block.0)
+    }
+
+    /// Blocks for the agent to empty, at most `max`.
+    pub fn take_dead(&self, max: usize) -> Vec<BlockId> {
+        let mut inner = self.lock();
+        let keep = inner.dead.len().saturating_sub(max);
+        let taken = inner.dead.split_off(keep);
+        inner.recycling += u32::try_from(taken.len()).unwrap_or(0);
+        for &number in &taken {
+            inner.blocks[number as usize].phase = Phase::Recycling;
+        }
+        taken.into_iter().map(BlockId).collect()
+    }
+
+    /// The agent emptied the block (or could not). Returns how many slots had been used.
+    pub fn recycled(&self, block: BlockId, emptied: bool) -> u32 {
+        let mut inner = self.lock();
+        inner.recycling -= 1;
+        let at = block.0 as usize;
+        let used = inner.blocks[at].used;
+        inner.blocks[at] = Block::NEW;
+        if emptied {
+            inner.free.push(block.0);
+        } else {
+            inner.blocks[at].phase = Phase::Broken;
+        }
+        used
+    }
+
+    /// Blocks filled or being filled that have not been taken for storing.
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
+    /// Blocks that will be free soon.
+    pub fn on_their_way(&self) -> usize {
+        let inner = self.lock();
+        inner.recycling as usize + inner.dead.len()
+    }
+
+    /// Panics on a broken invariant.
+    pub fn check(&self) {
+        let inner = self.lock();
+        for (number, block) in inner.blocks.iter().enumerate() {
+            let number = u32::try_from(number).expect("block number");
+            match block.phase {
+                Phase::Free => {
+                    assert!(block.live == 0 && block.pins == 0 && inner.free.contains(&number));
+                }
+                Phase::Open => assert_eq!(inner.open, Some(number)),
+                Phase::Closed => assert!(
+                    block.live != 0 || block.pins != 0 || inner.dead.contains(&number),
+                    "block {number} is dead and forgotten"
+                ),
+                Phase::Recycling | Phase::Broken => assert!(block.live == 0 && block.pins == 0),
+            }
+        }
+    }
+}
+
+impl Blocks {
+    fn slot(&mut self, slot: SlotId) -> (&mut Block, usize) {
+        let at = (slot.0 % SLOTS) as usize;
+        (&mut self.blocks[(slot.0 / SLOTS) as usize], at)
+    }
+
+    fn open_block(&mut self, capacity: u32) -> Option<u32> {
+        let number = match self.free.pop() {
+            Some(number) => number,
+            None => {
+                let number = u32::try_from(self.blocks.len()).ok()?;
+                if number >= capacity {
+                    return None;
+                }
+                self.blocks.push(Block::NEW);
+                number
+            }
+        };
+        self.blocks[number as usize].phase = Phase::Open;
+        self.open = Some(number);
+        Some(number)
+    }
+
+    /// Nothing more goes into the open block. Slots reserved but not filled stay dead.
+    fn close_open(&mut self) {
+        if let Some(number) = self.open.take() {
+            self.blocks[number as usize].phase = Phase::Closed;
+            self.waiting.push_back(number);
+        }
+    }
+
+    fn bury(&mut self, number: u32) -> bool {
+        let block = &self.blocks[number as usize];
+        let dead = block.phase == Phase::Closed && block.live == 0 && block.pins == 0;
+        if dead && !self.dead.contains(&number) {
+            self.waiting.retain(|&waiting| waiting != number);
+            self.dead.push(number);
+        }
+        dead
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(blocks: u64) -> Stage {
+        Stage::new(1 << 30, blocks * BLOCK_PAGES * PAGE_SIZE as u64)
+    }
+
+    fn fill_block(stage: &Stage) -> Reserved {
+        let reserved = stage.reserve(64).expect("room");
+        for at in 0..reserved.count {
+            stage.fill(SlotId(reserved.first.0 + at), PageId(at));
+        }
+        stage.unpin(reserved.first);
+        reserved
+    }
+
+    #[test]
+    fn a_block_is_recycled_only_when_every_slot_is_dead_and_no_one_reads_it() {
+        let stage = stage(2);
+        let reserved = fill_block(&stage);
+        let (block, slots) = stage.take_oldest(false).expect("block");
+        assert_eq!(slots.len(), 64);
+        for slot in &slots {
+            stage.release(*slot);
+        }
+        assert!(stage.take_dead(9).is_empty(), "still pinned");
+        assert!(stage.unpin_block(block));
+        assert_eq!(stage.take_dead(9), vec![block]);
+        stage.recycled(block, true);
+        stage.check();
+        assert_eq!(fill_block(&stage).first, reserved.first);
+    }
+
+    #[test]
+    fn a_block_being_moved_into_survives_the_death_of_its_first_pages() {
+        let stage = stage(1);
+        let reserved = stage.reserve(64).expect("room");
+        stage.fill(reserved.first, PageId(1));
+        stage.release(reserved.first);
+        assert!(
+            stage.take_dead(9).is_empty(),
+            "63 moves may still land here"
+        );
+        stage.fill(SlotId(reserved.first.0 + 1), PageId(2));
+        assert!(!stage.unpin(reserved.first));
+        assert!(stage.release(SlotId(reserved.first.0 + 1)));
+    }
+
+    #[test]
+    fn a_full_stage_says_so() {
+        let stage = stage(1);
+        fill_block(&stage);
+        assert_eq!(stage.reserve(1), None);
+    }
+
+    #[test]
+    fn refused_pages_make_their_block_wait_again() {
+        let stage = stage(1);
+        fill_block(&stage);
+        let (block, slots) = stage.take_oldest(false).expect("block");
+        for slot in &slots[1..] {
+            stage.release(*slot);
+        }
+        assert!(!stage.unpin_block(block));
+        assert_eq!(
+            stage.take_oldest(false).map(|(_, left)| left),
+            Some(vec![slots[0]])
+        );
+        assert_eq!(stage.page_in(slots[0]), Some(PageId(0)));
+    }
+}

@@ -1,0 +1,116 @@
+//! Letting go: the program needs memory that neap does not touch, for a range or for a moment.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use neap_policy::State;
+use neap_sys::Peer;
+use neap_units::{PageId, PageNr};
+
+use crate::attendant::acknowledge;
+use crate::fault::Served;
+use crate::job::Job;
+use crate::load::{Loader, return_staged};
+use crate::space::{Space, pages};
+
+fn space_of(job: &Job, peer: &Peer) -> Option<Arc<Space>> {
+    let pid = peer.pid().ok()?;
+    job.spaces()
+        .into_iter()
+        .find(|space| space.body.get().is_some_and(|body| body.pid == pid))
+}
+
+/// The program will register the range with a userfaultfd of its own.
+pub(crate) fn release(job: &Arc<Job>, peer: &Peer, range: Range<u64>) {
+    if let Some(space) = space_of(job, peer) {
+        let whole = space
+            .registered(PageNr::containing(range.start))
+            .unwrap_or(range.clone());
+        let mut refused = space.refused.lock().expect("refused lock");
+        refused.extend([whole.start, range.start]);
+        drop(refused);
+        space.thawed.store(true, Relaxed);
+        bring_back(job, &space, &pages(&range), || {
+            if space.uffd.unregister(range.clone()).is_ok() {
+                space
+                    .ranges
+                    .lock()
+                    .expect("ranges lock")
+                    .remove(range.clone());
+                let effects = job.core().remove_range(space.id, pages(&range));
+                for effect in effects {
+                    job.release(&space, effect);
+                }
+            }
+        });
+        space.thawed.store(false, Relaxed);
+    }
+    acknowledge(peer);
+}
+
+/// The process forks and the kernel cannot announce it: its child would read absent pages as
+/// zeros. Everything comes back and stays until the fork is over, over the limit if need be.
+pub(crate) fn thaw(job: &Arc<Job>, peer: &Peer) {
+    if let Some(space) = space_of(job, peer) {
+        space.thawed.store(true, Relaxed);
+        bring_back(job, &space, &(PageNr(0)..PageNr(u64::MAX)), || {});
+    }
+    acknowledge(peer);
+}
+
+pub(crate) fn resume(job: &Arc<Job>, peer: &Peer) {
+    if let Some(space) = space_of(job, peer) {
+        space.thawed.store(false, Relaxed);
+        job.reclaim.ring();
+    }
+    acknowledge(peer);
+}
+
+/// Fills every page of the range that is elsewhere, until none is; then calls `end` before anything
+/// can leave again. The caller has set `thawed`, so reclaim takes no new pages.
+fn bring_back(job: &Arc<Job>, space: &Arc<Space>, range: &Range<PageNr>, end: impl FnOnce()) {
+    let mut loader = Loader::new(job);
+    while !space.is_dead() {
+        {
+            let _gate = space.gate.write().expect("gate");
+            if elsewhere(job, space, range).is_empty() {
+                end();
+                return;
+            }
+        }
+        let mut again = false;
+        for (page, id) in elsewhere(job, space, range) {
+            again |= bring(job, space, &mut loader, page, id) == Served::Later;
+        }
+        if again {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+fn elsewhere(job: &Job, space: &Space, range: &Range<PageNr>) -> Vec<(PageNr, PageId)> {
+    let mut found = Vec::new();
+    job.core()
+        .for_range(space.id, range.clone(), |page, id, state| {
+            if !matches!(state, State::Resident { .. }) {
+                found.push((page, id));
+            }
+        });
+    found
+}
+
+fn bring(job: &Job, space: &Space, loader: &mut Loader, page: PageNr, id: PageId) -> Served {
+    let state = job.core().state_at(space.id, page);
+    match state {
+        State::Staged { .. } | State::Storing { .. } => {
+            let _gate = space.gate.read().expect("gate");
+            return_staged(job, space, id)
+        }
+        State::Stored { .. } => loader.load(job, space, page, id),
+        State::Resident { .. } | State::Absent => Served::Done,
+        // In transit: whoever carries it is not done yet.
+        _ => Served::Later,
+    }
+}
