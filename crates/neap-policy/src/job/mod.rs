@@ -101,10 +101,21 @@ impl Core {
 
     /// Drops a space with all its pages. Returns the effects that free something.
     pub fn drop_space(&mut self, id: SpaceId) -> Vec<Effect> {
-        let effects = self.remove_range(id, PageNr(0)..PageNr(u64::MAX));
+        let mut effects = Vec::new();
+        for (_, leaf) in self.leaves_of(id, &(PageNr(0)..PageNr(u64::MAX))) {
+            // The lists go as a whole, so no page has to be unlinked.
+            for at in 0..LEAF_PAGES {
+                self.clear(leaf, at, &mut effects);
+            }
+            self.free_leaf(leaf);
+        }
         let space = self.space_mut(id);
-        debug_assert_eq!(space.lru.resident(), 0);
-        space.live = false;
+        let resident = space.lru.resident();
+        *space = Space {
+            live: false,
+            ..Space::new()
+        };
+        self.total_resident -= resident;
         self.free_spaces.push(id);
         effects
     }

@@ -40,7 +40,7 @@ impl Core {
     }
 
     /// The leaves of a range, collected so that the table can change under the walk.
-    fn leaves_of(&self, space: SpaceId, range: &Range<PageNr>) -> Vec<(u64, u32)> {
+    pub(super) fn leaves_of(&self, space: SpaceId, range: &Range<PageNr>) -> Vec<(u64, u32)> {
         self.space(space).index.range(leaf_numbers(range)).collect()
     }
 
@@ -50,29 +50,35 @@ impl Core {
         let mut effects = Vec::new();
         for (number, leaf) in self.leaves_of(space, &range) {
             for at in places(number, &range) {
-                let before = self.table.leaf(leaf).state(at);
-                if before == State::Absent {
-                    continue;
-                }
-                let id = page_id(leaf, at);
-                if before.is_resident() {
-                    self.spaces[space.index()].lru.remove(&mut self.table, id);
+                if self.table.leaf(leaf).is_resident(at) {
+                    let lru = &mut self.spaces[space.index()].lru;
+                    lru.remove(&mut self.table, page_id(leaf, at));
                     self.total_resident -= 1;
                 }
-                self.table.leaf_mut(leaf).set_state(at, State::Absent);
-                let effect = Effect {
-                    freed_entry: before.entry(),
-                    freed_slot: before.slot(),
-                };
-                if !effect.is_none() {
-                    effects.push(effect);
-                }
+                self.clear(leaf, at, &mut effects);
             }
             if self.table.leaf(leaf).used() == 0 {
                 self.free_leaf(leaf);
             }
         }
         effects
+    }
+
+    /// Drops a page that is on no list.
+    pub(super) fn clear(&mut self, leaf: u32, at: usize, effects: &mut Vec<Effect>) {
+        let leaf = self.table.leaf_mut(leaf);
+        if leaf.is_absent(at) {
+            return;
+        }
+        let before = leaf.state(at);
+        let effect = Effect {
+            freed_entry: before.entry(),
+            freed_slot: before.slot(),
+        };
+        if !effect.is_none() {
+            effects.push(effect);
+        }
+        leaf.set_state(at, State::Absent);
     }
 
     /// Moves the records of `len` pages at `from` to `to`, as `mremap` moves a mapping:

@@ -203,6 +203,35 @@ fn readahead_refaults_but_never_activates() {
     assert_eq!(core.vmstat().workingset_activate_anon, 0);
 }
 
+/// Evicts the page at once, and loads it again.
+fn bounce(core: &mut Core, id: PageId, heat: Heat) {
+    steps(core, id, &[Step::Isolate]);
+    store(core, id, 1);
+    let freed = Effect {
+        freed_entry: Some(EntryId(1)),
+        freed_slot: None,
+    };
+    let load = [Step::BeginLoad, Step::EndLoad { keep: false, heat }];
+    assert_eq!(steps(core, id, &load), [freed]);
+}
+
+#[test]
+fn a_page_of_the_working_set_stays_so_through_readahead() {
+    let mut core = Core::new();
+    let space = core.add_space();
+    let id = adopt(&mut core, space, 5, Heat::Hot);
+    for page in 0..10 {
+        adopt(&mut core, space, 500 + page, Heat::Hot);
+    }
+    let mut restored = Vec::new();
+    for heat in [Heat::Warm, Heat::Hot, Heat::Warm, Heat::Hot] {
+        bounce(&mut core, id, heat);
+        restored.push(core.vmstat().workingset_restore_anon);
+    }
+    assert_eq!(restored, [0, 0, 1, 2]);
+    assert_eq!(core.vmstat().workingset_activate_anon, 2);
+}
+
 #[test]
 fn spaces_are_chosen_in_proportion_to_their_size() {
     let mut core = Core::new();
@@ -329,6 +358,7 @@ fn a_child_inherits_what_its_parent_does_not_hold_in_memory() {
     store(&mut core, out[0], 1);
     steps(&mut core, out[1], &[Step::Stage(SlotId(5))]);
     let child = core.add_space();
+    adopt(&mut core, child, 2, Heat::Hot);
     let mut asked = Vec::new();
     core.fork(parent, child, |page, state| {
         asked.push(page.0);
@@ -338,7 +368,11 @@ fn a_child_inherits_what_its_parent_does_not_hold_in_memory() {
             _ => None,
         }
     });
-    assert_eq!(asked, [0, 1, 2]);
+    assert_eq!(
+        asked,
+        [0, 1],
+        "not page 2, which the child has, nor 3, which is resident"
+    );
     core.check();
     assert_eq!(
         core.state_at(child, PageNr(0)),
@@ -348,8 +382,12 @@ fn a_child_inherits_what_its_parent_does_not_hold_in_memory() {
         core.state_at(child, PageNr(1)),
         State::Stored { entry: EntryId(2) }
     );
-    assert_eq!(core.state_at(child, PageNr(2)), State::Absent);
-    assert_eq!(core.resident(child), Pages(0));
+    assert_eq!(
+        core.state_at(child, PageNr(2)),
+        State::Resident { copy: None }
+    );
+    assert_eq!(core.state_at(child, PageNr(3)), State::Absent);
+    assert_eq!(core.resident(child), Pages(1));
 }
 
 #[test]
