@@ -161,6 +161,12 @@ impl Managed {
             .unwrap_or(0)
     }
 
+    /// The outcome alone.
+    #[must_use]
+    pub fn into_outcome(self) -> Outcome {
+        self.outcome
+    }
+
     /// Pages that were stored: the proof that pressure was real.
     #[must_use]
     pub fn pages_out(&self) -> u64 {
