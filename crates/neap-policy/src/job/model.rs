@@ -354,6 +354,24 @@ impl Both {
         self.model.insert(child, forked);
     }
 
+    fn remap(&mut self, space: SpaceId, from: u64, to: u64, len: u64) {
+        let (to, len) = (to + from % 3, len.min(to - from));
+        let (source, target) = (PageNr(from), PageNr(to));
+        let first = self.core.find(space, source);
+        let mut moved: HashMap<PageId, PageId> = HashMap::new();
+        let effects = self
+            .core
+            .remap_with(space, source, target, Pages(len), |old, new, _| {
+                moved.insert(old, new);
+            });
+        let model = self.model.get_mut(&space).unwrap();
+        assert_eq!(effects, model.remap(from, to, len));
+        if let Some(old) = first.filter(|_| len > 0) {
+            let new = moved.get(&old).copied().unwrap_or(old);
+            assert_eq!(self.core.locate(new), (space, target));
+        }
+    }
+
     fn run(&mut self, at: usize, op: &Op) {
         let known: Vec<SpaceId> = self.model.keys().copied().collect();
         let Some(&space) = known.get(at % known.len().max(1)) else {
@@ -389,22 +407,7 @@ impl Both {
                 let effects = self.core.remove_range(space, PageNr(page).span(Pages(len)));
                 assert_eq!(effects, model.remove(page..page + len));
             }
-            Op::Remap(from, to, len) => {
-                let (from, to, len) = (from, to + from % 3, len.min(to - from));
-                let source = self.core.find(space, PageNr(from));
-                let mut moved: HashMap<PageId, PageId> = HashMap::new();
-                let (source_nr, target_nr) = (PageNr(from), PageNr(to));
-                let effects =
-                    self.core
-                        .remap_with(space, source_nr, target_nr, Pages(len), |old, new, _| {
-                            moved.insert(old, new);
-                        });
-                assert_eq!(effects, model.remap(from, to, len));
-                if let Some(old) = source.filter(|_| len > 0) {
-                    let new = moved.get(&old).copied().unwrap_or(old);
-                    assert_eq!(self.core.locate(new), (space, PageNr(to)));
-                }
-            }
+            Op::Remap(from, to, len) => self.remap(space, from, to, len),
             Op::Fork(every) => self.fork(space, every),
             Op::Want(page) => {
                 if let (Some(id), Some(record)) = (

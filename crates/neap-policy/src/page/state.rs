@@ -224,25 +224,28 @@ impl State {
             | State::Returning { copy, .. } => copy,
         }
     }
-
-    /// The same state with another copy; `None` for the states without one.
-    const fn with_copy(self, copy: Option<EntryId>) -> Option<State> {
-        Some(match self {
-            State::Resident { .. } => State::Resident { copy },
-            State::Isolated { .. } => State::Isolated { copy },
-            State::Protected { .. } => State::Protected { copy },
-            State::Staged { slot, .. } => State::Staged { slot, copy },
-            State::Storing { slot, .. } => State::Storing { slot, copy },
-            State::Returning { slot, .. } => State::Returning { slot, copy },
-            _ => return None,
-        })
-    }
 }
 
 /// The copy to free when `entry` takes its place.
 #[inline]
 fn replaced(copy: Option<EntryId>, entry: EntryId) -> Option<EntryId> {
     copy.filter(|&old| old != entry)
+}
+
+/// The state with another copy, and the one it replaces; `None` for the states without.
+#[inline]
+fn recopy(state: State, copy: Option<EntryId>) -> Option<(State, Effect)> {
+    let next = match state {
+        State::Resident { .. } => State::Resident { copy },
+        State::Isolated { .. } => State::Isolated { copy },
+        State::Protected { .. } => State::Protected { copy },
+        State::Staged { slot, .. } => State::Staged { slot, copy },
+        State::Storing { slot, .. } => State::Storing { slot, copy },
+        State::Returning { slot, .. } => State::Returning { slot, copy },
+        _ => return None,
+    };
+    let freed = state.entry().filter(|&old| Some(old) != copy);
+    Some((next, Effect::entry(freed)))
 }
 
 /// The one transition function.
@@ -265,14 +268,11 @@ pub fn step(state: State, step: Step) -> Result<(State, Effect), Illegal> {
         (Step::BeginStore, Staged { slot, copy }) => quiet(Storing { slot, copy }),
         (Step::AbortStore, Storing { slot, copy }) => quiet(Staged { slot, copy }),
         (Step::CommitStore(entry), Storing { slot, copy }) => {
-            let freed = replaced(copy, entry);
-            Ok((
-                Stored { entry },
-                Effect {
-                    freed_entry: freed,
-                    freed_slot: Some(slot),
-                },
-            ))
+            let effect = Effect {
+                freed_entry: replaced(copy, entry),
+                freed_slot: Some(slot),
+            };
+            Ok((Stored { entry }, effect))
         }
         (Step::BeginReturn, Staged { slot, copy } | Storing { slot, copy }) => {
             quiet(Returning { slot, copy })
@@ -286,11 +286,13 @@ pub fn step(state: State, step: Step) -> Result<(State, Effect), Illegal> {
         )),
         (Step::AbortReturn, Returning { slot, copy }) => quiet(Staged { slot, copy }),
         (Step::BeginLoad, Stored { entry }) => quiet(Loading { entry }),
-        (Step::EndLoad { keep: true, .. }, Loading { entry }) => {
-            quiet(Resident { copy: Some(entry) })
-        }
-        (Step::EndLoad { keep: false, .. }, Loading { entry }) => {
-            Ok((Resident { copy: None }, Effect::entry(Some(entry))))
+        (Step::EndLoad { keep, .. }, Loading { entry }) => {
+            let (copy, freed) = if keep {
+                (Some(entry), None)
+            } else {
+                (None, Some(entry))
+            };
+            Ok((Resident { copy }, Effect::entry(freed)))
         }
         (Step::AbortLoad, Loading { entry }) => quiet(Stored { entry }),
         (Step::Protect, Resident { copy }) => quiet(Protected { copy }),
@@ -298,17 +300,9 @@ pub fn step(state: State, step: Step) -> Result<(State, Effect), Illegal> {
             Ok((Discarding { entry }, Effect::entry(replaced(copy, entry))))
         }
         (Step::Discarded, Discarding { entry }) => quiet(Stored { entry }),
-        (
-            Step::SetCopy(entry),
-            Resident { copy } | Staged { copy, .. } | Storing { copy, .. } | Returning { copy, .. },
-        ) => {
-            let next = state.with_copy(Some(entry)).ok_or(illegal)?;
-            Ok((next, Effect::entry(replaced(copy, entry))))
-        }
-        (Step::DropCopy, _) => {
-            let next = state.with_copy(None).ok_or(illegal)?;
-            Ok((next, Effect::entry(state.entry())))
-        }
+        (Step::SetCopy(_), Isolated { .. } | Protected { .. }) => Err(illegal),
+        (Step::SetCopy(entry), _) => recopy(state, Some(entry)).ok_or(illegal),
+        (Step::DropCopy, _) => recopy(state, None).ok_or(illegal),
         (Step::Drop, _) => Ok((
             Absent,
             Effect {
