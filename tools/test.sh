@@ -1,0 +1,36 @@
+#!/bin/bash
+# Everything that can be tested on this machine: lints, unit tests, end-to-end tests over the release
+# binary. What cannot run here is skipped aloud and counted.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+target=${CARGO_TARGET_DIR:-target}
+status=0
+
+tools/need.sh test || exit 1
+cargo build --release -p neap-cli -p neap-preload || exit 1
+mkdir -p "$target"
+rm -f "$target/test-skips.txt"
+tools/lint.sh || status=1
+
+set -o pipefail
+cargo test --workspace --no-fail-fast </dev/null 2>&1 | tee "$target/test-output.txt" || status=1
+
+# Sums of cargo's own closing lines.
+read -r passed failed ignored < <(awk '
+    /^test result:/ { p += $4; f += $6; i += $8 }
+    END { print p + 0, f + 0, i + 0 }' "$target/test-output.txt")
+skipped=$ignored
+if [ -s "$target/test-skips.txt" ]; then
+    echo
+    echo "skipped on this machine:"
+    sort -u "$target/test-skips.txt"
+    skips=$(sort -u "$target/test-skips.txt" | wc -l)
+    # A test that skips itself passes in cargo's eyes.
+    skipped=$((skipped + skips))
+    passed=$((passed - skips))
+fi
+echo
+[ "$status" = 0 ] || echo "something above failed"
+echo "tests: $passed passed, $failed failed, $skipped skipped"
+[ "$passed" -gt 0 ] || status=1
+exit $status
