@@ -1,0 +1,159 @@
+//! Without privileges: fully managed where the user may open a userfaultfd device, and otherwise run
+//! as it is, with one line that says so.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use neap_tests::{Managed, Neap, Need, OrdinaryUser, Run, exclusive, program, require, skip};
+
+/// Modes of `programs/kernel` that an ordinary user must have too.
+const SELECTION: [&str; 14] = [
+    "dontneed",
+    "protections",
+    "mremap",
+    "map-fixed",
+    "huge",
+    "bss-heap",
+    "fork-reads",
+    "fork-shared",
+    "exec",
+    "daemon",
+    "write-read",
+    "messages",
+    "stacks",
+    "same-pages",
+];
+
+struct Nobody {
+    user: OrdinaryUser,
+    kernel: PathBuf,
+    hog: PathBuf,
+}
+
+/// The user, if this machine lets us become one.
+fn nobody(name: &str) -> Option<Nobody> {
+    if !require(name, &[Need::Neap, Need::Root, Need::Userfaultfd]) {
+        return None;
+    }
+    match OrdinaryUser::new() {
+        Ok(user) => {
+            let (kernel, hog) = (user.copy(&program("kernel")), user.copy(&program("hog")));
+            Some(Nobody { user, kernel, hog })
+        }
+        Err(reason) => {
+            skip(name, &reason);
+            None
+        }
+    }
+}
+
+impl Nobody {
+    fn neap(&self, limit: &str) -> Neap {
+        Neap::limit(limit)
+            .binary(self.user.neap())
+            .wrapped(self.user.words())
+            .env("TMPDIR", self.user.dir())
+    }
+
+    fn mode(&self, mode: &str) -> Run {
+        let words: [OsString; 4] = [
+            self.kernel.clone().into(),
+            mode.into(),
+            "16".into(),
+            "64".into(),
+        ];
+        Run::new(words)
+            .limit(Duration::from_secs(180))
+            .dir(self.user.dir())
+    }
+
+    fn hog(&self) -> Run {
+        Run::new([self.hog.as_os_str(), "96".as_ref(), "2".as_ref()]).dir(self.user.dir())
+    }
+}
+
+fn paged(nobody: &Nobody, neap: &Neap) -> Managed {
+    let plain = nobody.hog().go();
+    let run = neap.run(&nobody.hog());
+    run.must_have_paged();
+    assert_eq!(run.text(), plain.text());
+    run
+}
+
+#[test]
+fn an_ordinary_user_with_a_device_is_managed() {
+    let name = "an_ordinary_user_with_a_device_is_managed";
+    let Some(nobody) = nobody(name) else { return };
+    let device = match nobody.user.device() {
+        Ok(device) => device,
+        Err(reason) => return skip(name, &reason),
+    };
+    let _alone = exclusive();
+    let neap = nobody.neap("32M").env("NEAP_UFFD_DEVICE", device);
+    let run = paged(&nobody, &neap);
+    assert_eq!(run.stderr, "");
+    run.must_be_within_limit();
+    for mode in SELECTION {
+        let run = neap.run(&nobody.mode(mode));
+        run.must_have_paged();
+        assert!(
+            run.text().ends_with(&format!("kernel {mode}: ok\n")),
+            "{mode}: {}",
+            run.text()
+        );
+    }
+}
+
+#[test]
+fn an_ordinary_user_with_a_device_is_managed_by_the_older_way_out() {
+    let name = "an_ordinary_user_with_a_device_is_managed_by_the_older_way_out";
+    let Some(nobody) = nobody(name) else { return };
+    let device = match nobody.user.device() {
+        Ok(device) => device,
+        Err(reason) => return skip(name, &reason),
+    };
+    let _alone = exclusive();
+    let neap = nobody
+        .neap("32M")
+        .env("NEAP_UFFD_DEVICE", device)
+        .write_protect();
+    paged(&nobody, &neap);
+    for mode in SELECTION {
+        neap.run(&nobody.mode(mode)).must_have_paged();
+    }
+}
+
+#[test]
+fn an_ordinary_user_without_a_device_runs_unmanaged_with_one_warning() {
+    let name = "an_ordinary_user_without_a_device_runs_unmanaged_with_one_warning";
+    let Some(nobody) = nobody(name) else { return };
+    let sysctl =
+        std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").unwrap_or_default();
+    if sysctl.trim() == "1" {
+        return skip(
+            name,
+            "vm.unprivileged_userfaultfd is 1: every user is managed here",
+        );
+    }
+    let none = nobody.user.dir().join("none");
+    let neap = nobody.neap("32M").env("NEAP_UFFD_DEVICE", &none);
+    let plain = nobody.hog().go();
+    let run = neap.run(&nobody.hog());
+    run.must_exit(0);
+    assert_eq!(run.text(), plain.text());
+    assert_eq!(
+        run.stderr.lines().count(),
+        1,
+        "one line of warning, not: {}",
+        run.stderr
+    );
+    assert!(run.stderr.starts_with("neap: "), "{}", run.stderr);
+    assert_eq!(run.pages_out(), 0);
+    for mode in ["fork-reads", "exec", "daemon"] {
+        neap.run(&nobody.mode(mode)).must_exit(0);
+    }
+    let refused = neap.clone().option("--require").run(&nobody.hog());
+    refused.must_exit(125);
+    assert!(refused.stdout.is_empty());
+}
