@@ -165,7 +165,7 @@ fn fragmentation_stays_within_a_tenth_while_entries_come_and_go() {
         pool.compact(|moved, to| model.get_mut(&moved.0).expect("held").0 = to);
         pair.check();
         let compacted = pair.fragmentation();
-        println!(
+        eprintln!(
             "{name}: fresh {fresh:.3}, churned {churned:.3}, 2000 of 20000 left {shrunk:.3}, compacted {compacted:.3}; {} moves for 58000 frees",
             counts.moved
         );

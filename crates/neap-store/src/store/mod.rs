@@ -13,6 +13,7 @@ mod inner;
 mod load;
 mod save;
 mod shrink;
+mod sweep;
 mod train;
 mod writeback;
 

@@ -140,22 +140,6 @@ impl Store {
         };
         (visit, shrunk)
     }
-
-    /// Gives the disk space of dead extents back, but for a few.
-    pub(super) fn punch_dead(&self) {
-        loop {
-            let Some(range) = self.lock().extents.take_to_punch() else {
-                return;
-            };
-            // A file system that cannot keeps the space; the extent is used again all the same.
-            let _ = self.file.punch(range.clone());
-            self.lock().extents.punched(range);
-        }
-    }
-
-    fn tidy_swap(&self, _codec: &mut Codec) {
-        self.punch_dead();
-    }
 }
 
 impl super::inner::Inner {

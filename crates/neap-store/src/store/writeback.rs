@@ -27,6 +27,8 @@ struct Batch {
     items: Vec<Item>,
     /// Bytes used.
     len: usize,
+    /// Bytes there is room for in the swap file.
+    limit: usize,
 }
 
 /// What a walk of a list came to.
@@ -71,6 +73,10 @@ impl Store {
         codec: &mut Codec,
     ) -> bool {
         codec.blocks.resize(EXTENT, 0);
+        batch.limit = {
+            let inner = self.lock();
+            inner.extents.room(inner.spare_extents())
+        };
         loop {
             let mut inner = self.lock();
             for _ in 0..FEW {
@@ -119,10 +125,9 @@ impl Store {
 
     fn reserve(&self, len: usize) -> Option<Region> {
         let mut inner = self.lock();
-        if !inner.extents.has_room(len, inner.spare_extents()) {
-            return None;
-        }
-        inner.extents.reserve(len)
+        // Another thread may have taken the room meanwhile.
+        let fits = inner.extents.room(inner.spare_extents()) >= len;
+        fits.then(|| inner.extents.reserve(len)).flatten()
     }
 
     /// Lets go of the entries of a batch that is written to `region`, or not at all.
@@ -180,7 +185,7 @@ impl Inner {
                 let list = &mut self.owners[owner.index()].list;
                 list.rotate(&mut self.entries, id);
             }
-            Verdict::WriteBack if batch.len + room > EXTENT => return Visited::Full,
+            Verdict::WriteBack if batch.len + room > batch.limit => return Visited::Full,
             Verdict::WriteBack => self.take(id, batch, blocks),
         }
         Visited::Entry
@@ -221,6 +226,6 @@ impl Inner {
 
     /// Whether a write-back could succeed.
     pub(super) fn may_write_back(&self) -> bool {
-        self.writeback() && self.extents.has_room(BLOCK * 2, self.spare_extents())
+        self.writeback() && self.extents.room(self.spare_extents()) >= 2 * BLOCK
     }
 }

@@ -15,6 +15,9 @@ pub(crate) const EXTENT: usize = 256 << 10;
 /// Dead extents that keep their disk space because they will be used again soon.
 const KEEP: usize = 8;
 
+/// Rest of an extent in bytes that is not worth a batch of its own.
+const LITTLE: usize = EXTENT / 8;
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Extent {
     /// Live records, and batches and reads under way.
@@ -79,10 +82,15 @@ impl Extents {
             + (self.kept.capacity() + self.punched.capacity()) * size_of::<u32>()
     }
 
-    /// Whether a batch of `len` bytes could be placed, with `spare` extents left over.
-    pub fn has_room(&self, len: usize, spare: usize) -> bool {
-        let open = self.open.is_some_and(|(_, used)| used + len <= EXTENT);
-        open || self.free_extents() > spare
+    /// Longest batch in bytes that could be placed now, with `spare` extents left over: what is
+    /// left of the open extent unless that is little, so that extents are filled.
+    pub fn room(&self, spare: usize) -> usize {
+        let left = self.open.map_or(0, |(_, used)| EXTENT - used);
+        if left < LITTLE && self.free_extents() > spare {
+            EXTENT
+        } else {
+            left
+        }
     }
 
     /// Extents that could be opened.
@@ -191,9 +199,7 @@ impl Extents {
         self.punched.push(index_of(range.start));
     }
 
-    /// The extent with the fewest live bytes that is full of nothing but dead and live records,
-    /// if these are less than half of it: its range of bytes.
-    #[cfg(test)]
+    /// The extent with the fewest live bytes, if they are less than half of it: its range of bytes.
     pub fn sparsest(&self) -> Option<Range<u64>> {
         let open = self.open.map(|(index, _)| index);
         (0..self.list.len() as u32)

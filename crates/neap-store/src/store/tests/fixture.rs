@@ -62,6 +62,24 @@ impl Fixture {
         (out, source)
     }
 
+    /// Writes back until nothing more can be; returns how many entries were.
+    pub fn drain(&mut self) -> u64 {
+        let mut written = 0;
+        // As many fruitless turns as it takes to spend the second chances of the whole list.
+        let mut idle = 0;
+        while idle <= self.store.entries() / 32 + 2 {
+            let some = self.store.shrink(0, &mut self.codec).written_back
+                + self
+                    .store
+                    .shrink_owner(OWNER, &mut self.codec)
+                    .1
+                    .written_back;
+            written += some;
+            idle = if some == 0 { idle + 1 } else { 0 };
+        }
+        written
+    }
+
     /// Checks that entry `i` of `ids` still is page `first + i`.
     pub fn verify(&mut self, ids: &[EntryId], first: u64) {
         for (i, &id) in ids.iter().enumerate() {

@@ -1,4 +1,9 @@
 //! Whole-store tests: one file for each way through it.
 
+mod faults;
 mod fixture;
+mod folio;
+mod model;
 mod pool;
+mod stress;
+mod swap;

@@ -192,7 +192,7 @@ fn metadata_is_at_most_27_bytes_for_each_page() {
         let tables = stats.metadata_bytes as f64 / pages as f64;
         // The entry's number before each object in the pool is metadata too, though it is pool memory.
         let each = tables + 4.0;
-        println!(
+        eprintln!(
             "{name}: {each:.2} bytes of metadata for each page, {tables:.2} of them in tables"
         );
         assert!(each <= 27.0, "{name}: {each}");

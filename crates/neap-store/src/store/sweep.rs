@@ -1,0 +1,196 @@
+//! Making room in a full swap file: the records of sparse extents move together.
+//!
+//! Nothing lists the records of an extent, so they are looked for among all entries. That is slow
+//! and rare: only when no extent is free, and never on the way of a fault.
+
+use std::ops::Range;
+
+use neap_units::EntryId;
+
+use super::inner::Inner;
+use super::{FEW, Store};
+use crate::compress::Codec;
+use crate::entry::{Flag, Place};
+use crate::swapfile::{BLOCK, Location, Record, blocks_of, record_room};
+
+/// Extents emptied in one call: each may take a look at every entry.
+const EXTENTS_AT_ONCE: usize = 4;
+
+/// Entries looked at under one hold of the lock.
+const LOOKED_AT_ONCE: u32 = 4096;
+
+/// A record that moves.
+struct Move {
+    record: Record,
+    from: Location,
+    /// Where it lies among the records to be written.
+    at: usize,
+}
+
+impl Store {
+    /// Gives the disk space of dead extents back, and empties sparse ones when none is free.
+    pub(super) fn tidy_swap(&self, codec: &mut Codec) {
+        self.punch_dead();
+        for _ in 0..EXTENTS_AT_ONCE {
+            let sparse = {
+                let inner = self.lock();
+                if inner.extents.free_extents() > inner.spare_extents() {
+                    return;
+                }
+                inner.extents.sparsest()
+            };
+            if !sparse.is_some_and(|range| self.empty_extent(&range, codec)) {
+                return;
+            }
+        }
+    }
+
+    /// Gives the disk space of dead extents back, but for a few.
+    fn punch_dead(&self) {
+        loop {
+            let Some(range) = self.lock().extents.take_to_punch() else {
+                return;
+            };
+            // A file system that cannot keeps the space; the extent is used again all the same.
+            let _ = self.file.punch(range.clone());
+            self.lock().extents.punched(range);
+        }
+    }
+
+    /// Moves all records out of an extent; whether that was done.
+    fn empty_extent(&self, extent: &Range<u64>, codec: &mut Codec) -> bool {
+        let mut moves = self.hold_records(extent);
+        let Some(span) = span_of(&moves) else {
+            return false;
+        };
+        let mut blocks = std::mem::take(&mut codec.blocks);
+        blocks.resize((span.end - span.start) as usize, 0);
+        let done = match self.file.read_many(&mut [(span.start, &mut blocks)]) {
+            Ok(()) => self.rewrite(&mut moves, span.start, &mut blocks),
+            Err(_) => {
+                self.lock().stats.swap_read_fail += 1;
+                false
+            }
+        };
+        if !done {
+            self.let_go(&moves, None);
+        }
+        codec.blocks = blocks;
+        done
+    }
+
+    /// Holds every entry whose record lies in the extent.
+    fn hold_records(&self, extent: &Range<u64>) -> Vec<Move> {
+        let mut moves = Vec::new();
+        let mut next = 0;
+        loop {
+            let mut inner = self.lock();
+            if next >= inner.entries.numbers() {
+                break;
+            }
+            inner.hold_some(
+                next..next.saturating_add(LOOKED_AT_ONCE),
+                extent,
+                &mut moves,
+            );
+            next = next.saturating_add(LOOKED_AT_ONCE);
+        }
+        moves.sort_by_key(|m| m.from);
+        moves
+    }
+
+    /// Writes the records, read into `blocks` from byte `start`, somewhere else. A record that is
+    /// damaged stops it: its page is lost, but that is for the one who needs it to find out.
+    fn rewrite(&self, moves: &mut [Move], start: u64, blocks: &mut [u8]) -> bool {
+        let intact = moves.iter().all(|m| {
+            let at = (m.from.byte() - start) as usize;
+            m.record.open(&blocks[at..]).is_some()
+        });
+        let len: usize = moves.iter().map(|m| record_room(m.record.len)).sum();
+        let region = match intact {
+            true => self.lock().extents.reserve(len.next_multiple_of(BLOCK)),
+            false => None,
+        };
+        let Some(region) = region else {
+            return false;
+        };
+        let mut to = 0;
+        for m in moves.iter_mut() {
+            // Records come in order and move towards the front, so none is overwritten unread.
+            let from = (m.from.byte() - start) as usize;
+            blocks.copy_within(from..from + m.record.size(), to);
+            m.record.generation = region.generation;
+            m.record.seal(&mut blocks[to..]);
+            m.at = to;
+            to += record_room(m.record.len);
+        }
+        let bytes = &blocks[..len.next_multiple_of(BLOCK)];
+        let written = self.file.write_many(&[(region.start, bytes)]).is_ok();
+        if written {
+            self.let_go(moves, Some(region.start));
+        }
+        let mut inner = self.lock();
+        inner.stats.swap_write_fail += u64::from(!written);
+        inner.extents.finish(region);
+        written
+    }
+
+    /// Lets go of entries whose records now start at byte `to`, or stay where they were.
+    fn let_go(&self, moves: &[Move], to: Option<u64>) {
+        for few in moves.chunks(FEW) {
+            let mut inner = self.lock();
+            for m in few {
+                let id = m.record.entry;
+                inner.entries.get_mut(id).set(Flag::Writing, false);
+                if let Some(to) = to {
+                    inner.move_record(id, m.from, Location::at(to + m.at as u64));
+                }
+                inner.put(id);
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn hold_some(&mut self, numbers: Range<u32>, extent: &Range<u64>, moves: &mut Vec<Move>) {
+        let first = moves.len();
+        for (id, entry) in self.entries.placed(numbers) {
+            let Place::Disk(from) = entry.place() else {
+                continue;
+            };
+            if extent.contains(&from.byte()) && !entry.is(Flag::Writing) {
+                let record = Record {
+                    entry: id,
+                    generation: self.extents.generation(from),
+                    len: entry.len(),
+                    dict: entry.dict(),
+                };
+                moves.push(Move {
+                    record,
+                    from,
+                    at: 0,
+                });
+            }
+        }
+        for m in &moves[first..] {
+            let entry = self.entries.get_mut(m.record.entry);
+            entry.get();
+            entry.set(Flag::Writing, true);
+        }
+    }
+
+    fn move_record(&mut self, id: EntryId, from: Location, to: Location) {
+        let room = record_room(self.entries.get(id).len());
+        self.extents.add(to, room);
+        self.extents.release(from, room);
+        self.entries.get_mut(id).set_place(Place::Disk(to));
+        self.stats.swap_moved_pages += 1;
+    }
+}
+
+/// The blocks from the first record to the last.
+fn span_of(moves: &[Move]) -> Option<Range<u64>> {
+    let (first, last) = (moves.first()?, moves.last()?);
+    let end = blocks_of(last.from.byte(), last.record.size()).end;
+    Some(blocks_of(first.from.byte(), first.record.size()).start..end)
+}

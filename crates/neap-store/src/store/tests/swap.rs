@@ -1,0 +1,393 @@
+//! The shrinker, the pool worker and the swap file, when all goes well.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use neap_units::{EntryId, PAGE_SIZE, Pages, SpaceId};
+
+use super::fixture::*;
+use crate::swapfile::EXTENT;
+use crate::{BlockFile, CompressorKind, Config, MemFile, ShrinkerKind, Source, Store};
+
+const SWAP: u64 = 64 << 20;
+
+#[test]
+fn everything_can_go_to_the_swap_file_and_comes_back() {
+    for compressor in [
+        CompressorKind::Lz4,
+        CompressorKind::Zstd(1),
+        CompressorKind::Deflate(1),
+    ] {
+        let config = Config {
+            compressor,
+            ..swap_config(4000, SWAP)
+        };
+        let mut f = Fixture::with(config, Box::new(MemFile::new()));
+        let ids = f.fill(0..2000);
+        let raw = f.put_in(&noise(7)).expect("kept raw");
+        assert_eq!(f.drain(), 2001);
+        f.store.check();
+        let stats = f.store.stats();
+        assert_eq!(
+            (stats.zswpwb, stats.pswpout, stats.written_back_pages),
+            (2001, 2001, 2001)
+        );
+        assert_eq!(
+            (stats.swapped_pages, stats.stored_pages, stats.pool_bytes),
+            (2001, 0, 0)
+        );
+        assert!(ids.iter().all(|&id| f.store.is_on_disk(id)));
+        f.verify(&ids, 0);
+        assert_eq!(f.take_out(raw), (noise(7), Source::SwapFile));
+        let stats = f.store.stats();
+        assert_eq!(
+            (stats.pswpin, stats.disk_swapins, stats.zswpin),
+            (2001, 2001, 0)
+        );
+        assert!(
+            !f.store.matches(ids[0], &page(0), &mut f.codec),
+            "pool only"
+        );
+        f.store.put_many(&ids);
+        f.store.put(raw);
+        f.store.check();
+        assert_eq!(f.store.stats().swap_used_bytes, 0);
+    }
+}
+
+#[test]
+fn a_fresh_entry_is_written_only_after_two_visits() {
+    let mut f = Fixture::swap(4000, SWAP);
+    f.fill(0..1000);
+    // The first round over the list spends all second chances, 128 in a call: a scan that frees
+    // nothing ends the call.
+    for call in 0..1000 / 128 {
+        assert_eq!(
+            f.store.shrink(0, &mut f.codec).written_back,
+            0,
+            "call {call}"
+        );
+    }
+    assert!(f.store.shrink(0, &mut f.codec).written_back > 0);
+    let config = Config {
+        shrinker: ShrinkerKind::Protection,
+        ..swap_config(4000, SWAP)
+    };
+    let mut f = Fixture::with(config, Box::new(MemFile::new()));
+    f.fill(0..1000);
+    assert!(
+        f.store.shrink(0, &mut f.codec).written_back > 0,
+        "no second chance"
+    );
+}
+
+#[test]
+fn the_oldest_entries_go_first() {
+    let mut f = Fixture::swap(4000, SWAP);
+    let ids = f.fill(0..1000);
+    while f.store.shrink_owner(OWNER, &mut f.codec).1.written_back == 0 {}
+    let on_disk = |ids: &[EntryId]| ids.iter().filter(|&&id| f.store.is_on_disk(id)).count();
+    let written = on_disk(&ids);
+    assert!(written > 0 && written <= 32);
+    assert_eq!(on_disk(&ids[..written]), written);
+}
+
+#[test]
+fn gentle_pressure_on_a_small_pool_scans_nothing() {
+    let mut f = Fixture::swap(4000, SWAP);
+    f.fill(0..1000);
+    for priority in (8..=12).rev() {
+        assert_eq!(
+            f.store.shrink(priority, &mut f.codec).scanned,
+            0,
+            "priority {priority}"
+        );
+    }
+}
+
+#[test]
+fn pages_read_back_from_disk_hold_back_as_many_entries() {
+    let mut f = Fixture::swap(4000, SWAP);
+    f.fill(0..500);
+    for _ in 0..500 / 128 {
+        assert_eq!(f.store.shrink(0, &mut f.codec).written_back, 0);
+    }
+    for _ in 0..2000 {
+        f.store.note_disk_swapin(OWNER);
+    }
+    for round in 0..4 {
+        assert_eq!(
+            f.store.shrink(0, &mut f.codec).written_back,
+            0,
+            "round {round}"
+        );
+    }
+    assert!(
+        f.store.shrink(0, &mut f.codec).written_back > 0,
+        "all spent"
+    );
+}
+
+#[test]
+fn the_schemes_can_be_exchanged_at_run_time() {
+    let mut f = Fixture::swap(4000, SWAP);
+    let ids = f.fill(0..1000);
+    f.store.set_shrinker(ShrinkerKind::Off);
+    assert_eq!(f.store.shrink(0, &mut f.codec), crate::Shrunk::default());
+    f.store.set_shrinker(ShrinkerKind::Protection);
+    assert!(f.store.shrink(0, &mut f.codec).written_back > 0);
+    f.store.set_shrinker(ShrinkerKind::SecondChance);
+    f.drain();
+    f.verify(&ids, 0);
+    f.store.check();
+}
+
+#[test]
+fn the_worker_brings_a_full_pool_down_to_its_threshold() {
+    let mut f = Fixture::swap(500, SWAP);
+    let mut ids = Vec::new();
+    for owner in (0..40).map(SpaceId) {
+        for _ in 0..50 {
+            match f.store.store(owner, &page(ids.len() as u64), &mut f.codec) {
+                Ok(id) => ids.push(id),
+                Err(_) => {
+                    while f.store.pool_reached_full()
+                        && f.store.shrink_worker(&mut f.codec).written_back > 0
+                    {
+                        if f.store.pool_bytes().0 <= 450 * PAGE_SIZE as u64 {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    while f.store.pool_bytes().0 > 450 * PAGE_SIZE as u64 {
+        f.store.shrink_worker(&mut f.codec);
+    }
+    f.store.check();
+    f.verify(&ids, 0);
+    assert!(f.store.stats().written_back_pages > 0);
+}
+
+#[test]
+fn a_cluster_is_loaded_from_wherever_its_pages_are() {
+    let mut f = Fixture::swap(4000, SWAP);
+    let mut ids = f.fill(0..64);
+    f.drain();
+    ids.extend(f.fill(64..96));
+    ids.push(f.put_in(&[9; PAGE_SIZE]).expect("same"));
+    for start in [0, 30, 60, 64] {
+        let some = &ids[start..(start + 33).min(ids.len())];
+        let mut out = vec![0; some.len() * PAGE_SIZE];
+        let results = f.store.load_cluster(some, &mut out, &mut f.codec);
+        for (i, (result, bytes)) in results.iter().zip(out.chunks(PAGE_SIZE)).enumerate() {
+            let n = start + i;
+            let (expected, source) = match n {
+                0..64 => (page(n as u64), Source::SwapFile),
+                64..96 => (page(n as u64), Source::Pool),
+                _ => ([9; PAGE_SIZE], Source::SameFilled),
+            };
+            assert_eq!(*result.as_ref().expect("loads"), source);
+            assert!(bytes == expected, "page {n}");
+        }
+    }
+    f.store.check();
+}
+
+#[test]
+fn the_file_grows_with_need_and_dead_extents_are_used_again() {
+    let mut f = Fixture::swap(4000, SWAP);
+    for round in 0..20 {
+        let ids = f.fill(round * 500..round * 500 + 500);
+        f.drain();
+        f.verify(&ids, round * 500);
+        f.store.put_many(&ids);
+        f.store.check();
+        // One extent stays open.
+        assert!(f.store.stats().swap_file_bytes <= EXTENT as u64);
+    }
+    assert!(f.store.stats().pswpout == 10_000);
+}
+
+#[test]
+fn a_full_swap_file_leaves_pages_in_the_pool() {
+    let mut f = Fixture::swap(4000, 4 * EXTENT as u64);
+    let ids = f.fill(0..2000);
+    f.drain();
+    f.store.check();
+    let stats = f.store.stats();
+    assert!(stats.swapped_pages > 0 && stats.stored_pages > 0);
+    assert!(!f.store.can_write_back());
+    f.verify(&ids, 0);
+    f.store.put_many(&ids);
+    f.store.check();
+    assert!(f.store.can_write_back());
+}
+
+#[test]
+fn sparse_extents_are_emptied_when_the_file_is_full() {
+    let mut f = Fixture::swap(8000, 16 * EXTENT as u64);
+    let ids = f.fill(0..6000);
+    f.drain();
+    assert!(!f.store.can_write_back());
+    // Three of four records die, in every extent.
+    let (dead, live): (Vec<_>, Vec<_>) = ids.iter().enumerate().partition(|(i, _)| i % 4 != 0);
+    for (_, id) in dead {
+        f.store.put(*id);
+    }
+    let before = f.store.stats();
+    f.drain();
+    f.store.check();
+    let after = f.store.stats();
+    assert!(after.swap_moved_pages > 0, "{after:?}");
+    assert!(
+        after.swapped_pages > before.swapped_pages,
+        "the pool found room"
+    );
+    for (i, &id) in live {
+        assert!(f.take_out(id).0 == page(i as u64));
+    }
+}
+
+/// A file on the heap that runs something before each write.
+struct Hooked {
+    inner: MemFile,
+    hook: Arc<Hook>,
+}
+
+#[derive(Default)]
+struct Hook {
+    store: OnceLock<Arc<Store>>,
+    /// Entries to look at during the next write: put (true) or only load.
+    work: Mutex<Vec<(EntryId, u64, bool)>>,
+}
+
+impl BlockFile for Hooked {
+    fn read_many(&self, requests: &mut [(u64, &mut [u8])]) -> std::io::Result<()> {
+        self.inner.read_many(requests)
+    }
+
+    fn write_many(&self, requests: &[(u64, &[u8])]) -> std::io::Result<()> {
+        if let Some(store) = self.hook.store.get() {
+            let mut codec = store.codec();
+            for (id, number, put) in self.hook.work.lock().expect("hook").drain(..) {
+                let mut out = [0; PAGE_SIZE];
+                let source = store
+                    .load(id, &mut out, &mut codec)
+                    .expect("still loadable");
+                assert_eq!(source, Source::Pool, "the write has not succeeded yet");
+                assert!(out == page(number));
+                assert!(store.matches(id, &page(number), &mut codec));
+                if put {
+                    store.put(id);
+                }
+            }
+        }
+        self.inner.write_many(requests)
+    }
+
+    fn punch(&self, range: std::ops::Range<u64>) -> std::io::Result<()> {
+        self.inner.punch(range)
+    }
+
+    fn set_len(&self, len: u64) -> std::io::Result<()> {
+        self.inner.set_len(len)
+    }
+}
+
+#[test]
+fn an_entry_being_written_can_be_loaded_and_put() {
+    let hook = Arc::new(Hook::default());
+    let file = Hooked {
+        inner: MemFile::new(),
+        hook: Arc::clone(&hook),
+    };
+    let config = Config {
+        shrinker: ShrinkerKind::Protection,
+        ..swap_config(1000, SWAP)
+    };
+    let mut f = Fixture::with(config, Box::new(file));
+    let ids = f.fill(0..32);
+    let store = Arc::new(f.store);
+    assert!(hook.store.set(Arc::clone(&store)).is_ok(), "set once");
+    let work = ids
+        .iter()
+        .enumerate()
+        .map(|(i, &id)| (id, i as u64, i % 2 == 0));
+    hook.work.lock().expect("hook").extend(work);
+    let (_, shrunk) = store.shrink_owner(OWNER, &mut f.codec);
+    assert_eq!(shrunk.written_back, 32);
+    store.check();
+    assert_eq!(store.entries(), 16, "those put during the write are gone");
+    for (i, &id) in ids.iter().enumerate().skip(1).step_by(2) {
+        let mut out = [0; PAGE_SIZE];
+        assert_eq!(
+            store.load(id, &mut out, &mut f.codec).expect("loads"),
+            Source::SwapFile
+        );
+        assert!(out == page(i as u64));
+    }
+}
+
+#[test]
+fn pages_of_a_dictionary_go_to_disk_and_back_and_hold_it() {
+    let config = Config {
+        compressor: CompressorKind::Zstd(1),
+        ..swap_config(4000, SWAP)
+    };
+    let mut f = Fixture::with(config, Box::new(MemFile::new()));
+    // Pages made of the same few strings, so that there is something to learn.
+    let like = |n: u64| {
+        let mut page = [0; PAGE_SIZE];
+        for (i, part) in page.chunks_mut(64).enumerate() {
+            part.copy_from_slice(&noise((n * 7 + i as u64 * 11) % 97)[..64]);
+        }
+        page
+    };
+    let samples: Vec<u8> = (0..256).flat_map(like).collect();
+    let before = f.put_in(&like(5000)).expect("room");
+    let (without, with) = f.store.train(OWNER, &samples).expect("worth it");
+    assert!(with < without);
+    let ids: Vec<_> = (1000..1200)
+        .map(|n| f.put_in(&like(n)).expect("room"))
+        .collect();
+    let stats = f.store.stats();
+    assert_eq!((stats.dictionaries, stats.dictionary_stores), (1, 200));
+    assert!(stats.dictionary_bytes > 0 && stats.metadata_bytes > stats.dictionary_bytes);
+    f.drain();
+    f.store.train(OWNER, &samples).expect("again");
+    assert_eq!(f.store.stats().dictionaries, 2, "entries hold the first");
+    f.store.forget_owner(OWNER);
+    assert_eq!(f.store.stats().dictionaries, 1, "nobody holds the second");
+    for (n, &id) in (1000..).zip(&ids) {
+        assert!(f.take_out(id).0 == like(n));
+    }
+    assert!(f.take_out(before).0 == like(5000));
+    f.store.check();
+    f.store.put_many(&ids);
+    assert_eq!(f.store.stats().dictionaries, 0);
+    f.store.check();
+}
+
+#[test]
+fn a_limit_of_an_owner_makes_room_by_writing_back() {
+    let mut f = Fixture::swap(4000, SWAP);
+    f.store
+        .set_owner_max(OWNER, neap_policy::ZswapMax::Pages(Pages(100)));
+    let mut stored = Vec::new();
+    for n in 0..2000 {
+        if let Ok(id) = f.put_in(&page(n)) {
+            stored.push((id, n));
+        }
+    }
+    assert!(
+        stored.len() > 1000,
+        "write-back makes room: {}",
+        stored.len()
+    );
+    assert!(f.store.stats().written_back_pages > 0);
+    f.store.check();
+    for (id, n) in stored {
+        assert!(f.take_out(id).0 == page(n));
+    }
+}
