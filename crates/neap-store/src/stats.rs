@@ -9,11 +9,22 @@ pub enum MetricKind {
     Gauge,
 }
 
+/// Where the kernel shows a number, and so do the readers of neap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Group {
+    /// `/proc/vmstat`.
+    Vmstat,
+    /// `/sys/kernel/debug/zswap` and its like.
+    Zswap,
+}
+
 /// Name and meaning of one number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metric {
     /// The kernel's name where it has one.
     pub name: &'static str,
+    /// Which table it belongs to.
+    pub group: Group,
     /// Whether it only grows.
     pub kind: MetricKind,
     /// What it counts.
@@ -23,7 +34,7 @@ pub struct Metric {
 }
 
 macro_rules! metrics {
-    ($($name:ident: $kind:ident, $unit:literal, $help:literal;)*) => {
+    ($($name:ident: $group:ident $kind:ident, $unit:literal, $help:literal;)*) => {
         /// Every number of the store at one moment.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct StoreStats {
@@ -36,6 +47,7 @@ macro_rules! metrics {
             /// Name, kind, unit and meaning of each number, without the ones for each order.
             pub const METRICS: &'static [Metric] = &[$(Metric {
                 name: stringify!($name),
+                group: Group::$group,
                 kind: MetricKind::$kind,
                 unit: $unit,
                 help: $help,
@@ -46,6 +58,16 @@ macro_rules! metrics {
                 let values = [$(self.$name,)*];
                 Self::METRICS.iter().zip(values)
             }
+
+            /// Calls `f` with group, name and value of every number, those of the orders included.
+            pub fn each(&self, mut f: impl FnMut(Group, &'static str, u64)) {
+                for (metric, value) in self.iter() {
+                    f(metric.group, metric.name, value);
+                }
+                for (name, value) in ORDER_NAMES.into_iter().zip(self.zswpout_order) {
+                    f(Group::Zswap, name, value);
+                }
+            }
         }
     };
 }
@@ -53,44 +75,58 @@ macro_rules! metrics {
 /// Folio orders counted apart: 4 KiB (0) to 2 MiB (9).
 pub const ORDERS: usize = 10;
 
+/// Names of the counts in `zswpout_order`.
+const ORDER_NAMES: [&str; ORDERS] = [
+    "zswpout_4kB",
+    "zswpout_8kB",
+    "zswpout_16kB",
+    "zswpout_32kB",
+    "zswpout_64kB",
+    "zswpout_128kB",
+    "zswpout_256kB",
+    "zswpout_512kB",
+    "zswpout_1024kB",
+    "zswpout_2048kB",
+];
+
 metrics! {
-    zswpout: Counter, "pages", "Page accepted by the store";
-    zswpin: Counter, "pages", "Page served from the pool";
-    zswpwb: Counter, "pages", "Entry written from the pool to the swap file";
-    pswpout: Counter, "pages", "Page written to the swap file";
-    pswpin: Counter, "pages", "Page read from the swap file";
-    disk_swapins: Counter, "pages", "Disk swap-in told to the shrinker, readahead included";
-    stored_pages: Gauge, "pages", "Entries in the pool, same-filled ones included";
-    same_filled_pages: Gauge, "pages", "Entries that are one word over and over";
-    stored_incompressible_pages: Gauge, "pages", "Entries in the pool kept as they are";
-    stored_large_pages: Gauge, "pages", "Entries in the pool that were stored as part of a large folio";
-    swapped_pages: Gauge, "pages", "Entries in the swap file";
-    compressed_bytes: Gauge, "bytes", "Sum of the lengths of entries in the pool";
-    pool_bytes: Gauge, "bytes", "Memory of the pool, in whole pages";
-    metadata_bytes: Gauge, "bytes", "Memory of the store's tables";
-    swap_used_bytes: Gauge, "bytes", "Live records in the swap file";
-    swap_file_bytes: Gauge, "bytes", "Extents of the swap file with live records";
-    dictionary_bytes: Gauge, "bytes", "Memory of trained dictionaries";
-    dictionaries: Gauge, "dictionaries", "Trained dictionaries in use";
-    dictionary_stores: Counter, "pages", "Page compressed with a dictionary";
-    pool_limit_hit: Counter, "checks", "Check that found the pool at its limit";
-    written_back_pages: Counter, "pages", "Entry written back by the shrinker or the pool worker";
-    reject_reclaim_fail: Counter, "pages", "Entry whose write-back failed; it stays in the pool";
-    reject_pool_full: Counter, "pages", "Page refused since the pool reached its limit";
-    reject_owner_limit: Counter, "pages", "Page refused by the owner's zswap.max";
-    reject_compress_poor: Counter, "pages", "Page refused because it does not compress";
-    reject_compress_fail: Counter, "pages", "Page refused because the compressor failed";
-    reject_alloc_fail: Counter, "pages", "Page refused because the arena is full";
-    reject_kmemcache_fail: Counter, "pages", "Page refused because there are too many entries";
-    decompress_fail: Counter, "pages", "Entry that did not decompress";
-    swap_write_fail: Counter, "writes", "Batch the swap file did not take";
-    swap_read_fail: Counter, "reads", "Read the swap file refused";
-    swap_corrupt: Counter, "pages", "Record of the swap file with a wrong checksum";
-    swap_full: Counter, "batches", "Batch for which the swap file had no room";
-    swap_moved_pages: Counter, "pages", "Entry moved within the swap file to free an extent";
-    slabs_scanned: Counter, "entries", "Entry visited by the shrinker";
-    pool_moved_objects: Counter, "objects", "Object moved by compaction of the pool";
-    pool_compacted_pages: Counter, "pages", "Page given back by compaction of the pool";
+    zswpout: Vmstat Counter, "pages", "Page accepted by the store";
+    zswpin: Vmstat Counter, "pages", "Page served from the pool";
+    zswpwb: Vmstat Counter, "pages", "Entry written from the pool to the swap file";
+    pswpout: Vmstat Counter, "pages", "Page written to the swap file";
+    pswpin: Vmstat Counter, "pages", "Page read from the swap file";
+    disk_swapins: Zswap Counter, "pages", "Disk swap-in told to the shrinker, readahead included";
+    stored_pages: Zswap Gauge, "pages", "Entries in the pool, same-filled ones included";
+    same_filled_pages: Zswap Gauge, "pages", "Entries that are one word over and over";
+    stored_incompressible_pages: Zswap Gauge, "pages", "Entries in the pool kept as they are";
+    stored_large_pages: Zswap Gauge, "pages", "Entries in the pool that were stored as part of a large folio";
+    swapped_pages: Zswap Gauge, "pages", "Entries in the swap file";
+    compressed_bytes: Zswap Gauge, "bytes", "Sum of the lengths of entries in the pool";
+    pool_bytes: Zswap Gauge, "bytes", "Memory of the pool, in whole pages";
+    metadata_bytes: Zswap Gauge, "bytes", "Memory of the store's tables";
+    swap_used_bytes: Zswap Gauge, "bytes", "Live records in the swap file";
+    swap_file_bytes: Zswap Gauge, "bytes", "Extents of the swap file with live records";
+    dictionary_bytes: Zswap Gauge, "bytes", "Memory of trained dictionaries";
+    dictionaries: Zswap Gauge, "dictionaries", "Trained dictionaries in use";
+    dictionary_stores: Zswap Counter, "pages", "Page compressed with a dictionary";
+    pool_limit_hit: Zswap Counter, "checks", "Check that found the pool at its limit";
+    written_back_pages: Zswap Counter, "pages", "Entry written back by the shrinker or the pool worker";
+    reject_reclaim_fail: Zswap Counter, "pages", "Entry whose write-back failed; it stays in the pool";
+    reject_pool_full: Zswap Counter, "pages", "Page refused since the pool reached its limit";
+    reject_owner_limit: Zswap Counter, "pages", "Page refused by the owner's zswap.max";
+    reject_compress_poor: Zswap Counter, "pages", "Page refused because it does not compress";
+    reject_compress_fail: Zswap Counter, "pages", "Page refused because the compressor failed";
+    reject_alloc_fail: Zswap Counter, "pages", "Page refused because the arena is full";
+    reject_kmemcache_fail: Zswap Counter, "pages", "Page refused because there are too many entries";
+    decompress_fail: Zswap Counter, "pages", "Entry that did not decompress";
+    swap_write_fail: Zswap Counter, "writes", "Batch the swap file did not take";
+    swap_read_fail: Zswap Counter, "reads", "Read the swap file refused";
+    swap_corrupt: Zswap Counter, "pages", "Record of the swap file with a wrong checksum";
+    swap_full: Zswap Counter, "batches", "Batch for which the swap file had no room";
+    swap_moved_pages: Zswap Counter, "pages", "Entry moved within the swap file to free an extent";
+    slabs_scanned: Vmstat Counter, "entries", "Entry visited by the shrinker";
+    pool_moved_objects: Zswap Counter, "objects", "Object moved by compaction of the pool";
+    pool_compacted_pages: Zswap Counter, "pages", "Page given back by compaction of the pool";
 }
 
 #[cfg(test)]
@@ -109,5 +145,11 @@ mod tests {
         assert_eq!((all[0].0.name, all[0].1), ("zswpout", 1));
         let last = all[all.len() - 1];
         assert_eq!((last.0.name, last.1), ("pool_compacted_pages", 2));
+        let mut names = Vec::new();
+        stats.each(|_, name, _| names.push(name));
+        assert_eq!(names.len(), all.len() + ORDERS);
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all.len() + ORDERS, "no name twice");
     }
 }
