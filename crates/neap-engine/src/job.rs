@@ -148,12 +148,16 @@ impl Job {
         drop(spaces);
         // Whoever works on the space holds its gate; wait for them before the id may be reused.
         let _gate = space.gate.write().expect("gate");
-        let effects = self.core().drop_space(space.id);
-        for effect in effects {
-            if let Some(entry) = effect.freed_entry {
-                self.store.put(entry);
-            }
-        }
+        // The number is reused only after its last entry is gone from the store.
+        let everything = PageNr(0)..PageNr(u64::MAX);
+        let effects = self.core().remove_range(space.id, everything);
+        let entries: Vec<_> = effects
+            .iter()
+            .filter_map(|effect| effect.freed_entry)
+            .collect();
+        self.store.put_many(&entries);
+        self.store.forget_owner(space.id);
+        self.core().drop_space(space.id);
     }
 
     /// Gives back what a transition freed.

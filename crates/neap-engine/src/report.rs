@@ -7,6 +7,16 @@ use serde::Serialize;
 
 use crate::job::Job;
 
+/// The store's counters that the kernel has in /proc/vmstat; the others belong to zswap's debugfs.
+const VMSTAT: [&str; 6] = [
+    "zswpout",
+    "zswpin",
+    "zswpwb",
+    "pswpout",
+    "pswpin",
+    "slabs_scanned",
+];
+
 /// All bytes; peaks are sampled from the kernel's accounting.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MemoryReport {
@@ -83,13 +93,15 @@ impl Job {
             warnings: self.warnings.lock().expect("warnings lock").clone(),
             ..Report::default()
         };
-        self.store.stats().each(|group, name, value| {
-            let table = match group {
-                neap_store::Group::Vmstat => &mut report.vmstat,
-                neap_store::Group::Zswap => &mut report.zswap,
+        for (metric, value) in self.store.stats().iter() {
+            let vmstat = VMSTAT.contains(&metric.name);
+            let table = if vmstat {
+                &mut report.vmstat
+            } else {
+                &mut report.zswap
             };
-            table.insert(name, value);
-        });
+            table.insert(metric.name, value);
+        }
         self.report_events(&mut report);
         report
     }

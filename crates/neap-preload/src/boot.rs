@@ -19,8 +19,8 @@ const UFFD_FLAGS: usize = 0o2_004_000;
 struct State {
     name: [u8; 107],
     name_len: usize,
-    /// Address of the cookie page, 0 while not attached.
-    cookie: usize,
+    /// What `attach` mapped; all 0 while not attached.
+    memory: Memory,
     thaw_around_fork: bool,
 }
 
@@ -31,7 +31,7 @@ unsafe impl Sync for Shared {}
 static STATE: Shared = Shared(UnsafeCell::new(State {
     name: [0; 107],
     name_len: 0,
-    cookie: 0,
+    memory: Memory::NONE,
     thaw_around_fork: false,
 }));
 
@@ -96,7 +96,7 @@ unsafe fn find(mut envp: *const *const c_char) -> Option<&'static [u8]> {
 
 /// In the child of a fork: attach anew, or claim the space that the kernel announced.
 pub fn start_in_child() {
-    let old = state().cookie;
+    let old = state().memory.cookie;
     if old == 0 {
         return;
     }
@@ -153,6 +153,7 @@ fn attach(purpose: u32, cookie: u64) -> bool {
 }
 
 /// Memory this library maps: the agent's, the cookie page and the staging area.
+#[derive(Clone, Copy)]
 struct Memory {
     agent: usize,
     cookie: usize,
@@ -161,11 +162,20 @@ struct Memory {
 }
 
 impl Memory {
-    fn map(stage_bytes: usize) -> Option<Self> {
-        let agent = sys::map(agent::BYTES)?;
+    const NONE: Self = Self {
+        agent: 0,
+        cookie: 0,
+        stage: 0,
+        stage_bytes: 0,
+    };
+
+    /// In the child of a fork the places of the parent's are free, since they are not inherited;
+    /// taking them leaves the program's own holes alone.
+    fn map(stage_bytes: usize, before: Self) -> Option<Self> {
+        let agent = sys::map(before.agent, agent::BYTES)?;
         sys::protect_none(agent, agent::GUARD);
-        let cookie = sys::map(4096)?;
-        let stage = sys::map(stage_bytes)?;
+        let cookie = sys::map(0, 4096)?;
+        let stage = sys::map(before.stage, stage_bytes)?;
         sys::madvise(cookie, 4096, sys::MADV_WIPEONFORK);
         for (at, len) in [(agent, agent::BYTES), (stage, stage_bytes)] {
             sys::madvise(at, len, sys::MADV_DONTFORK);
@@ -191,13 +201,13 @@ impl Memory {
 }
 
 fn offer(socket: Fd, purpose: u32, device: Option<Fd>, welcome: &wire::Welcome) -> bool {
-    let Some(memory) = Memory::map(welcome.stage_bytes as usize) else {
+    let Some(memory) = Memory::map(welcome.stage_bytes as usize, state().memory) else {
         return false;
     };
     if hand_over(socket, purpose, device, &memory) {
         // SAFETY: the constructor or the child of a fork: the only thread, see `State`.
         let state = unsafe { &mut *STATE.0.get() };
-        state.cookie = memory.cookie;
+        state.memory = memory;
         state.thaw_around_fork = welcome.flags & wire::WELCOME_THAW_AROUND_FORK != 0;
         return true;
     }

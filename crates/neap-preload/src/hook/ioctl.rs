@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_ulong};
 
 use neap_wire::purpose;
 
+use super::as_libc;
 use crate::{boot, sys};
 
 /// `_IOWR(0xAA, 0, struct uffdio_register)`
@@ -21,18 +22,5 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int
         let [start, len] = unsafe { (arg as *const [u64; 2]).read_unaligned() };
         boot::tell(purpose::RELEASE, start, start.wrapping_add(len));
     }
-    let result = sys::ioctl(sys::Fd(fd), request as usize, arg);
-    if result >= 0 {
-        return result as c_int;
-    }
-    let location = sys::weak_errno();
-    if location != 0 {
-        // SAFETY: the dynamic loader resolved this symbol; both libcs give it this type, and it
-        // returns the calling thread's errno.
-        unsafe {
-            let errno: extern "C" fn() -> *mut c_int = core::mem::transmute(location);
-            *errno() = -result as c_int;
-        }
-    }
-    -1
+    as_libc(sys::ioctl(sys::Fd(fd), request as usize, arg))
 }

@@ -1,6 +1,29 @@
-//! What the library interposes or asks to be called for: forks and userfaultfds of the program's own.
+//! What the library interposes or asks to be called for: forks, userfaultfds of the program's own, and
+//! memory that a forked child finds wiped.
 
 mod fork;
 mod ioctl;
+mod madvise;
 
 pub use fork::register_fork_handlers;
+
+use core::ffi::c_int;
+
+use crate::sys;
+
+/// What libc returns for a result of the kernel's: the result, or -1 and errno.
+fn as_libc(result: i64) -> c_int {
+    if result >= 0 {
+        return result as c_int;
+    }
+    let location = sys::weak_errno();
+    if location != 0 {
+        // SAFETY: the dynamic loader resolved this symbol; both libcs give it this type, and it
+        // returns the calling thread's errno.
+        unsafe {
+            let errno: extern "C" fn() -> *mut c_int = core::mem::transmute(location);
+            *errno() = -result as c_int;
+        }
+    }
+    -1
+}

@@ -79,10 +79,10 @@ pub fn write(fd: Fd, bytes: &[u8]) {
     );
 }
 
-/// A new private mapping, or nothing.
-pub fn map(len: usize) -> Option<usize> {
+/// A new private mapping, at `hint` if that is free, or nothing.
+pub fn map(hint: usize, len: usize) -> Option<usize> {
     let flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE;
-    let at = call(nr::MMAP, [0, len, PROT_READ_WRITE, flags, usize::MAX, 0]);
+    let at = call(nr::MMAP, [hint, len, PROT_READ_WRITE, flags, usize::MAX, 0]);
     (at > 0).then_some(at as usize)
 }
 

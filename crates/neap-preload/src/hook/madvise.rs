@@ -1,0 +1,23 @@
+//! madvise(2), for one advice: memory that a forked child must find empty. The kernel announces a fork
+//! but not this flag, so the engine would give the child its parent's pages; it lets go before.
+
+use core::ffi::{c_int, c_void};
+
+use neap_wire::purpose;
+
+use super::as_libc;
+use crate::{boot, sys};
+
+/// The program's madvise.
+///
+/// # Safety
+/// As madvise(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
+    let start = at as usize;
+    if advice as usize == sys::MADV_WIPEONFORK && !boot::engine_name().is_empty() {
+        let end = start.saturating_add(len.next_multiple_of(4096));
+        boot::tell(purpose::RELEASE, start as u64, end as u64);
+    }
+    as_libc(sys::madvise(start, len, advice as usize))
+}
