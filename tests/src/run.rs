@@ -145,6 +145,7 @@ impl Run {
             .unwrap_or_else(|e| panic!("starting {:?}: {e}", self.argv));
         let sampler = self.sample.then(|| Sampler::start(child.id()));
         let end = Instant::now() + self.limit;
+        let ends = EndsAll(&marker);
         meanwhile(child.id());
         let mut hung = None;
         let status = loop {
@@ -158,6 +159,7 @@ impl Run {
             }
             sleep(Duration::from_millis(2));
         };
+        drop(ends);
         let peak = sampler.map(Sampler::stop);
         let left = if self.may_leave {
             marker.kill();
@@ -213,6 +215,17 @@ impl Run {
             .stdout(copy(&files[0]))
             .stderr(copy(&files[1]));
         command
+    }
+}
+
+/// Ends the whole run if the test gives up while it goes on.
+struct EndsAll<'a>(&'a Marker);
+
+impl Drop for EndsAll<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.kill();
+        }
     }
 }
 

@@ -42,7 +42,9 @@ impl OrdinaryUser {
         fs::set_permissions(dir.path(), Permissions::from_mode(0o777))
             .map_err(|e| format!("its mode: {e}"))?;
         let binary = neap_binary()?;
-        install_for_everyone(&binary, dir.path());
+        let copy = install_for_everyone(&binary, dir.path());
+        // The binary may be called anything (`NEAP_BIN`); the copy is `neap`.
+        fs::rename(copy, dir.path().join("neap")).map_err(|e| format!("renaming a copy: {e}"))?;
         let library = binary.with_file_name("libneap_preload.so");
         if library.exists() {
             install_for_everyone(&library, dir.path());
