@@ -318,7 +318,7 @@ impl Core {
 /// Heat with which a step other than a load makes a page resident.
 fn heat_of(taken: Step) -> Heat {
     match taken {
-        Step::Adopt(heat) | Step::Putback(heat) => heat,
+        Step::Adopt(heat) | Step::Putback(heat) | Step::EndReturn(heat) => heat,
         _ => Heat::Hot,
     }
 }

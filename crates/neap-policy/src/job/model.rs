@@ -85,7 +85,7 @@ impl ModelSpace {
         let mut record = *self.pages.entry(page).or_insert(fresh);
         record.state = after;
         let mut heat = match taken {
-            Step::Adopt(heat) | Step::Putback(heat) => heat,
+            Step::Adopt(heat) | Step::Putback(heat) | Step::EndReturn(heat) => heat,
             _ => Heat::Hot,
         };
         if let Step::EndLoad { heat: asked, .. } = taken {
@@ -105,7 +105,7 @@ impl ModelSpace {
             self.counted.pgsteal += 1;
         }
         self.counted.pgrotated += u64::from(taken == Step::Putback(Heat::Warm));
-        let touched = matches!(taken, Step::Putback(Heat::Hot) | Step::EndReturn);
+        let touched = matches!(taken, Step::Putback(Heat::Hot) | Step::EndReturn(Heat::Hot));
         self.counted.pgactivate += u64::from(touched);
         self.pages.insert(page, record);
         if after == State::Absent {
@@ -237,7 +237,7 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
         Just(Step::AbortStore),
         entry().prop_map(Step::CommitStore),
         Just(Step::BeginReturn),
-        Just(Step::EndReturn),
+        Just(Step::EndReturn(Heat::Hot)),
         Just(Step::AbortReturn),
         Just(Step::BeginLoad),
         (any::<bool>(), heat()).prop_map(|(keep, heat)| Step::EndLoad { keep, heat }),
@@ -301,10 +301,10 @@ impl Both {
             State::Absent => vec![Step::Adopt(heat)],
             State::Resident { .. } => vec![Step::Isolate],
             State::Isolated { .. } => vec![Step::Stage(SlotId(entry)), out[0], out[1]],
-            State::Staged { .. } if keep => vec![Step::BeginReturn, Step::EndReturn],
+            State::Staged { .. } if keep => vec![Step::BeginReturn, Step::EndReturn(Heat::Hot)],
             State::Staged { .. } => out.to_vec(),
             State::Storing { .. } => vec![out[1]],
-            State::Returning { .. } => vec![Step::EndReturn],
+            State::Returning { .. } => vec![Step::EndReturn(Heat::Hot)],
             State::Stored { .. } => vec![Step::BeginLoad, Step::EndLoad { keep, heat }],
             State::Loading { .. } => vec![Step::EndLoad { keep, heat }],
             State::Protected { .. } => {

@@ -102,7 +102,7 @@ pub enum Step {
     /// `Staged | Storing -> Returning`.
     BeginReturn,
     /// `Returning -> Resident`, youngest generation.
-    EndReturn,
+    EndReturn(Heat),
     /// `Returning -> Staged`.
     AbortReturn,
     /// `Stored -> Loading`.
@@ -277,7 +277,7 @@ pub fn step(state: State, step: Step) -> Result<(State, Effect), Illegal> {
         (Step::BeginReturn, Staged { slot, copy } | Storing { slot, copy }) => {
             quiet(Returning { slot, copy })
         }
-        (Step::EndReturn, Returning { slot, copy }) => Ok((
+        (Step::EndReturn(_), Returning { slot, copy }) => Ok((
             Resident { copy },
             Effect {
                 freed_entry: None,

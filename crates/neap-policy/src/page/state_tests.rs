@@ -37,7 +37,7 @@ fn steps() -> Vec<Step> {
         Step::BeginStore,
         Step::AbortStore,
         Step::BeginReturn,
-        Step::EndReturn,
+        Step::EndReturn(Heat::Hot),
         Step::AbortReturn,
         Step::BeginLoad,
         Step::AbortLoad,
