@@ -9,7 +9,7 @@ use super::ring::{DEPTH, Ring, Transfer};
 use crate::arena::Arena;
 
 /// Aligned memory of a lane; longer batches are carried out in parts. Backed only where touched.
-const BOUNCE: usize = 1 << 20;
+const BOUNCE: usize = 256 << 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Lane {

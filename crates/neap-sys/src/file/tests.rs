@@ -145,3 +145,60 @@ fn threads_read_and_write_at_once() {
         }
     });
 }
+
+/// Makes `syscall` fail with EPERM in this thread from now on, as container filters do.
+fn forbid(syscall: libc::c_long) {
+    const EPERM: u32 = libc::EPERM as u32;
+    let statement = |code: u32, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: 0,
+        k,
+    };
+    let mut program = [
+        // The number of the system call is the first word of the data a filter sees.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+        libc::sock_filter {
+            jf: 1,
+            ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, syscall as u32)
+        },
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | EPERM),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: both calls affect this thread alone; the filter outlives the call that copies it.
+    let refused = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+            || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter) != 0
+    };
+    assert!(!refused, "{}", io::Error::last_os_error());
+}
+
+#[test]
+fn a_filter_that_forbids_rings_costs_nothing_but_the_rings() {
+    for syscall in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter] {
+        let worker = std::thread::spawn(move || {
+            forbid(syscall);
+            let dir = tempfile::tempdir().expect("dir");
+            let file = SwapFile::create(dir.path()).expect("swap file");
+            let bytes: Vec<Vec<u8>> = (0..40).map(pattern).collect();
+            let writes: Vec<(u64, &[u8])> = (0u64..)
+                .zip(&bytes)
+                .map(|(b, v)| (b * 2 * BLOCK as u64, v.as_slice()))
+                .collect();
+            file.write_many(&writes).expect("write");
+            assert!(!file.rings.load(Ordering::Relaxed));
+            let mut back = vec![vec![0; BLOCK]; 40];
+            let mut reads: Vec<(u64, &mut [u8])> = (0u64..)
+                .zip(&mut back)
+                .map(|(b, v)| (b * 2 * BLOCK as u64, v.as_mut_slice()))
+                .collect();
+            file.read_many(&mut reads).expect("read");
+            assert_eq!(back, bytes);
+        });
+        worker.join().expect("no panic");
+    }
+}
