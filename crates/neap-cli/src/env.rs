@@ -21,6 +21,10 @@ macro_rules! variables {
         pub const TABLE: &[Variable] = &[
             $(Variable { name: $name, meaning: $meaning },)*
             Variable {
+                name: "NEAP_UFFD_DEVICE",
+                meaning: "path of the userfaultfd device (default /dev/userfaultfd)",
+            },
+            Variable {
                 name: neap_wire::SOCKET_ENV,
                 meaning: "set by neap run for the command: where the engine listens",
             },
@@ -43,8 +47,6 @@ variables! {
     SHRINKER = "NEAP_SHRINKER": "as --shrinker";
     /// Stands in for `--on-exhausted`.
     ON_EXHAUSTED = "NEAP_ON_EXHAUSTED": "as --on-exhausted";
-    /// The userfaultfd device.
-    UFFD_DEVICE = "NEAP_UFFD_DEVICE": "path of the userfaultfd device (default /dev/userfaultfd)";
     /// Forces the older way out.
     WAY_OUT = "NEAP_WAY_OUT": "write-protect: never move pages, copy and discard them (for tests)";
 }

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use neap_units::{Bytes, SizeError};
 use thiserror::Error;
 
-use crate::choice::BadChoice;
 use crate::exit;
 
 /// A failure of neap itself.
@@ -28,12 +27,12 @@ pub enum Failure {
     #[error("{0}: a percentage has nothing to be a share of here")]
     Share(&'static str),
     /// A word that is none of the choices, in a variable.
-    #[error("{name}: {source}")]
+    #[error("{name}: {fault}")]
     Choice {
         /// The variable.
         name: &'static str,
-        /// The choices.
-        source: BadChoice,
+        /// What is wrong with it.
+        fault: String,
     },
     /// A variable that is not text.
     #[error("{0} is not valid UTF-8")]

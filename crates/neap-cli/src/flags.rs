@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use neap_store::{CompressorKind, ShrinkerKind};
 
-use crate::choice::{Compressor, OnExhausted, PoolMax, Shrinker};
+use crate::choice::{OnExhausted, PoolMax};
 use crate::{env, exit};
 
 /// Runs a program in less memory than it wants.
@@ -60,12 +61,12 @@ pub struct RunArgs {
 
     /// lz4, zstd[:LEVEL] or deflate[:LEVEL] [default: lz4]
     #[arg(long, value_name = "NAME[:LEVEL]")]
-    pub compressor: Option<Compressor>,
+    pub compressor: Option<CompressorKind>,
 
     /// How the pool gives way to the swap file: second-chance, protection or off
     /// [default: second-chance]
     #[arg(long, value_name = "NAME")]
-    pub shrinker: Option<Shrinker>,
+    pub shrinker: Option<ShrinkerKind>,
 
     /// What to do when nothing can be reclaimed any more: open lets the command go over the limit,
     /// kill ends it [default: open]

@@ -10,7 +10,6 @@ mod env;
 mod exit;
 mod failure;
 mod flags;
-mod kernel;
 mod machine;
 mod run;
 mod talk;

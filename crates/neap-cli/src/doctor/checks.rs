@@ -1,55 +1,44 @@
 //! The checks themselves. Each tries the thing where it can, and reads about it where it cannot.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
-
-use neap_sys::{Features, Maps, Pagemap};
 
 use super::{Check, Verdict};
 use crate::env;
-use crate::kernel::{Door, Refused, Userfaultfd, userfaultfd};
 use crate::machine::{
     Root, filesystem_of, holds_capability, own_memory_cgroup, ram, transparent_huge_pages,
 };
-use crate::run::{library, swap, uffd_device};
+use crate::run::{library, swap};
 
 /// CAP_SYS_PTRACE of linux/capability.h.
 const SYS_PTRACE: u32 = 19;
 
 /// Every check, in the order in which a run meets them.
 pub fn all(root: &Root, swap_dir: Option<&Path>) -> Vec<Check> {
-    let device = uffd_device(&env::own);
-    let door = userfaultfd(&device);
-    let mut checks = vec![
-        library_check(),
-        door_check(&door, &device),
-        fork_check(&door),
-        feature(
-            &door,
-            "UFFDIO_MOVE",
-            Features::MOVE,
-            MOVE_LIMIT,
-            MOVE_REMEDY,
-        ),
-        feature(&door, "write protection", Features::WP, WP_LIMIT, WP_REMEDY),
-        layout_check(&door),
-        pagemap_check(),
-        maps_check(),
+    let mut checks = vec![library_check()];
+    checks.extend(neap_engine::probe().checks.into_iter().map(of_engine));
+    checks.extend([
         yama_check(root),
         io_uring_check(),
         cgroup_check(root),
         thp_check(root),
-    ];
-    checks.push(swap_check(swap_dir));
+        swap_check(swap_dir),
+    ]);
     checks
 }
 
-const MOVE_LIMIT: &str = "no UFFDIO_MOVE: pages are write-protected, copied and discarded instead";
-const MOVE_REMEDY: &str = "Linux 6.8 or later";
-const WP_LIMIT: &str = "no write protection: pages that cannot be moved stay where they are";
-const WP_REMEDY: &str = "Linux 5.7 or later";
-
-type Found = Result<Userfaultfd, Refused>;
+/// A check of the engine: what it can do without only makes it slower.
+fn of_engine(found: neap_engine::Check) -> Check {
+    Check {
+        name: found.name,
+        verdict: match (found.ok, found.optional) {
+            (true, _) => Verdict::Ok,
+            (false, true) => Verdict::Limited,
+            (false, false) => Verdict::Missing,
+        },
+        detail: found.detail,
+        remedy: (!found.remedy.is_empty()).then(|| found.remedy.to_owned()),
+    }
+}
 
 fn check(name: &'static str, verdict: Verdict, detail: impl Into<String>) -> Check {
     Check {
@@ -80,107 +69,8 @@ fn library_check() -> Check {
     }
 }
 
-fn door_check(door: &Found, device: &Path) -> Check {
-    const NAME: &str = "userfaultfd";
-    match door {
-        Ok(found) => {
-            let how = match found.door {
-                Door::Device => format!("by {}", device.display()),
-                Door::Syscall => "by system call".to_owned(),
-            };
-            check(
-                NAME,
-                Verdict::Ok,
-                format!("{how}; faults of the kernel itself are served too"),
-            )
-        }
-        Err(refused) => with_remedy(
-            check(NAME, Verdict::Missing, refused.cause()),
-            refused.remedy(),
-        ),
-    }
-}
-
-fn unknown(name: &'static str) -> Check {
-    check(name, Verdict::Info, "unknown without userfaultfd")
-}
-
-fn fork_check(door: &Found) -> Check {
-    const NAME: &str = "EVENT_FORK";
-    match door {
-        Err(_) => unknown(NAME),
-        Ok(found) if found.fork => check(NAME, Verdict::Ok, "forked children announce themselves"),
-        Ok(_) => with_remedy(
-            check(
-                NAME,
-                Verdict::Limited,
-                "no CAP_SYS_PTRACE: each fork first brings every page back",
-            ),
-            "run as root, or setcap cap_sys_ptrace+ep on the neap binary",
-        ),
-    }
-}
-
-fn feature(
-    door: &Found,
-    name: &'static str,
-    feature: Features,
-    without: &str,
-    remedy: &str,
-) -> Check {
-    match door {
-        Err(_) => unknown(name),
-        Ok(found) if found.features.has(feature) => check(name, Verdict::Ok, "works"),
-        Ok(_) => with_remedy(check(name, Verdict::Limited, without), remedy),
-    }
-}
-
-/// Without these events the engine would keep pages of ranges that the program has given up.
-fn layout_check(door: &Found) -> Check {
-    const NAME: &str = "layout events";
-    match door {
-        Err(_) => unknown(NAME),
-        Ok(found) if found.features.has(Features::LAYOUT) => check(
-            NAME,
-            Verdict::Ok,
-            "munmap, mremap and madvise are announced",
-        ),
-        Ok(_) => with_remedy(
-            check(
-                NAME,
-                Verdict::Missing,
-                "munmap, mremap or madvise go unnoticed",
-            ),
-            "Linux 4.14 or later",
-        ),
-    }
-}
-
-fn pagemap_check() -> Check {
-    const NAME: &str = "PAGEMAP_SCAN";
-    let works = File::open("/proc/self/pagemap").is_ok_and(|file| Pagemap::adopt(file).has_scan());
-    match works {
-        true => check(NAME, Verdict::Ok, "works"),
-        false => with_remedy(
-            check(NAME, Verdict::Limited, "pages are looked up one by one"),
-            "Linux 6.7 or later",
-        ),
-    }
-}
-
-fn maps_check() -> Check {
-    const NAME: &str = "PROCMAP_QUERY";
-    let works = File::open("/proc/self/maps").is_ok_and(|file| Maps::adopt(file).has_query());
-    match works {
-        true => check(NAME, Verdict::Ok, "works"),
-        false => with_remedy(
-            check(NAME, Verdict::Limited, "mappings are read as text"),
-            "Linux 6.11 or later",
-        ),
-    }
-}
-
-/// The engine reads pages of its descendants (process_vm_readv), which Yama may forbid.
+/// The engine reads pages of its descendants with process_vm_readv. Where Yama forbids that, the
+/// programs' own /proc/self/mem, which they hand over, does it more slowly.
 fn yama_check(root: &Root) -> Check {
     const NAME: &str = "ptrace scope";
     let Some(scope) = std::fs::read_to_string(root.path("/proc/sys/kernel/yama/ptrace_scope"))
@@ -200,8 +90,8 @@ fn yama_check(root: &Root) -> Check {
     with_remedy(
         check(
             NAME,
-            Verdict::Missing,
-            format!("{scope}: descendants may not be read"),
+            Verdict::Limited,
+            format!("{scope}: pages are read through /proc/PID/mem, one by one"),
         ),
         match scope {
             2 => "sysctl kernel.yama.ptrace_scope=1, or CAP_SYS_PTRACE",
@@ -309,8 +199,8 @@ mod tests {
             ("0", "0", Verdict::Ok),
             ("1", "0", Verdict::Ok),
             ("2", "80000", Verdict::Ok),
-            ("2", "0", Verdict::Missing),
-            ("3", "80000", Verdict::Missing),
+            ("2", "0", Verdict::Limited),
+            ("3", "80000", Verdict::Limited),
         ] {
             let status = status(caps);
             let (_dir, root) = machine(&[(scope, value), ("/proc/self/status", &status)]);

@@ -7,7 +7,7 @@ use super::{Check, Verdict, healthy};
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
-    neap: &'static str,
+    version: &'static str,
     ok: bool,
     checks: &'a [Check],
 }
@@ -16,7 +16,7 @@ struct Document<'a> {
 pub fn json(checks: &[Check]) -> String {
     let document = Document {
         schema: "neap.doctor/1",
-        neap: env!("CARGO_PKG_VERSION"),
+        version: env!("CARGO_PKG_VERSION"),
         ok: healthy(checks),
         checks,
     };

@@ -1,36 +1,80 @@
-//! The seam to the engine: the only file here that knows its types.
+//! The seam to the engine: the only file here that knows its options and errors.
 
 use std::ffi::OsString;
 
+use neap_engine::{Engine as Inner, Exhausted, Options, StartError, WayOut, probe};
 use serde_json::{Map, Value};
 
+use crate::choice::OnExhausted;
 use crate::run::plan::Plan;
+use crate::run::swap::Swap;
 
 /// An engine at work.
-#[derive(Debug)]
-pub struct Engine(());
+pub struct Engine(Inner);
 
 impl Engine {
     /// Starts an engine that follows `plan`.
     ///
     /// # Errors
-    /// One line that says why there can be none; the command then runs unmanaged.
-    pub fn start(_plan: &Plan) -> Result<Self, String> {
-        Err("this build has no engine".to_owned())
+    /// One line that says why there can be none and what to try; the command then runs unmanaged.
+    pub fn start(plan: &Plan) -> Result<Self, String> {
+        Inner::start(options(plan)).map(Self).map_err(|e| line(&e))
     }
 
     /// The variables that lead the library to the engine.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
-        Vec::new()
+        self.0.environment()
     }
 
     /// Processes that ever attached.
     pub fn attached(&self) -> usize {
-        0
+        self.0.attached()
     }
 
     /// Ends the engine and returns its report.
     pub fn finish(self) -> Map<String, Value> {
-        Map::new()
+        match serde_json::to_value(self.0.finish()) {
+            Ok(Value::Object(report)) => report,
+            // Numbers, strings and maps with string keys always make an object.
+            _ => Map::new(),
+        }
     }
+}
+
+fn options(plan: &Plan) -> Options {
+    Options {
+        limit: plan.limit.bytes,
+        swap: match &plan.swap {
+            Swap::Off => neap_engine::Swap::Off,
+            Swap::Dir { dir, size } => neap_engine::Swap::Dir {
+                dir: dir.clone(),
+                size: *size,
+            },
+        },
+        pool_max_percent: plan.pool_max.0,
+        compressor: plan.compressor,
+        shrinker: plan.shrinker,
+        way_out: match plan.write_protect {
+            true => WayOut::WriteProtect,
+            false => WayOut::Auto,
+        },
+        on_exhausted: match plan.on_exhausted {
+            OnExhausted::Open => Exhausted::Open,
+            OnExhausted::Kill => Exhausted::Kill,
+        },
+        verbose: plan.verbose,
+    }
+}
+
+fn line(error: &StartError) -> String {
+    let remedy = match error {
+        StartError::Userfaultfd(_) | StartError::TooOld => probe()
+            .checks
+            .iter()
+            .find(|check| !check.ok && !check.optional)
+            .map_or("neap doctor", |check| check.remedy),
+        StartError::SwapFile { .. } => "another --swap-dir, or --no-swap",
+        _ => "neap doctor",
+    };
+    format!("{error}; try: {remedy}")
 }

@@ -23,7 +23,6 @@ use rustix::process::Pid;
 use crate::exit::Ending;
 use crate::failure::Failure;
 use crate::flags::RunArgs;
-use crate::kernel;
 use crate::machine::Root;
 use crate::{env, talk};
 use engine::Engine;
@@ -32,8 +31,6 @@ use plan::{Plan, Sources};
 use report::{Finished, Output};
 use signals::Forwarder;
 use wait::Stay;
-
-pub use plan::uffd_device;
 
 /// The preload library that belongs to this executable.
 pub fn library() -> Option<std::path::PathBuf> {
@@ -69,6 +66,21 @@ struct Job<'a> {
 struct Service {
     engine: Engine,
     variables: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+}
+
+impl Service {
+    /// Whether any process attached. The engine notes one just after the process may go on, so one that
+    /// ends at once is noted a moment after its end.
+    fn was_used(&self) -> bool {
+        const TRIES: u32 = 20;
+        const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+        (0..TRIES).any(|again| {
+            if again > 0 {
+                std::thread::sleep(PAUSE);
+            }
+            self.engine.attached() > 0
+        })
+    }
 }
 
 impl<'a> Job<'a> {
@@ -135,7 +147,6 @@ impl<'a> Job<'a> {
         let library = library().ok_or(
             "libneap_preload.so is neither beside neap nor in ../lib/neap; try: reinstall neap",
         )?;
-        kernel::userfaultfd(&uffd_device(&env::own)).map_err(|refused| refused.line())?;
         let engine = Engine::start(&self.plan)?;
         let variables = launch::variables(engine.environment(), &library).ok_or_else(|| {
             format!(
@@ -178,7 +189,7 @@ impl<'a> Job<'a> {
     fn report(self, service: Option<Service>, ending: Ending, wall_seconds: f64) {
         let name = self.name();
         let mut warnings = self.plan.warnings;
-        let managed = service.as_ref().is_some_and(|s| s.engine.attached() > 0);
+        let managed = service.as_ref().is_some_and(Service::was_used);
         if service.is_some() && !managed {
             let line = format!("{name} ran unmanaged: the library did not load in it");
             talk::warn(&line);

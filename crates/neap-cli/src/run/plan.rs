@@ -1,10 +1,12 @@
 //! What one run will do: flags and variables, read and decided, before anything starts.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::choice::{BadChoice, Compressor, OnExhausted, PoolMax, Shrinker};
+use neap_store::{CompressorKind, ShrinkerKind};
+
+use crate::choice::{OnExhausted, PoolMax};
 use crate::env::{self, Lookup};
 use crate::failure::Failure;
 use crate::flags::RunArgs;
@@ -22,9 +24,9 @@ pub struct Plan {
     /// The pool's share of the limit.
     pub pool_max: PoolMax,
     /// What compresses.
-    pub compressor: Compressor,
+    pub compressor: CompressorKind,
     /// How the pool gives way.
-    pub shrinker: Shrinker,
+    pub shrinker: ShrinkerKind,
     /// What happens when nothing can be reclaimed.
     pub on_exhausted: OnExhausted,
     /// Pages are never moved, but copied and discarded.
@@ -139,7 +141,7 @@ fn text(
     Ok(Given { flag, value })
 }
 
-fn choice<T: FromStr<Err = BadChoice> + Default>(
+fn choice<T: FromStr<Err: std::fmt::Display> + Default>(
     flag_value: Option<T>,
     variable: &'static str,
     env: Lookup<'_>,
@@ -151,22 +153,18 @@ fn choice<T: FromStr<Err = BadChoice> + Default>(
     given.value.map_or_else(
         || Ok(T::default()),
         |value| {
-            value.parse().map_err(|source| Failure::Choice {
+            value.parse().map_err(|fault: T::Err| Failure::Choice {
                 name: variable,
-                source,
+                fault: fault.to_string(),
             })
         },
     )
 }
 
-/// The path of the userfaultfd device.
-#[must_use]
-pub fn uffd_device(env: Lookup<'_>) -> PathBuf {
-    env(env::UFFD_DEVICE).map_or_else(|| Path::new("/dev/userfaultfd").to_owned(), PathBuf::from)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use clap::Parser;
     use neap_units::Bytes;
 
@@ -204,11 +202,11 @@ mod tests {
         let variables = [("NEAP_MEMORY", "1G"), ("NEAP_COMPRESSOR", "zstd:5")];
         let from_env = plan(&[], &variables).unwrap();
         assert_eq!(from_env.limit.bytes, Bytes::gib(1));
-        assert_eq!(from_env.compressor, Compressor::Zstd(5));
-        assert_eq!(from_env.shrinker, Shrinker::SecondChance);
+        assert_eq!(from_env.compressor, CompressorKind::Zstd(5));
+        assert_eq!(from_env.shrinker, ShrinkerKind::SecondChance);
         let both = plan(&["-m", "2G", "--compressor", "lz4"], &variables).unwrap();
         assert_eq!(both.limit.bytes, Bytes::gib(2));
-        assert_eq!(both.compressor, Compressor::Lz4);
+        assert_eq!(both.compressor, CompressorKind::Lz4);
     }
 
     #[test]
@@ -239,11 +237,5 @@ mod tests {
         let on = plan(&["-m", "1G"], &[("NEAP_WAY_OUT", "write-protect")]).unwrap();
         assert!(on.write_protect);
         assert!(!plan(&["-m", "1G"], &[]).unwrap().write_protect);
-    }
-
-    #[test]
-    fn the_device_can_be_named() {
-        assert_eq!(uffd_device(&|_| None), Path::new("/dev/userfaultfd"));
-        assert_eq!(uffd_device(&|_| Some("/x".into())), Path::new("/x"));
     }
 }

@@ -89,7 +89,7 @@ pub struct Finished<'a> {
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
-    neap: &'static str,
+    version: &'static str,
     command: &'a [String],
     exit_status: u8,
     signal: Option<i32>,
@@ -105,7 +105,7 @@ impl Finished<'_> {
     pub fn json(&self) -> String {
         let document = Document {
             schema: SCHEMA,
-            neap: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION"),
             command: self.command,
             exit_status: self.ending.status(),
             signal: match self.ending {
