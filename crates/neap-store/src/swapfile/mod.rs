@@ -34,3 +34,6 @@ pub(crate) fn blocks_of(byte: u64, len: usize) -> std::ops::Range<u64> {
     let block = BLOCK as u64;
     byte / block * block..(byte + len as u64).next_multiple_of(block)
 }
+
+#[cfg(test)]
+mod tests;

@@ -131,3 +131,12 @@ pub(super) fn noise(n: u64) -> Page {
     }
     page
 }
+
+/// Page number `n` of many made of the same few strings: there is something to learn.
+pub(super) fn alike(n: u64) -> Page {
+    let mut page = [0; PAGE_SIZE];
+    for (i, part) in page.chunks_mut(64).enumerate() {
+        part.copy_from_slice(&noise((n * 7 + i as u64 * 11) % 97)[..64]);
+    }
+    page
+}

@@ -3,6 +3,7 @@
 mod faults;
 mod fixture;
 mod folio;
+mod metrics;
 mod model;
 mod pool;
 mod stress;

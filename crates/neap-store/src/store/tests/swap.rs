@@ -336,20 +336,12 @@ fn pages_of_a_dictionary_go_to_disk_and_back_and_hold_it() {
         ..swap_config(4000, SWAP)
     };
     let mut f = Fixture::with(config, Box::new(MemFile::new()));
-    // Pages made of the same few strings, so that there is something to learn.
-    let like = |n: u64| {
-        let mut page = [0; PAGE_SIZE];
-        for (i, part) in page.chunks_mut(64).enumerate() {
-            part.copy_from_slice(&noise((n * 7 + i as u64 * 11) % 97)[..64]);
-        }
-        page
-    };
-    let samples: Vec<u8> = (0..256).flat_map(like).collect();
-    let before = f.put_in(&like(5000)).expect("room");
+    let samples: Vec<u8> = (0..256).flat_map(alike).collect();
+    let before = f.put_in(&alike(5000)).expect("room");
     let (without, with) = f.store.train(OWNER, &samples).expect("worth it");
     assert!(with < without);
     let ids: Vec<_> = (1000..1200)
-        .map(|n| f.put_in(&like(n)).expect("room"))
+        .map(|n| f.put_in(&alike(n)).expect("room"))
         .collect();
     let stats = f.store.stats();
     assert_eq!((stats.dictionaries, stats.dictionary_stores), (1, 200));
@@ -360,9 +352,9 @@ fn pages_of_a_dictionary_go_to_disk_and_back_and_hold_it() {
     f.store.forget_owner(OWNER);
     assert_eq!(f.store.stats().dictionaries, 1, "nobody holds the second");
     for (n, &id) in (1000..).zip(&ids) {
-        assert!(f.take_out(id).0 == like(n));
+        assert!(f.take_out(id).0 == alike(n));
     }
-    assert!(f.take_out(before).0 == like(5000));
+    assert!(f.take_out(before).0 == alike(5000));
     f.store.check();
     f.store.put_many(&ids);
     assert_eq!(f.store.stats().dictionaries, 0);
