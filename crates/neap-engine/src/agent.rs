@@ -1,30 +1,82 @@
 //! The engine's end of the agents: one small thread in each program that acts for us where the
 //! kernel accepts only a thread of the address space: UFFDIO_MOVE and madvise.
+//!
+//! One command at a time, and the caller waits for its reply, which takes microseconds. A stopped
+//! program (SIGSTOP, a debugger) does not reply: then the command is *late*, the caller goes on with
+//! other spaces, and whoever comes next completes what the command was for.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use bytemuck::{Zeroable, bytes_of, bytes_of_mut};
 use neap_sys::Peer;
+use neap_units::{PageId, SlotId};
 use neap_wire as wire;
+
+use crate::space::BlockId;
+
+/// What a command is for: all that is needed to complete it, whenever its reply comes.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    /// Pages on their way to consecutive slots.
+    Stage { pages: Vec<PageId>, first: SlotId },
+    /// Staged pages on their way home.
+    Return(Vec<PageId>),
+    /// Staging blocks being emptied.
+    Recycle(Vec<BlockId>),
+    /// Pages of the older way out being thrown away.
+    Discard(Vec<PageId>),
+    /// Nothing depends on it.
+    Simple,
+}
+
+/// What came of a call.
+pub(crate) enum Called {
+    /// Done: complete the errand.
+    Done(Errand, Box<wire::Reply>),
+    /// No reply in time: the errand is kept.
+    Late,
+    /// Another command is under way, or late: nothing was sent.
+    Busy(Errand),
+    /// The address space is gone.
+    Gone,
+}
+
+/// A reply that takes longer is late, in milliseconds: a thousand times what it needs.
+pub(crate) const PATIENCE_MILLIS: u32 = 50;
 
 pub(crate) struct Agent {
     peer: Peer,
-    /// One command at a time; held until its reply.
-    turn: Mutex<()>,
+    turn: Mutex<Option<Errand>>,
 }
 
 impl Agent {
+    /// `peer` gives up waiting after [`PATIENCE_MILLIS`].
     pub fn new(peer: Peer) -> Self {
         Self {
             peer,
-            turn: Mutex::new(()),
+            turn: Mutex::new(None),
         }
     }
 
-    /// Has the agent act on at most 64 spans and waits for its reply; `None`: it is gone.
-    pub fn call(&self, op: u32, spans: &[Range<u64>], target: u64) -> Option<wire::Reply> {
+    /// Has the agent act on at most 64 spans. `wait`: for its turn, if another thread has it.
+    pub fn call(
+        &self,
+        op: u32,
+        spans: &[Range<u64>],
+        target: u64,
+        errand: Errand,
+        wait: bool,
+    ) -> Called {
+        let turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::WouldBlock) if !wait => return Called::Busy(errand),
+            Err(_) => self.turn.lock().expect("agent lock"),
+        };
+        if turn.is_some() {
+            return Called::Busy(errand);
+        }
         let mut command = wire::Command::zeroed();
         command.magic = wire::MAGIC;
         command.op = op;
@@ -36,12 +88,33 @@ impl Agent {
                 bytes: span.end - span.start,
             };
         }
-        let _turn = self.turn.lock().expect("agent lock");
-        self.peer.send(bytes_of(&command), &[]).ok()?;
+        if self.peer.send(bytes_of(&command), &[]).is_err() {
+            return Called::Gone;
+        }
+        self.receive(turn, errand)
+    }
+
+    /// Looks whether a late reply has come; nothing if none is late.
+    pub fn collect(&self) -> Option<Called> {
+        let mut turn = self.turn.lock().expect("agent lock");
+        let errand = turn.take()?;
+        Some(self.receive(turn, errand))
+    }
+
+    fn receive(&self, mut turn: MutexGuard<'_, Option<Errand>>, errand: Errand) -> Called {
         let mut reply = wire::Reply::zeroed();
-        let message = self.peer.receive(bytes_of_mut(&mut reply)).ok()?;
-        let whole = message.len == size_of::<wire::Reply>() && reply.magic == wire::MAGIC;
-        whole.then_some(reply)
+        match self.peer.receive(bytes_of_mut(&mut reply)) {
+            Ok(message)
+                if message.len == size_of::<wire::Reply>() && reply.magic == wire::MAGIC =>
+            {
+                Called::Done(errand, Box::new(reply))
+            }
+            Err(error) if error.is_timeout() => {
+                *turn = Some(errand);
+                Called::Late
+            }
+            _ => Called::Gone,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use neap_units::PAGE_SIZE;
 use neap_wire as wire;
 use neap_wire::purpose;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, PATIENCE_MILLIS};
 use crate::fault::FaultThread;
 use crate::job::Job;
 use crate::report::ProcessReport;
@@ -151,7 +151,7 @@ fn take_over(
     ready.magic = wire::MAGIC;
     let uffd = give_uffd.then(|| space.uffd.as_fd());
     let answered = peer
-        .set_timeout(0)
+        .set_timeout(PATIENCE_MILLIS)
         .and_then(|()| peer.send(bytes_of(&ready), uffd.as_slice()));
     answered.ok()?;
     let own = vec![
@@ -173,9 +173,9 @@ fn take_over(
     space.body.set(body).ok()?;
     job.note_process(ProcessReport::new(pid));
     let (job, space) = (job.clone(), space.clone());
-    if give_uffd && let Some(body) = space.body.get() {
+    if give_uffd {
         // Its mappings are registered by inheritance: it depends on the engine from the start.
-        let _ = body.agent.call(wire::op::ARM, &[], 0);
+        space.arm_agent(&job);
     }
     spawn("neap-agents", move || attend(&job, &space));
     Some(())

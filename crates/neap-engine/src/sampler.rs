@@ -92,15 +92,12 @@ impl Sampler {
         let due = now - self.looked >= LOOK_EVERY.0 || unexplained >= UNEXPLAINED;
         let mut looked = false;
         for space in spaces {
-            let Some(body) = space.body.get() else {
-                continue;
-            };
-            if space.is_dead() {
+            if space.body.get().is_none() || space.is_dead() {
                 continue;
             }
             if !space.armed.load(Relaxed) {
                 // From here on the program depends on the engine, and its agent must know.
-                let _ = body.agent.call(neap_wire::op::ARM, &[], 0);
+                space.arm_agent(&self.job);
                 space.discover(&self.job);
                 self.job.start_serving(space);
                 looked = true;

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use neap_policy::State;
 use neap_sys::Peer;
-use neap_units::{PageId, PageNr};
+use neap_units::PageNr;
 
 use crate::attendant::acknowledge;
 use crate::fault::Served;
 use crate::job::Job;
-use crate::load::{Loader, return_staged};
+use crate::load::Loader;
 use crate::space::{Space, pages};
 
 fn space_of(job: &Job, peer: &Peer) -> Option<Arc<Space>> {
@@ -81,8 +81,8 @@ fn bring_back(job: &Arc<Job>, space: &Arc<Space>, range: &Range<PageNr>, end: im
             }
         }
         let mut again = false;
-        for (page, id) in elsewhere(job, space, range) {
-            again |= bring(job, space, &mut loader, page, id) == Served::Later;
+        for page in elsewhere(job, space, range) {
+            again |= bring(job, space, &mut loader, page) == Served::Later;
         }
         if again {
             std::thread::sleep(Duration::from_micros(200));
@@ -90,25 +90,22 @@ fn bring_back(job: &Arc<Job>, space: &Arc<Space>, range: &Range<PageNr>, end: im
     }
 }
 
-fn elsewhere(job: &Job, space: &Space, range: &Range<PageNr>) -> Vec<(PageNr, PageId)> {
+fn elsewhere(job: &Job, space: &Space, range: &Range<PageNr>) -> Vec<PageNr> {
     let mut found = Vec::new();
     job.core()
-        .for_range(space.id, range.clone(), |page, id, state| {
+        .for_range(space.id, range.clone(), |page, _, state| {
             if !matches!(state, State::Resident { .. }) {
-                found.push((page, id));
+                found.push(page);
             }
         });
     found
 }
 
-fn bring(job: &Job, space: &Space, loader: &mut Loader, page: PageNr, id: PageId) -> Served {
+fn bring(job: &Job, space: &Space, loader: &mut Loader, page: PageNr) -> Served {
     let state = job.core().state_at(space.id, page);
     match state {
-        State::Staged { .. } | State::Storing { .. } => {
-            let _gate = space.gate.read().expect("gate");
-            return_staged(job, space, id)
-        }
-        State::Stored { .. } => loader.load(job, space, page, id),
+        State::Staged { .. } | State::Storing { .. } => loader.bring_home(job, space, page),
+        State::Stored { .. } => loader.load(job, space, page),
         State::Resident { .. } | State::Absent => Served::Done,
         // In transit: whoever carries it is not done yet.
         _ => Served::Later,

@@ -33,6 +33,11 @@ impl SysError {
         matches!(self.errno(), libc::EPERM | libc::EACCES)
     }
 
+    /// The wait was given up.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self.errno(), libc::EAGAIN | libc::EINTR)
+    }
+
     /// The other process or its address space no longer exists.
     pub fn is_gone(&self) -> bool {
         self.errno() == libc::ESRCH

@@ -8,7 +8,6 @@ use neap_sys::Stop;
 use neap_units::{PAGE_SIZE, PageNr};
 
 use super::{Fault, FaultThread, Served};
-use crate::load::return_staged;
 use crate::space::addresses;
 
 /// Longest run of fresh pages filled for one fault.
@@ -42,15 +41,14 @@ impl FaultThread {
         match found {
             None | Some((_, State::Absent)) => self.fresh(fault),
             Some((_, State::Resident { .. })) => self.doubt(fault.page),
-            Some((id, State::Staged { .. } | State::Storing { .. })) => {
-                let _gate = self.space.gate.read().expect("gate");
-                return_staged(&self.job, &self.space, id)
+            Some((_, State::Staged { .. } | State::Storing { .. })) => {
+                self.loader.bring_home(&self.job, &self.space, fault.page)
             }
-            Some((id, State::Stored { .. })) => {
+            Some((_, State::Stored { .. })) => {
                 if self.must_wait(1) {
                     return Served::Later;
                 }
-                self.loader.load(&self.job, &self.space, fault.page, id)
+                self.loader.load(&self.job, &self.space, fault.page)
             }
             Some((_, State::Protected { .. })) => self.vanished(fault.page),
             Some((_, State::Isolated { .. } | State::Returning { .. } | State::Loading { .. })) => {

@@ -1,88 +1,147 @@
-//! A staged page comes back: its frame is moved, nothing is copied.
+//! Staged pages come back: their frames are moved, nothing is copied.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_policy::{State, Step};
+use neap_policy::{Heat, State, Step};
 use neap_sys::{Piece, Stop};
 use neap_units::{PAGE_SIZE, PageId, PageNr, SlotId};
+use neap_wire::op;
 
+use crate::agent::{Called, Errand};
 use crate::fault::Served;
 use crate::job::Job;
 use crate::space::{Body, Space, addresses};
 
-/// Tries before a frame that somebody reads is copied instead of moved.
-const MOVES: usize = 8;
+/// Staged pages that follow each other in the program.
+struct Flock {
+    first: PageNr,
+    ids: Vec<PageId>,
+    slots: Vec<SlotId>,
+}
 
-/// Moves a `Staged` or `Storing` page home. The caller holds the gate shared.
-pub(crate) fn return_staged(job: &Job, space: &Space, id: PageId) -> Served {
+/// Moves a `Staged` or `Storing` page home, and with it the staged pages that follow it within
+/// `window`. The caller holds the gate shared.
+pub(crate) fn return_staged(
+    job: &Job,
+    space: &Space,
+    page: PageNr,
+    window: &Range<PageNr>,
+) -> Served {
     let Some(body) = space.body.get() else {
         return Served::Done;
     };
-    let (page, slot) = {
-        let mut core = job.core();
-        let (State::Staged { slot, .. } | State::Storing { slot, .. }) = core.state(id) else {
-            return Served::Later; // it moved on meanwhile: look again
+    let Some(flock) = gather(job, space, page, window) else {
+        return Served::Later; // it moved on meanwhile: look again
+    };
+    for &slot in &flock.slots {
+        body.stage.pin(slot);
+    }
+    let spans = spans(body, &flock.slots);
+    let errand = Errand::Return(flock.ids.clone());
+    let called = body
+        .agent
+        .call(op::MOVE, &spans, flock.first.addr(), errand, false);
+    let served = match called {
+        // The agent is with reclaim: a copy is quicker than the wait for it.
+        Called::Busy(_) => copy_home(job, space, body, &flock),
+        called => {
+            let done = space.complete(job, called);
+            settle(job, space, body, &flock, done)
+        }
+    };
+    for &slot in &flock.slots {
+        body.stage.unpin(slot);
+    }
+    served
+}
+
+/// Marks the page and its staged followers as returning.
+fn gather(job: &Job, space: &Space, page: PageNr, window: &Range<PageNr>) -> Option<Flock> {
+    let mut flock = Flock {
+        first: page,
+        ids: Vec::new(),
+        slots: Vec::new(),
+    };
+    let mut core = job.core();
+    let end = window.end.0.max(page.0 + 1);
+    for number in page.0..end {
+        let id = core.find(space.id, PageNr(number));
+        let found = id.map(|id| (id, core.state(id)));
+        let Some((id, State::Staged { slot, .. } | State::Storing { slot, .. })) = found else {
+            break;
         };
         job.must(core.apply(id, Step::BeginReturn));
-        (core.locate(id).1, slot)
-    };
-    let end = put_home(space, body, page, slot);
-    let mut core = job.core();
-    match end {
+        flock.ids.push(id);
+        flock.slots.push(slot);
+    }
+    (!flock.ids.is_empty()).then_some(flock)
+}
+
+/// Addresses of the slots, in order, joined where they are consecutive.
+fn spans(body: &Body, slots: &[SlotId]) -> Vec<Range<u64>> {
+    let mut spans: Vec<Range<u64>> = Vec::new();
+    for &slot in slots {
+        let at = body.stage.address(slot);
+        match spans.last_mut() {
+            Some(span) if span.end == at => span.end += PAGE_SIZE as u64,
+            _ => spans.push(at..at + PAGE_SIZE as u64),
+        }
+    }
+    spans
+}
+
+/// What a thread that waits for the first page of a flock is told.
+fn settle(job: &Job, space: &Space, body: &Body, flock: &Flock, done: Option<usize>) -> Served {
+    if done.is_none() {
+        return Served::Done; // late or gone: whoever completes the move wakes the thread
+    }
+    let state = job.core().state(flock.ids[0]);
+    match state {
+        // The kernel refused: pinned for a moment by our own read, shared since a fork, or the
+        // mapping has another protection than the stage by now.
+        State::Staged { .. } => {
+            let alone = Flock {
+                first: flock.first,
+                ids: vec![flock.ids[0]],
+                slots: vec![flock.slots[0]],
+            };
+            job.must(job.core().apply(alone.ids[0], Step::BeginReturn));
+            copy_home(job, space, body, &alone)
+        }
+        _ => Served::Done,
+    }
+}
+
+/// The way home without the agent: copies the first page, leaves the others staged.
+fn copy_home(job: &Job, space: &Space, body: &Body, flock: &Flock) -> Served {
+    {
+        let mut core = job.core();
+        for &id in &flock.ids[1..] {
+            job.must(core.apply(id, Step::AbortReturn));
+        }
+    }
+    let id = flock.ids[0];
+    match copy(space, body, flock.first, flock.slots[0]) {
         Ok(()) => {
-            let effect = job.must(core.apply(id, Step::EndReturn));
-            drop(core);
+            let effect = job.must(job.core().apply(id, Step::EndReturn(Heat::Hot)));
             job.release(space, effect);
             job.events.returned.fetch_add(1, Relaxed);
+            // The frame in the stage is still there until its block is recycled.
+            job.meter.charge(PAGE_SIZE as u64);
             Served::Done
         }
         Err(stop) => {
-            job.must(core.apply(id, Step::AbortReturn));
-            drop(core);
-            match stop {
-                Stop::Retry | Stop::NoMemory => Served::Later,
-                Stop::Dead => {
-                    space.set_dead();
-                    Served::Done
-                }
-                // The mapping is gone; its event, still unread, will drop the page.
-                Stop::Absent => {
-                    let _ = space.uffd.wake(addresses(page, 1));
-                    Served::Done
-                }
-                other => {
-                    job.lose(
-                        space,
-                        page,
-                        &format!("it could not be moved back: {other:?}"),
-                    );
-                    Served::Done
-                }
-            }
+            job.must(job.core().apply(id, Step::AbortReturn));
+            refuse(job, space, flock.first, stop)
         }
     }
 }
 
-fn put_home(space: &Space, body: &Body, page: PageNr, slot: SlotId) -> Result<(), Stop> {
-    let from = body.stage.address(slot);
-    let source = from..from + PAGE_SIZE as u64;
-    for _ in 0..MOVES {
-        match space
-            .uffd
-            .move_pages(page.addr(), source.clone(), false)
-            .stop
-        {
-            None => return Ok(()),
-            // Pinned for a moment by our own read, or shared since a fork, or the mapping's
-            // protection differs from the stage's by now.
-            Some(Stop::Busy) => std::thread::yield_now(),
-            Some(Stop::Refused) => break,
-            Some(stop) => return Err(stop),
-        }
-    }
+fn copy(space: &Space, body: &Body, page: PageNr, slot: SlotId) -> Result<(), Stop> {
     let mut bytes = [0u8; PAGE_SIZE];
     let mut pieces = [Piece {
-        from,
+        from: body.stage.address(slot),
         to: &mut bytes,
     }];
     if body.remote.read(&mut pieces).is_err() {
@@ -92,4 +151,21 @@ fn put_home(space: &Space, body: &Body, page: PageNr, slot: SlotId) -> Result<()
         None => Ok(()),
         Some(stop) => Err(stop),
     }
+}
+
+fn refuse(job: &Job, space: &Space, page: PageNr, stop: Stop) -> Served {
+    match stop {
+        Stop::Retry | Stop::NoMemory => return Served::Later,
+        Stop::Dead => space.set_dead(),
+        // The mapping is gone; its event, still unread, will drop the page.
+        Stop::Absent => {
+            let _ = space.uffd.wake(addresses(page, 1));
+        }
+        other => job.lose(
+            space,
+            page,
+            &format!("it could not be moved back: {other:?}"),
+        ),
+    }
+    Served::Done
 }

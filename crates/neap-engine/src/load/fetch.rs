@@ -8,6 +8,7 @@ use neap_store::Codec;
 use neap_sys::Stop;
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr};
 
+use super::return_staged;
 use crate::fault::Served;
 use crate::job::Job;
 use crate::space::{Space, addresses};
@@ -50,9 +51,16 @@ impl Loader {
         }
     }
 
+    /// Brings `page` back, which the table says is staged, and what readahead wants with it.
+    pub fn bring_home(&mut self, job: &Job, space: &Space, page: PageNr) -> Served {
+        let window = self.window(page);
+        let _gate = space.gate.read().expect("gate");
+        return_staged(job, space, page, &window)
+    }
+
     /// Loads `page`, which the table says is stored, and what readahead wants with it.
-    pub fn load(&mut self, job: &Job, space: &Space, page: PageNr, id: PageId) -> Served {
-        if !self.claim(job, space, page, id) {
+    pub fn load(&mut self, job: &Job, space: &Space, page: PageNr) -> Served {
+        if !self.claim(job, space, page) {
             return Served::Later;
         }
         job.events.pgmajfault.fetch_add(1, Relaxed);
@@ -65,13 +73,13 @@ impl Loader {
     }
 
     /// Claims the page and its stored neighbours in the window: from here on nobody else loads them.
-    fn claim(&mut self, job: &Job, space: &Space, page: PageNr, id: PageId) -> bool {
+    fn claim(&mut self, job: &Job, space: &Space, page: PageNr) -> bool {
         let window = self.window(page);
         let bounds = space.registered(page).unwrap_or(addresses(page, 1));
         let first = window.start.max(PageNr::containing(bounds.start));
         let last = window.end.min(PageNr::containing(bounds.end));
         let mut core = job.core();
-        let State::Stored { entry } = core.state(id) else {
+        let State::Stored { entry } = core.state_at(space.id, page) else {
             return false;
         };
         // A page from the pool is not worth a read of the swap file for its neighbours.

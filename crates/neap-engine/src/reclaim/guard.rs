@@ -15,7 +15,7 @@ use neap_wire::op;
 
 use super::Reclaimer;
 use super::stage::Run;
-use crate::job::Job;
+use crate::agent::{Called, Errand};
 use crate::space::{Body, Space, addresses};
 
 impl Reclaimer {
@@ -150,38 +150,22 @@ impl Reclaimer {
         if pages.is_empty() {
             return 0;
         }
-        for some in spans.chunks(neap_wire::MAX_RANGES) {
-            if body.agent.call(op::DISCARD, some, 0).is_none() {
-                space.set_dead();
-                return 0;
+        let count = pages.len();
+        let mut errand = Errand::Discard(pages);
+        // One command: a batch has at most as many runs as a command has spans.
+        loop {
+            match body.agent.call(op::DISCARD, &spans, 0, errand, true) {
+                Called::Busy(kept) if !space.is_dead() => {
+                    errand = kept;
+                    let _gate = space.gate.read().expect("gate");
+                    space.catch_up(&self.job);
+                }
+                called => {
+                    let _gate = space.gate.read().expect("gate");
+                    space.complete(&self.job, called);
+                    return count;
+                }
             }
         }
-        discarded(&self.job, space, &pages);
-        pages.len()
     }
-}
-
-/// The agent has thrown the pages away: from here on a fault finds them in the store.
-fn discarded(job: &Job, space: &Space, pages: &[PageId]) {
-    // Shared: no event is being applied, so what is still announced will never come.
-    let _gate = space.gate.read().expect("gate");
-    let mut core = job.core();
-    let mut own = space.own_discards.lock().expect("own discards lock");
-    let mut waiting = Vec::new();
-    let mut gone = 0;
-    for &id in pages {
-        if let State::Discarding { .. } = core.state(id) {
-            let page = core.locate(id).1;
-            own.remove(&page);
-            core.take_wanted(id);
-            job.must(core.apply(id, Step::Discarded));
-            waiting.push(page);
-            gone += PAGE_SIZE as u64;
-        }
-    }
-    drop((core, own));
-    for page in waiting {
-        let _ = space.uffd.wake(addresses(page, 1));
-    }
-    job.meter.uncharge(gone);
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use neap_units::{PAGE_SIZE, PageId};
 use neap_wire::{BLOCK_PAGES, op};
 
+use crate::agent::{Called, Errand};
 use crate::job::Job;
 use crate::options::Exhausted;
 use crate::space::Space;
@@ -135,16 +136,16 @@ impl Reclaimer {
             return 0;
         }
         let spans: Vec<_> = blocks.iter().map(|block| body.stage.span(*block)).collect();
-        let Some(reply) = body.agent.call(op::RECYCLE, &spans, 0) else {
-            space.set_dead();
-            return 0;
-        };
-        let mut freed = 0;
-        for (i, block) in blocks.into_iter().enumerate() {
-            freed += body.stage.recycled(block, i < reply.done as usize) as usize;
+        match body
+            .agent
+            .call(op::RECYCLE, &spans, 0, Errand::Recycle(blocks), true)
+        {
+            Called::Busy(Errand::Recycle(blocks)) => {
+                body.stage.take_back(&blocks);
+                0
+            }
+            called => space.complete(&self.job, called).unwrap_or(0),
         }
-        self.job.meter.uncharge((freed * PAGE_SIZE) as u64);
-        freed
     }
 
     fn exhausted(&self) {

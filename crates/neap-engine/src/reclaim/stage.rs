@@ -2,16 +2,14 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
-use neap_policy::{Heat, State, Step};
-use neap_sys::Stop;
-use neap_units::{PAGE_SIZE, PageId, PageNr, SlotId};
+use neap_policy::{Heat, Step};
+use neap_units::{PAGE_SIZE, PageId, PageNr};
 use neap_wire::op;
 
 use super::{BATCH, Reclaimer};
-use crate::load::return_staged;
-use crate::space::{Body, Space, addresses};
+use crate::agent::{Called, Errand};
+use crate::space::{Space, addresses};
 
 /// Consecutive pages of the program.
 pub(super) struct Run {
@@ -58,6 +56,9 @@ impl Reclaimer {
             return 0;
         };
         let _gate = space.gate.read().expect("gate");
+        if !space.catch_up(&self.job) {
+            return 0; // stopped
+        }
         let runs = self.pick_runs(space);
         let mut taken = 0;
         let mut rest = &self.picked[..];
@@ -70,17 +71,19 @@ impl Reclaimer {
             let (now, later) = rest.split_at(slots.count as usize);
             let spans = cuts.take(now.len());
             let target = body.stage.address(slots.first);
-            match body.agent.call(op::MOVE, &spans, target) {
-                Some(reply) => taken += self.settle(space, body, now, slots.first, &reply.pages),
-                None => {
-                    space.set_dead();
+            let errand = Errand::Stage {
+                pages: now.to_vec(),
+                first: slots.first,
+            };
+            match body.agent.call(op::MOVE, &spans, target, errand, true) {
+                Called::Busy(_) => {
+                    body.stage.unpin(slots.first);
                     self.put_back(space, now, Heat::Warm);
                 }
+                called => taken += space.complete(&self.job, called).unwrap_or(0),
             }
-            body.stage.unpin(slots.first);
             rest = later;
         }
-        self.job.events.staged.fetch_add(taken as u64, Relaxed);
         taken
     }
 
@@ -103,64 +106,6 @@ impl Reclaimer {
         runs
     }
 
-    /// The pages are in the slots now, or the kernel said why not. Those that a fault met on the way
-    /// go home at once.
-    fn settle(
-        &self,
-        space: &Space,
-        body: &Body,
-        ids: &[PageId],
-        first: SlotId,
-        results: &[u8],
-    ) -> usize {
-        let mut wanted = Vec::new();
-        let mut vanished = Vec::new();
-        let mut taken = 0;
-        let mut core = self.job.core();
-        for (i, (&id, &result)) in ids.iter().zip(results).enumerate() {
-            let step = match Stop::from_errno(i32::from(result)) {
-                _ if result == 0 => {
-                    let slot = SlotId(first.0 + i as u32);
-                    body.stage.fill(slot, id);
-                    taken += 1;
-                    Step::Stage(slot)
-                }
-                Stop::Absent => {
-                    vanished.push(id);
-                    continue;
-                }
-                Stop::Retry => Step::Putback(Heat::Warm),
-                _ => {
-                    self.job.events.busy.fetch_add(1, Relaxed);
-                    Step::Putback(Heat::Hot)
-                }
-            };
-            self.job.must(core.apply(id, step));
-            if core.take_wanted(id) {
-                wanted.push(id);
-            }
-        }
-        drop(core);
-        for id in vanished {
-            self.vanish(space, id);
-        }
-        for id in wanted {
-            self.answer(space, id);
-        }
-        taken
-    }
-
-    /// A fault met the page while it was isolated.
-    fn answer(&self, space: &Space, id: PageId) {
-        let core = self.job.core();
-        let (page, state) = (core.locate(id).1, core.state(id));
-        drop(core);
-        if let State::Staged { .. } = state {
-            return_staged(&self.job, space, id);
-        }
-        let _ = space.uffd.wake(addresses(page, 1));
-    }
-
     /// The pages never left.
     pub(super) fn put_back(&self, space: &Space, ids: &[PageId], heat: Heat) {
         let mut wanted = Vec::new();
@@ -171,21 +116,8 @@ impl Reclaimer {
                 wanted.push(id);
             }
         }
-        drop(core);
-        for id in wanted {
-            self.answer(space, id);
-        }
-    }
-
-    /// There was no page: the program gave it back, or the kernel dropped it.
-    pub(super) fn vanish(&self, space: &Space, id: PageId) {
-        let mut core = self.job.core();
-        let page = core.locate(id).1;
-        let wanted = core.take_wanted(id);
-        let effect = self.job.must(core.apply(id, Step::Vanish));
-        drop(core);
-        self.job.release(space, effect);
-        if wanted {
+        for &id in &wanted {
+            let page = core.locate(id).1;
             let _ = space.uffd.wake(addresses(page, 1));
         }
     }

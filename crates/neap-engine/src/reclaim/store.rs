@@ -73,7 +73,8 @@ impl Reclaimer {
             return;
         };
         let _gate = space.gate.read().expect("gate");
-        return_staged(&self.job, space, id);
+        let page = self.job.core().locate(id).1;
+        return_staged(&self.job, space, page, &(page..page));
     }
 }
 

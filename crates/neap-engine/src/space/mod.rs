@@ -8,6 +8,7 @@
 //! then the kernel refuses fills and moves (EAGAIN).
 
 mod discover;
+mod errands;
 mod events;
 mod ranges;
 mod stage;
@@ -22,7 +23,7 @@ use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
 pub(crate) use ranges::Ranges;
-pub(crate) use stage::Stage;
+pub(crate) use stage::{BlockId, Stage};
 
 /// What a process handed over about itself. A forked child that has not done so is served, so that
 /// it reads what its parent wrote, but nothing of it is evicted.

@@ -56,7 +56,6 @@ struct Blocks {
     waiting: VecDeque<u32>,
     /// Dead, to be recycled.
     dead: Vec<u32>,
-    recycling: u32,
 }
 
 /// Consecutive slots handed out for one move.
@@ -83,7 +82,6 @@ impl Stage {
                 open: None,
                 waiting: VecDeque::new(),
                 dead: Vec::new(),
-                recycling: 0,
             }),
         }
     }
@@ -202,7 +200,6 @@ impl Stage {
         let mut inner = self.lock();
         let keep = inner.dead.len().saturating_sub(max);
         let taken = inner.dead.split_off(keep);
-        inner.recycling += u32::try_from(taken.len()).unwrap_or(0);
         for &number in &taken {
             inner.blocks[number as usize].phase = Phase::Recycling;
         }
@@ -212,7 +209,6 @@ impl Stage {
     /// The agent emptied the block (or could not). Returns how many slots had been used.
     pub fn recycled(&self, block: BlockId, emptied: bool) -> u32 {
         let mut inner = self.lock();
-        inner.recycling -= 1;
         let at = block.0 as usize;
         let used = inner.blocks[at].used;
         inner.blocks[at] = Block::NEW;
@@ -229,10 +225,13 @@ impl Stage {
         self.lock().waiting.len()
     }
 
-    /// Blocks that will be free soon.
-    pub fn on_their_way(&self) -> usize {
-        let inner = self.lock();
-        inner.recycling as usize + inner.dead.len()
+    /// The agent could not be asked: the blocks are dead still.
+    pub fn take_back(&self, blocks: &[BlockId]) {
+        let mut inner = self.lock();
+        for block in blocks {
+            inner.blocks[block.0 as usize].phase = Phase::Closed;
+            inner.dead.push(block.0);
+        }
     }
 
     /// Panics on a broken invariant.
