@@ -9,7 +9,7 @@ use super::Store;
 use super::error::LoadError;
 use super::inner::Inner;
 use crate::compress::{Codec, Dictionary, Page};
-use crate::entry::Place;
+use crate::entry::{Flag, Place};
 use crate::swapfile::{Location, Record, blocks_of};
 
 /// Where a page came from.
@@ -202,6 +202,7 @@ impl Store {
             }
             Place::Pool(_) => {
                 inner.stats.zswpin += 1;
+                inner.make_newest(id);
                 let (len, dict) = inner.copy_out(id, codec);
                 Found::Packed(len, dict)
             }
@@ -303,6 +304,16 @@ impl Inner {
         let data = self.pool.data(handle, entry.len());
         codec.packed()[..data.len()].copy_from_slice(data);
         (data.len(), self.dicts.peek(entry.dict()))
+    }
+
+    /// An entry that is loaded and kept is written back last, as in kernels that keep it (6.6 to
+    /// 6.8, SPEC 1.7): its page is in use. One that is put next does not care.
+    fn make_newest(&mut self, id: EntryId) {
+        let entry = self.entries.get(id);
+        if entry.is(Flag::Listed) {
+            let list = &mut self.owners[entry.owner().index()].list;
+            list.rotate(&mut self.entries, id);
+        }
     }
 
     fn note_disk_swapin(&mut self, owner: SpaceId) {

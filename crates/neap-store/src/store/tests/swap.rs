@@ -92,6 +92,17 @@ fn the_oldest_entries_go_first() {
 }
 
 #[test]
+fn an_entry_that_was_loaded_and_kept_goes_last() {
+    let mut f = Fixture::swap(4000, SWAP);
+    f.store.set_shrinker(ShrinkerKind::Protection);
+    let ids = f.fill(0..100);
+    f.verify(&ids[..32], 0);
+    assert_eq!(f.store.shrink_owner(OWNER, &mut f.codec).1.written_back, 32);
+    assert!(ids[..32].iter().all(|&id| !f.store.is_on_disk(id)));
+    assert!(ids[32..64].iter().all(|&id| f.store.is_on_disk(id)));
+}
+
+#[test]
 fn gentle_pressure_on_a_small_pool_scans_nothing() {
     let mut f = Fixture::swap(4000, SWAP);
     f.fill(0..1000);
