@@ -66,6 +66,7 @@ fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>) {
         purpose::ATTACH => attach(job, peer, device),
         purpose::ADOPT => adopt(job, peer, hello.arg),
         purpose::RELEASE => crate::thaw::release(job, &peer, hello.arg..hello.arg2),
+        purpose::WIPE => crate::thaw::wipe(job, &peer, hello.arg..hello.arg2),
         purpose::THAW => crate::thaw::thaw(job, &peer),
         purpose::RESUME => crate::thaw::resume(job, &peer),
         _ => {}

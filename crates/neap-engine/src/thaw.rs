@@ -25,29 +25,42 @@ fn space_of(job: &Job, peer: &Peer) -> Option<Arc<Space>> {
 /// The program will register the range with a userfaultfd of its own.
 pub(crate) fn release(job: &Arc<Job>, peer: &Peer, range: Range<u64>) {
     if let Some(space) = space_of(job, peer) {
-        let whole = space
-            .registered(PageNr::containing(range.start))
-            .unwrap_or(range.clone());
-        let mut refused = space.refused.lock().expect("refused lock");
-        refused.extend([whole.start, range.start]);
-        drop(refused);
-        space.thawed.store(true, Relaxed);
-        bring_back(job, &space, &pages(&range), || {
-            if space.uffd.unregister(range.clone()).is_ok() {
-                space
-                    .ranges
-                    .lock()
-                    .expect("ranges lock")
-                    .remove(range.clone());
-                let effects = job.core().remove_range(space.id, pages(&range));
-                for effect in effects {
-                    job.release(&space, effect);
-                }
-            }
-        });
-        space.thawed.store(false, Relaxed);
+        let_go(job, &space, range);
     }
     acknowledge(peer);
+}
+
+/// Forked children will find the range empty, and the kernel does not say so when it announces them.
+pub(crate) fn wipe(job: &Arc<Job>, peer: &Peer, range: Range<u64>) {
+    if let Some(space) = space_of(job, peer) {
+        space.wipes.store(true, Relaxed);
+        let_go(job, &space, range);
+    }
+    acknowledge(peer);
+}
+
+/// Brings the range back and leaves it alone from now on.
+fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
+    space
+        .refused
+        .lock()
+        .expect("refused lock")
+        .insert(range.clone());
+    space.thawed.store(true, Relaxed);
+    bring_back(job, space, &pages(&range), || {
+        if space.uffd.unregister(range.clone()).is_ok() {
+            space
+                .ranges
+                .lock()
+                .expect("ranges lock")
+                .remove(range.clone());
+            let effects = job.core().remove_range(space.id, pages(&range));
+            for effect in effects {
+                job.release(space, effect);
+            }
+        }
+    });
+    space.thawed.store(false, Relaxed);
 }
 
 /// The process forks and the kernel cannot announce it: its child would read absent pages as

@@ -174,7 +174,11 @@ impl Memory {
     fn map(stage_bytes: usize, before: Self) -> Option<Self> {
         let agent = sys::map(before.agent, agent::BYTES)?;
         sys::protect_none(agent, agent::GUARD);
-        let cookie = sys::map(0, 4096)?;
+        // The cookie page is inherited, wiped, and registered if the parent's was.
+        let cookie = match before.cookie {
+            0 => sys::map(0, 4096)?,
+            inherited => inherited,
+        };
         let stage = sys::map(before.stage, stage_bytes)?;
         sys::madvise(cookie, 4096, sys::MADV_WIPEONFORK);
         for (at, len) in [(agent, agent::BYTES), (stage, stage_bytes)] {
@@ -191,10 +195,9 @@ impl Memory {
     }
 
     fn unmap(&self) {
-        // SAFETY: made by `map`; the caller gives up all three.
+        // SAFETY: made by `map`; the caller gives up both. The cookie page may be inherited.
         unsafe {
             sys::unmap(self.agent, agent::BYTES);
-            sys::unmap(self.cookie, 4096);
             sys::unmap(self.stage, self.stage_bytes);
         }
     }

@@ -73,6 +73,27 @@ pub fn comm(pid: i32) -> Option<String> {
     Some(text.trim_end().to_owned())
 }
 
+/// The mappings of process `pid` that a forked child finds empty (`wf` in VmFlags); `None` if they
+/// cannot be read. Slow: the kernel walks every page for it.
+pub fn wiped_on_fork(pid: i32) -> Option<Vec<std::ops::Range<u64>>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps")).ok()?;
+    let (mut wiped, mut here) = (Vec::new(), 0..0);
+    for line in text.lines() {
+        if let Some(flags) = line.strip_prefix("VmFlags:") {
+            if flags.split(' ').any(|flag| flag == "wf") {
+                wiped.push(here.clone());
+            }
+        } else if let Some((start, end)) =
+            line.split(' ').next().and_then(|word| word.split_once('-'))
+            && let (Ok(start), Ok(end)) =
+                (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16))
+        {
+            here = start..end;
+        }
+    }
+    Some(wiped)
+}
+
 /// Sends SIGKILL to every descendant of this process.
 pub fn kill_descendants() {
     let own = std::process::id().cast_signed();

@@ -39,6 +39,8 @@ pub mod purpose {
     pub const THAW: u32 = 4;
     /// The fork is over.
     pub const RESUME: u32 = 5;
+    /// `arg..arg2` will be empty in forked children (MADV_WIPEONFORK): let go of the range.
+    pub const WIPE: u32 = 6;
 }
 
 /// First message of a connection.

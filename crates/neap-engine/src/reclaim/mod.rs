@@ -155,8 +155,7 @@ impl Reclaimer {
                 Exhausted::Kill => "the job is killed, as asked",
             };
             self.job.warn(format!(
-                "nothing more can be reclaimed ({} resident pages are pinned, shared or incompressible): {over}; give a larger -m or --swap-size",
-                self.job.core().total_resident().0
+                "nothing more can be reclaimed (what is resident is pinned, locked, shared or does not compress): {over}; give a larger -m or --swap-size"
             ));
             if self.job.options.on_exhausted == Exhausted::Kill {
                 neap_sys::kill_descendants();

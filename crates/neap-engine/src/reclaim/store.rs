@@ -73,7 +73,13 @@ impl Reclaimer {
             return;
         };
         let _gate = space.gate.read().expect("gate");
-        let page = self.job.core().locate(id).1;
+        let core = self.job.core();
+        // An event may have dropped the page since.
+        if !matches!(core.state(id), State::Staged { slot: at, .. } if at == slot) {
+            return;
+        }
+        let page = core.locate(id).1;
+        drop(core);
         return_staged(&self.job, space, page, &(page..page));
     }
 }

@@ -32,20 +32,23 @@ impl Space {
                 .uffd
                 .register(cookie..cookie + PAGE_SIZE as u64, Mode::Missing);
         }
+        let mut wiped: Option<Vec<Range<u64>>> = None;
         for mapping in mappings.iter().filter(|mapping| manageable(mapping, body)) {
-            let known = self
-                .ranges
-                .lock()
-                .expect("ranges lock")
-                .covers(&mapping.range);
-            let refused = self
-                .refused
-                .lock()
-                .expect("refused lock")
-                .contains(&mapping.range.start);
-            if !known && !refused && self.adopt(job, body, &mapping.range) {
-                new += 1;
+            let range = &mapping.range;
+            let known = self.ranges.lock().expect("ranges lock").covers(range);
+            if known || self.refused.lock().expect("refused lock").touches(range) {
+                continue;
             }
+            // Asking for flags makes the kernel walk every page: only where it must be, and once.
+            let asks = self.wipes.load(Relaxed);
+            if asks && wiped.is_none() {
+                wiped = neap_sys::wiped_on_fork(body.pid);
+            }
+            let wiped_here = |wiped: &Vec<Range<u64>>| wiped.contains(range);
+            if asks && wiped.as_ref().is_none_or(wiped_here) {
+                continue;
+            }
+            new += usize::from(self.adopt(job, body, range));
         }
         new
     }
@@ -55,6 +58,9 @@ impl Space {
     /// waits for its event to be read, which comes after.
     fn adopt(&self, job: &Job, body: &Body, range: &Range<u64>) -> bool {
         let _gate = self.gate.write().expect("gate");
+        if self.refused.lock().expect("refused lock").touches(range) {
+            return false; // asked for meanwhile
+        }
         let mode = if job.needs_write_protect() {
             Mode::MissingAndWp
         } else {
@@ -65,7 +71,7 @@ impl Space {
             self.refused
                 .lock()
                 .expect("refused lock")
-                .insert(range.start);
+                .insert(range.clone());
             return false;
         }
         self.ranges

@@ -28,10 +28,6 @@ impl Space {
                     .lock()
                     .expect("ranges lock")
                     .remove(range.clone());
-                self.refused
-                    .lock()
-                    .expect("refused lock")
-                    .retain(|at| !range.contains(at));
                 self.forget(job, pages(&range));
             }
         }

@@ -61,8 +61,10 @@ pub(crate) struct Space {
     pub ranges: Mutex<Ranges>,
     /// Pages whose discard by our own agent will come back as an event.
     pub own_discards: Mutex<HashSet<PageNr>>,
-    /// Mappings that the kernel would not register, by start address; not tried again.
-    pub refused: Mutex<HashSet<u64>>,
+    /// What the kernel would not register or the program asked us to leave alone.
+    pub refused: Mutex<Ranges>,
+    /// The program uses MADV_WIPEONFORK.
+    pub wipes: AtomicBool,
     pub armed: AtomicBool,
     pub dead: AtomicBool,
     /// No page leaves while a fork is under way that the kernel cannot announce.
@@ -83,6 +85,7 @@ impl Space {
             ranges: Mutex::new(ranges),
             own_discards: Mutex::default(),
             refused: Mutex::default(),
+            wipes: AtomicBool::new(false),
             armed: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             thawed: AtomicBool::new(false),

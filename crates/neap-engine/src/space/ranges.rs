@@ -50,6 +50,12 @@ impl Ranges {
         (address < end).then_some(start..end)
     }
 
+    /// Whether any byte of `range` is in the set.
+    pub fn touches(&self, range: &Range<u64>) -> bool {
+        let before = self.by_start.range(..range.end).next_back();
+        before.is_some_and(|(_, &end)| end > range.start)
+    }
+
     /// Whether every byte of `range` is in the set.
     pub fn covers(&self, range: &Range<u64>) -> bool {
         self.find(range.start)
@@ -90,6 +96,7 @@ mod tests {
         ranges.insert(0..10);
         ranges.insert(12..20);
         assert!(!ranges.covers(&(5..15)));
+        assert!(ranges.touches(&(9..12)) && !ranges.touches(&(10..12)));
         ranges.insert(10..12);
         assert!(ranges.covers(&(5..15)));
     }

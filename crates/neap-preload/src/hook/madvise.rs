@@ -17,7 +17,7 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
     let start = at as usize;
     if advice as usize == sys::MADV_WIPEONFORK && !boot::engine_name().is_empty() {
         let end = start.saturating_add(len.next_multiple_of(4096));
-        boot::tell(purpose::RELEASE, start as u64, end as u64);
+        boot::tell(purpose::WIPE, start as u64, end as u64);
     }
     as_libc(sys::madvise(start, len, advice as usize))
 }
