@@ -8,7 +8,7 @@ help:
 	@echo 'make build    the release binary and its preload library, in target/release'
 	@echo 'make demo     a real program over its memory limit, plainly and under neap'
 	@echo 'make test     lints, unit tests and end-to-end tests, with counts'
-	@echo 'make torture  the torture program under neap with a fresh seed, for FOR seconds (60)'
+	@echo 'make torture  the torture program under neap with fresh seeds; FOR=600 is the long run (60)'
 	@echo 'make lint     formatting and clippy alone'
 
 build:
@@ -22,7 +22,7 @@ demo: build
 	@tools/demo.sh
 
 torture: build
-	@tools/torture.sh $(FOR)
+	NEAP_TORTURE_SECONDS=$(FOR) cargo test -p neap-tests --test torture -- --nocapture --test-threads=1
 
 lint:
 	@tools/lint.sh

@@ -5,16 +5,25 @@
 #   tools/need.sh test    that, and what the end-to-end tests run; a test without its tool is skipped
 set -u
 
-# tool:package
+# What is looked for, and the Debian package it comes with: a tool on the path, or a library.
 build=(cc:gcc)
-test=(python3:python3 redis-server:redis-server redis-cli:redis-tools sqlite3:sqlite3 xz:xz-utils)
+test=(python3:python3 redis-server:redis-server redis-cli:redis-tools sqlite3:sqlite3 xz:xz-utils
+    setpriv:util-linux libjemalloc.so.2:libjemalloc2 libmimalloc.so.2:libmimalloc2.0
+    libtcmalloc_minimal.so.4:libtcmalloc-minimal4)
+
+present() {
+    case $1 in
+        lib*) compgen -G "/usr/lib*/$1" >/dev/null || compgen -G "/usr/lib/*/$1" >/dev/null ;;
+        *) command -v "$1" >/dev/null ;;
+    esac
+}
 
 wanted=("${build[@]}")
 [ "${1:-build}" = test ] && wanted+=("${test[@]}")
 
 missing_tools=() missing_packages=()
 for pair in "${wanted[@]}"; do
-    if ! command -v "${pair%%:*}" >/dev/null; then
+    if ! present "${pair%%:*}"; then
         missing_tools+=("${pair%%:*}")
         missing_packages+=("${pair#*:}")
     fi

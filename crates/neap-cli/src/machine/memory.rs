@@ -1,8 +1,15 @@
-//! Memory of the machine as a whole.
+//! The machine as a whole: its kernel and its memory.
 
 use neap_units::Bytes;
 
 use super::Root;
+
+/// The kernel's release, as uname(1) has it.
+#[must_use]
+pub fn kernel_release(root: &Root) -> Option<String> {
+    let text = root.read("/proc/sys/kernel/osrelease").ok()?;
+    Some(text.trim().to_owned())
+}
 
 /// Installed memory: `MemTotal` of /proc/meminfo. `None` when it cannot be read.
 #[must_use]
@@ -38,6 +45,12 @@ mod tests {
         assert_eq!(ram(&root), Some(Bytes(24_683_520 << 10)));
         let (_dir, root) = machine(&[("/proc/meminfo", "nothing\n")]);
         assert_eq!(ram(&root), None);
+    }
+
+    #[test]
+    fn the_kernels_release_is_one_word() {
+        let (_dir, root) = machine(&[("/proc/sys/kernel/osrelease", "6.18.1-x\n")]);
+        assert_eq!(kernel_release(&root).as_deref(), Some("6.18.1-x"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 pub use cgroup::{Cgroup, own_memory_cgroup};
 pub use filesystem::{Filesystem, Kind, filesystem_of};
-pub use memory::{ram, transparent_huge_pages};
+pub use memory::{kernel_release, ram, transparent_huge_pages};
 pub use process::{
     children, has_terminal, holds_capability, ignored_signals, is_stopped, process_group,
 };

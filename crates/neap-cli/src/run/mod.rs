@@ -23,7 +23,7 @@ use rustix::process::Pid;
 use crate::exit::Ending;
 use crate::failure::Failure;
 use crate::flags::RunArgs;
-use crate::machine::Root;
+use crate::machine::{Root, kernel_release};
 use crate::{env, talk};
 use engine::Engine;
 use launch::Target;
@@ -188,6 +188,7 @@ impl<'a> Job<'a> {
     /// The command's fate is settled: what goes wrong now is said, and changes nothing.
     fn report(self, service: Option<Service>, ending: Ending, wall_seconds: f64) {
         let name = self.name();
+        let config = self.plan.config();
         let mut warnings = self.plan.warnings;
         let managed = service.as_ref().is_some_and(Service::was_used);
         if service.is_some() && !managed {
@@ -209,6 +210,8 @@ impl<'a> Job<'a> {
             engine: service.map(|s| s.engine.finish()).unwrap_or_default(),
             warnings: &warnings,
             limit: self.plan.limit.bytes,
+            config,
+            kernel: kernel_release(&self.root),
         };
         if self.args.summary {
             talk::raw(&finished.summary());

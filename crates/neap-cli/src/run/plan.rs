@@ -92,6 +92,24 @@ impl Plan {
         })
     }
 
+    /// The decisions as data, for a report that says how it came about.
+    #[must_use]
+    pub fn config(&self) -> serde_json::Value {
+        let (swap_dir, swap_size) = match &self.swap {
+            Swap::Off => (None, 0),
+            Swap::Dir { dir, size } => (Some(dir.to_string_lossy()), size.0),
+        };
+        serde_json::json!({
+            "limit_source": self.limit.source,
+            "swap_dir": swap_dir,
+            "swap_size_bytes": swap_size,
+            "pool_max_percent": self.pool_max.0,
+            "compressor": self.compressor.to_string(),
+            "shrinker": self.shrinker.to_string(),
+            "on_exhausted": self.on_exhausted.to_string(),
+        })
+    }
+
     /// The lines of `-v`: every decision with its value in bytes.
     #[must_use]
     pub fn describe(&self) -> Vec<String> {

@@ -84,6 +84,10 @@ pub struct Finished<'a> {
     pub warnings: &'a [String],
     /// The limit of the plan.
     pub limit: Bytes,
+    /// The decisions of the plan, by the flags' names.
+    pub config: Value,
+    /// The kernel's release.
+    pub kernel: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -95,6 +99,8 @@ struct Document<'a> {
     signal: Option<i32>,
     wall_seconds: f64,
     managed: bool,
+    kernel: Option<&'a str>,
+    config: &'a Value,
     #[serde(flatten)]
     engine: Map<String, Value>,
 }
@@ -114,6 +120,8 @@ impl Finished<'_> {
             },
             wall_seconds: self.wall_seconds,
             managed: self.managed,
+            kernel: self.kernel.as_deref(),
+            config: &self.config,
             engine: self.complete(),
         };
         // Strings, numbers and maps with string keys always serialize.
@@ -197,6 +205,8 @@ mod tests {
             engine: Map::new(),
             warnings,
             limit: Bytes::mib(64),
+            config: json!({"compressor": "lz4"}),
+            kernel: None,
         }
     }
 
@@ -214,6 +224,7 @@ mod tests {
         assert_eq!(value["exit_status"], 137);
         assert_eq!(value["signal"], 9);
         assert_eq!(value["managed"], false);
+        assert_eq!(value["config"]["compressor"], "lz4");
         assert_eq!(value["memory"]["limit_bytes"], 64 << 20);
         assert_eq!(value["vmstat"]["zswpin"], 0);
         assert_eq!(value["zswap"]["stored_pages"], 0);
