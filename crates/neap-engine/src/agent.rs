@@ -94,6 +94,17 @@ impl Agent {
         self.receive(turn, errand)
     }
 
+    /// Whether a command is late (one that is just under way is not).
+    pub fn is_late(&self) -> bool {
+        self.turn.try_lock().is_ok_and(|turn| turn.is_some())
+    }
+
+    /// Whether a late command waits for an event to be read.
+    pub fn waits_for_event(&self) -> bool {
+        let turn = self.turn.lock().expect("agent lock");
+        matches!(*turn, Some(Errand::Discard(_)))
+    }
+
     /// Looks whether a late reply has come; nothing if none is late.
     pub fn collect(&self) -> Option<Called> {
         let mut turn = self.turn.lock().expect("agent lock");

@@ -98,9 +98,7 @@ impl FaultThread {
     /// Takes what there is. Faults wait in the queue until the gate is free again.
     fn read(&mut self) {
         let _gate = self.space.gate.write().expect("gate");
-        // A move that is under way must not meet a changed mapping: it ends before its event is
-        // read, and the kernel refuses it from the change until then.
-        while !self.space.catch_up(&self.job) && !self.space.is_dead() {}
+        self.space.quiesce(&self.job);
         let (space, job, waiting) = (&self.space, &self.job, &mut self.waiting);
         let read = space.uffd.read_events(|event| match event {
             Event::Fault {

@@ -36,7 +36,7 @@ impl FaultThread {
             }
         };
         if fault.protected {
-            return self.let_write(fault, found.map(|(_, state)| state));
+            return self.let_write(fault);
         }
         match found {
             None | Some((_, State::Absent)) => self.fresh(fault),
@@ -162,29 +162,25 @@ impl FaultThread {
         }
     }
 
-    /// A write to a write-protected page: the program wants it, so it stays.
-    fn let_write(&mut self, fault: Fault, state: Option<State>) -> Served {
+    /// A write to a write-protected page: the program wants it, so it stays. Only reclaim takes a page
+    /// out of `Protected`, so that it never commits what was written meanwhile: it is told here, and
+    /// lets the thread go.
+    fn let_write(&mut self, fault: Fault) -> Served {
         let _gate = self.space.gate.read().expect("gate");
-        if let Some(State::Discarding { .. }) = state {
-            return Served::Done; // on its way out; woken when it has left
-        }
-        if let Some(State::Protected { .. }) = state {
+        {
             let mut core = self.job.core();
             if let Some(id) = core.find(self.space.id, fault.page)
-                && let State::Protected { .. } = core.state(id)
+                && let State::Protected { .. } | State::Discarding { .. } = core.state(id)
             {
-                self.job.must(core.apply(id, Step::Putback(Heat::Hot)));
+                core.want(id);
+                return Served::Done;
             }
         }
-        match self
-            .space
-            .uffd
-            .write_protect(addresses(fault.page, 1), false)
-            .stop
-        {
+        let range = addresses(fault.page, 1);
+        match self.space.uffd.write_protect(range.clone(), false).stop {
             Some(Stop::Retry) => Served::Later,
             _ => {
-                let _ = self.space.uffd.wake(addresses(fault.page, 1));
+                let _ = self.space.uffd.wake(range);
                 Served::Done
             }
         }

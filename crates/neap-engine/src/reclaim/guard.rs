@@ -24,6 +24,12 @@ impl Reclaimer {
         let Some(body) = space.body.get() else {
             return 0;
         };
+        {
+            let _gate = space.gate.read().expect("gate");
+            if !space.catch_up(&self.job) {
+                return 0;
+            }
+        }
         let runs = self.protect(space);
         let mut leaving = Vec::new();
         for run in &runs {
@@ -103,18 +109,20 @@ impl Reclaimer {
         let mut unprotect = Vec::new();
         let mut core = self.job.core();
         for (&id, entry) in run.ids.iter().zip(entries) {
-            let untouched = matches!(core.state(id), State::Protected { .. });
+            let protected = matches!(core.state(id), State::Protected { .. });
+            let untouched = protected && !core.take_wanted(id);
             match entry {
                 Some(entry) if untouched => {
                     released.push(self.job.must(core.apply(id, Step::CommitDiscard(entry))));
                     leaving.push(id);
                 }
                 Some(entry) => self.job.store.put(entry),
-                None if untouched => {
-                    self.job.must(core.apply(id, Step::Putback(Heat::Hot)));
-                    unprotect.push(core.locate(id).1);
-                }
                 None => {}
+            }
+            if let State::Protected { .. } = core.state(id) {
+                // Written to, or not storable. Unprotected by this thread alone, after the mark.
+                self.job.must(core.apply(id, Step::Putback(Heat::Hot)));
+                unprotect.push(core.locate(id).1);
             }
         }
         drop(core);

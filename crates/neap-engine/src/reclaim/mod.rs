@@ -24,8 +24,10 @@ use crate::space::Space;
 const STAGE_SHARE: u64 = 32;
 /// Pages taken in one go: one staging block.
 const BATCH: usize = BLOCK_PAGES as usize;
-/// Passes without progress, a millisecond apart, after which nothing is left to reclaim.
-const PATIENCE: u32 = 100;
+/// Fruitless passes, beyond those that try everything once, after which nothing is left to reclaim.
+const PATIENCE: u64 = 100;
+/// Pause between tries once nothing is left.
+const REST: Duration = Duration::from_millis(50);
 /// The kernel's DEF_PRIORITY: reclaim starts gently.
 const DEF_PRIORITY: u64 = 12;
 /// Passes after which the next lower priority is tried.
@@ -37,6 +39,14 @@ pub(crate) struct Reclaimer {
     buffer: Vec<u8>,
     picked: Vec<PageId>,
     stage_target: usize,
+}
+
+/// What one pass achieved.
+struct Pass {
+    /// Pages went to the store, or memory became free.
+    stored: bool,
+    /// Pages moved to staging, or blocks were emptied.
+    moved: bool,
 }
 
 impl Reclaimer {
@@ -56,13 +66,18 @@ impl Reclaimer {
         neap_sys::raise_priority();
         while !self.job.is_stopping() {
             self.job.reclaim.wait(Duration::from_millis(100));
+            self.catch_up();
             self.work();
         }
     }
 
-    /// Reclaims until usage is where the pacer wants it, or nothing is left.
+    /// Reclaims until usage is where the pacer wants it, or nothing is left: all that is resident has
+    /// been tried and no store took any of it.
     fn work(&mut self) {
-        let (mut idle, mut passes) = (0, 0);
+        if self.job.meter.is_exhausted() {
+            std::thread::sleep(REST);
+        }
+        let (mut fruitless, mut passes) = (0, 0);
         let mut priority = DEF_PRIORITY;
         while !self.job.is_stopping() && self.job.meter.excess() > 0 {
             passes += 1;
@@ -70,39 +85,64 @@ impl Reclaimer {
                 self.job.ask_shrinker(priority);
                 priority = priority.saturating_sub(1);
             }
-            if self.pass() {
-                idle = 0;
+            let pass = self.pass();
+            if pass.stored {
+                fruitless = 0;
                 self.job.meter.set_exhausted(false);
                 continue;
             }
-            idle += 1;
-            self.job.ask_shrinker(0);
-            std::thread::sleep(Duration::from_millis(1));
-            if idle >= PATIENCE {
+            fruitless += 1;
+            if !pass.moved {
+                self.job.ask_shrinker(0);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if fruitless > PATIENCE + self.batches_resident() {
                 self.exhausted();
                 break;
             }
         }
     }
 
-    /// One step of each kind; whether anything moved.
-    fn pass(&mut self) -> bool {
+    /// Late commands are completed even when nothing needs to be reclaimed: threads may wait.
+    fn catch_up(&self) {
+        for space in self.job.spaces() {
+            if space.is_late() {
+                let _gate = space.gate.read().expect("gate");
+                if !space.catch_up(&self.job) {
+                    self.job.reclaim.ring();
+                }
+            }
+        }
+    }
+
+    /// Passes that it takes to try everything once, by way of staging.
+    fn batches_resident(&self) -> u64 {
+        let pages = self.job.core().total_resident().0;
+        pages / BLOCK_PAGES + self.stage_target as u64
+    }
+
+    /// One step of each kind.
+    fn pass(&mut self) -> Pass {
         let chosen = self.job.core().choose_space();
         let space = chosen.and_then(|id| self.job.space(id));
+        let guards = self.job.needs_write_protect();
         let taken = match &space {
             Some(space) if space.is_dead() || space.thawed.load(Relaxed) => 0,
-            Some(space) if self.job.needs_write_protect() => self.guard_batch(space),
+            Some(space) if guards => self.guard_batch(space),
             Some(space) => self.stage_batch(space),
             None => 0,
         };
-        let stored = self.store_overdue(taken == 0);
-        let freed: usize = self
-            .job
-            .spaces()
-            .iter()
-            .map(|space| self.recycle(space))
-            .sum();
-        taken + stored + freed > 0
+        let stored = if guards {
+            taken
+        } else {
+            self.store_overdue(taken == 0)
+        };
+        let spaces = self.job.spaces();
+        let freed: usize = spaces.iter().map(|space| self.recycle(space)).sum();
+        Pass {
+            stored: stored > 0,
+            moved: taken + freed > 0,
+        }
     }
 
     /// Compresses the oldest blocks of every space that stages more than its share. `all`: nothing

@@ -12,6 +12,26 @@ use crate::agent::{Called, Errand};
 use crate::job::Job;
 
 impl Space {
+    /// Ends what must not be under way when an event is read: a move must not meet a mapping that the
+    /// program changed, and the kernel refuses it only until then. A discard by our own agent, on
+    /// the contrary, waits for its event. The caller holds the gate exclusively.
+    pub fn quiesce(&self, job: &Job) {
+        while !self.is_dead() {
+            let waits = self
+                .body
+                .get()
+                .is_some_and(|body| body.agent.waits_for_event());
+            if waits || self.catch_up(job) {
+                return;
+            }
+        }
+    }
+
+    /// Whether a command is late.
+    pub fn is_late(&self) -> bool {
+        self.body.get().is_some_and(|body| body.agent.is_late())
+    }
+
     /// Completes a late command, waiting for it at most as long as a call would. False while it is
     /// still late. The caller holds the gate, either side.
     pub fn catch_up(&self, job: &Job) -> bool {
@@ -49,7 +69,7 @@ impl Space {
     fn finish(&self, job: &Job, body: &Body, errand: Errand, reply: &wire::Reply) -> usize {
         match errand {
             Errand::Stage { pages, first } => self.staged(job, body, &pages, first, &reply.pages),
-            Errand::Return(pages) => self.returned(job, &pages, &reply.pages),
+            Errand::Return(pages) => self.returned(job, body, &pages, &reply.pages),
             Errand::Recycle(blocks) => {
                 let emptied = |i: usize| i < reply.done as usize;
                 let freed: u32 = blocks
@@ -117,7 +137,7 @@ impl Space {
     }
 
     /// The pages are home (their threads were woken by the move), or stay staged.
-    fn returned(&self, job: &Job, ids: &[PageId], results: &[u8]) -> usize {
+    fn returned(&self, job: &Job, body: &Body, ids: &[PageId], results: &[u8]) -> usize {
         let mut freed = Vec::new();
         let mut core = job.core();
         for (i, (&id, &result)) in ids.iter().zip(results).enumerate() {
@@ -138,8 +158,8 @@ impl Space {
             .iter()
             .filter(|&&result| result == 0)
             .count();
-        for effect in freed {
-            job.release(self, effect);
+        for slot in freed.into_iter().filter_map(|effect| effect.freed_slot) {
+            body.stage.vacate(slot);
         }
         job.events.returned.fetch_add(home as u64, Relaxed);
         home

@@ -35,6 +35,8 @@ struct Block {
     used: u32,
     live: u64,
     pins: u32,
+    /// Slots with a frame, live or not.
+    frames: u32,
     pages: [u32; SLOTS as usize],
 }
 
@@ -44,6 +46,7 @@ impl Block {
         used: 0,
         live: 0,
         pins: 0,
+        frames: 0,
         pages: [0; SLOTS as usize],
     };
 }
@@ -128,6 +131,7 @@ impl Stage {
         let (block, at) = inner.slot(slot);
         block.live |= 1 << at;
         block.pages[at] = page.0;
+        block.frames += 1;
     }
 
     /// The page of a live slot changed its record.
@@ -144,7 +148,13 @@ impl Stage {
         (block.live & (1 << at) != 0).then(|| PageId(block.pages[at]))
     }
 
-    /// The slot's page is elsewhere now. True when a block became ready to be recycled.
+    /// The slot's frame went home. True when a block became ready to be recycled.
+    pub fn vacate(&self, slot: SlotId) -> bool {
+        self.lock().slot(slot).0.frames -= 1;
+        self.release(slot)
+    }
+
+    /// The slot's page is elsewhere now; its frame stays until the block is recycled. True when a block became ready to be recycled.
     pub fn release(&self, slot: SlotId) -> bool {
         let mut inner = self.lock();
         let (block, at) = inner.slot(slot);
@@ -206,18 +216,18 @@ impl Stage {
         taken.into_iter().map(BlockId).collect()
     }
 
-    /// The agent emptied the block (or could not). Returns how many slots had been used.
+    /// The agent emptied the block (or could not). Returns how many frames that freed.
     pub fn recycled(&self, block: BlockId, emptied: bool) -> u32 {
         let mut inner = self.lock();
         let at = block.0 as usize;
-        let used = inner.blocks[at].used;
+        let frames = if emptied { inner.blocks[at].frames } else { 0 };
         inner.blocks[at] = Block::NEW;
         if emptied {
             inner.free.push(block.0);
         } else {
             inner.blocks[at].phase = Phase::Broken;
         }
-        used
+        frames
     }
 
     /// Blocks filled or being filled that have not been taken for storing.
