@@ -53,15 +53,11 @@ pub fn preload(existing: Option<&OsStr>, library: &Path) -> Option<OsString> {
     Some(value)
 }
 
-/// The variables that bring the library in, given the engine's own. `None` as for [`preload`].
+/// The variable that brings the library in. `None` as for [`preload`].
 #[must_use]
-pub fn variables(
-    mut engine: Vec<(OsString, OsString)>,
-    library: &Path,
-) -> Option<Vec<(OsString, OsString)>> {
+pub fn preload_variable(library: &Path) -> Option<(OsString, OsString)> {
     let value = preload(std::env::var_os(LD_PRELOAD).as_deref(), library)?;
-    engine.push((LD_PRELOAD.into(), value));
-    Some(engine)
+    Some((LD_PRELOAD.into(), value))
 }
 
 /// The command line and the file it runs.

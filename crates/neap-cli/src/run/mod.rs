@@ -147,13 +147,15 @@ impl<'a> Job<'a> {
         let library = library().ok_or(
             "libneap_preload.so is neither beside neap nor in ../lib/neap; try: reinstall neap",
         )?;
-        let engine = Engine::start(&self.plan)?;
-        let variables = launch::variables(engine.environment(), &library).ok_or_else(|| {
+        let preload = launch::preload_variable(&library).ok_or_else(|| {
             format!(
                 "the dynamic linker cannot load {}; try: install neap in a path without spaces and colons",
                 library.display()
             )
         })?;
+        let engine = Engine::start(&self.plan)?;
+        let mut variables = engine.environment();
+        variables.push(preload);
         Ok(Service { engine, variables })
     }
 
