@@ -8,7 +8,7 @@ use std::time::Duration;
 use neap_tests::{Neap, Need, Run, exclusive, require, skip, tool};
 
 /// The least limit that is tried: below it neap's own tables are most of what there is.
-const LEAST: u64 = 24 << 20;
+const LEAST: u64 = 16 << 20;
 
 fn full() -> bool {
     std::env::var_os("NEAP_REAL").is_some_and(|v| v == "full")
@@ -82,7 +82,7 @@ fn python_dicts_and_lists_come_out_the_same() {
             run(&[
                 "python3".into(),
                 script("dicts.py"),
-                size(200_000, 1_500_000).into(),
+                size(60_000, 1_500_000).into(),
             ])
         },
     );
@@ -109,7 +109,7 @@ fn numpy_arrays_come_out_the_same() {
         return skip(name, "numpy is not installed");
     };
     same_output(name, "python3", || {
-        run(&[python, script("arrays.py"), size(4, 30).into()])
+        run(&[python, script("arrays.py"), size(2, 30).into()])
     });
 }
 
@@ -119,7 +119,7 @@ fn node_objects_come_out_the_same() {
         run(&[
             "node".into(),
             script("objects.js"),
-            size(200_000, 1_000_000).into(),
+            size(120_000, 1_000_000).into(),
         ])
     });
 }
@@ -127,13 +127,13 @@ fn node_objects_come_out_the_same() {
 #[test]
 fn java_objects_come_out_the_same() {
     same_output("java_objects_come_out_the_same", "java", || {
-        let heap = if full() { "-Xmx1500m" } else { "-Xmx300m" };
+        let heap = if full() { "-Xmx1500m" } else { "-Xmx200m" };
         run(&[
             "java".into(),
             heap.into(),
             "-Xshare:auto".into(),
             script("Job.java"),
-            size(300_000, 2_000_000).into(),
+            size(150_000, 2_000_000).into(),
         ])
     });
 }
@@ -145,7 +145,7 @@ fn sqlite_tables_in_memory_come_out_the_same() {
         "sqlite3",
         || {
             let sql = std::fs::read_to_string(script("tables.sql")).expect("a file of ours");
-            let sql = sql.replace("@N@", &size(300_000, 3_000_000));
+            let sql = sql.replace("@N@", &size(250_000, 3_000_000));
             run(&["sqlite3".into(), ":memory:".into()]).stdin(sql)
         },
     );
@@ -174,7 +174,7 @@ fn generated_c(functions: u32, dir: &Path) -> PathBuf {
 fn gcc_compiles_a_large_file_to_the_same_code() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     same_output("gcc_compiles_a_large_file_to_the_same_code", "gcc", || {
-        let file = generated_c(size(900, 8000).parse().expect("a number"), dir.path());
+        let file = generated_c(size(400, 8000).parse().expect("a number"), dir.path());
         let words: Vec<OsString> = ["gcc", "-O2", "-S", "-o", "-"]
             .into_iter()
             .map(OsString::from)
@@ -202,10 +202,10 @@ fn sort_sorts_the_same() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     same_output("sort_sorts_the_same", "sort", || {
         let file = lines(
-            size(1_500_000, 12_000_000).parse().expect("a number"),
+            size(700_000, 12_000_000).parse().expect("a number"),
             dir.path(),
         );
-        let buffer = if full() { "1500M" } else { "300M" };
+        let buffer = if full() { "1500M" } else { "150M" };
         run(&["sort".into(), "-S".into(), buffer.into(), file.into()])
     });
 }
@@ -215,7 +215,7 @@ fn xz_compresses_to_the_same_bytes() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     same_output("xz_compresses_to_the_same_bytes", "xz", || {
         let file = lines(
-            size(400_000, 2_500_000).parse().expect("a number"),
+            size(250_000, 2_500_000).parse().expect("a number"),
             dir.path(),
         );
         run(&[
@@ -247,7 +247,7 @@ fn with_malloc(name: &str, library: &str) {
         let python = run(&[
             "python3".into(),
             script("dicts.py"),
-            size(100_000, 500_000).into(),
+            size(40_000, 500_000).into(),
         ]);
         // The interpreter's own arenas would hide the library.
         python.env("LD_PRELOAD", path).env("PYTHONMALLOC", "malloc")

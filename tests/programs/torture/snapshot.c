@@ -74,18 +74,25 @@ _Atomic int32_t *snapshot_pid(struct snapshot *s)
 	return &s->pid;
 }
 
-/* Is the page mapped at all? */
-static int mapped(const char *page)
+/*
+ * Memory of MADV_DONTFORK is not in the child. Its addresses are free there, and whatever maps memory
+ * in the child (a library's fork handler, the C library) may get them: what must not be there is the
+ * parent's page.
+ */
+static void must_not_be_there(const struct shadow *s, const char *page)
 {
-	unsigned char vec;
-	return mincore((void *)(uintptr_t)page, PAGE, &vec) == 0;
+	uint64_t got[WORDS];
+	struct iovec near = { got, PAGE }, far = { (void *)(uintptr_t)page, PAGE };
+	if (process_vm_readv(getpid(), &near, 1, &far, 1, 0) != (ssize_t)PAGE)
+		return;
+	if (s->state == P_DATA && page_ok(s, (const char *)got) && !page_zero((const char *)got))
+		die("page %p is MADV_DONTFORK and the child reads its parent's bytes there", (const void *)page);
 }
 
 static void verify_one(const struct shadow *s, const char *page)
 {
 	if (s->flags & PF_DONTFORK) {
-		if (mapped(page))
-			die("page %p is MADV_DONTFORK and is mapped in the child", (const void *)page);
+		must_not_be_there(s, page);
 	} else if (s->flags & PF_WIPE) {
 		if (!page_zero(page))
 			die_page(s, page, "a MADV_WIPEONFORK page is not zero in the child");
