@@ -219,6 +219,20 @@ fn links_between_documents_lead_somewhere() {
 }
 
 #[test]
+fn files_that_documents_name_are_there() {
+    let mut faults = Vec::new();
+    for (path, text) in files(&[".md"]) {
+        for name in text.split('`').skip(1).step_by(2) {
+            let source = name.starts_with("neap-") && name.contains("/src/");
+            if source && !root().join("crates").join(name).exists() {
+                faults.push(format!("{path}: {name} is not there"));
+            }
+        }
+    }
+    none(&faults);
+}
+
+#[test]
 fn every_variable_and_error_code_is_documented() {
     let text =
         |path: &str| fs::read_to_string(root().join(path)).expect("a file of the repository");
