@@ -19,7 +19,7 @@ fn keys() -> u64 {
     if std::env::var_os("NEAP_REAL").is_some_and(|v| v == "full") {
         1_500_000
     } else {
-        200_000
+        100_000
     }
 }
 
