@@ -99,15 +99,24 @@ impl Agent {
         self.turn.try_lock().is_ok_and(|turn| turn.is_some())
     }
 
-    /// Whether a late command waits for an event to be read.
-    pub fn waits_for_event(&self) -> bool {
-        let turn = self.turn.lock().expect("agent lock");
-        matches!(*turn, Some(Errand::Discard(_)))
+    /// Whether a move is late. A command that is just under way is none: moves are made under the
+    /// shared gate, and who asks holds it exclusively.
+    pub fn has_late_move(&self) -> bool {
+        let late = |errand: &Errand| matches!(errand, Errand::Stage { .. } | Errand::Return(_));
+        self.turn
+            .try_lock()
+            .is_ok_and(|turn| turn.as_ref().is_some_and(late))
     }
 
-    /// Looks whether a late reply has come; nothing if none is late.
-    pub fn collect(&self) -> Option<Called> {
+    /// Looks whether a late reply has come; nothing if none is late. `wait`: as long as a call would.
+    pub fn collect(&self, wait: bool) -> Option<Called> {
         let mut turn = self.turn.lock().expect("agent lock");
+        turn.as_ref()?;
+        if !wait
+            && neap_sys::wait_readable(&[self.peer.as_fd()], Some(0)).is_ok_and(|bits| bits == 0)
+        {
+            return Some(Called::Late);
+        }
         let errand = turn.take()?;
         Some(self.receive(turn, errand))
     }

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use neap_policy::{Heat, State, Step};
 use neap_sys::{Piece, Stop};
@@ -18,6 +19,9 @@ use super::stage::Run;
 use crate::agent::{Called, Errand};
 use crate::space::{Body, Space, addresses};
 
+/// Between two looks for a late reply.
+const PAUSE: Duration = Duration::from_micros(200);
+
 impl Reclaimer {
     /// Evicts up to one batch of old pages in place. Returns how many are on their way out.
     pub(super) fn guard_batch(&mut self, space: &Arc<Space>) -> usize {
@@ -26,7 +30,7 @@ impl Reclaimer {
         };
         {
             let _gate = space.gate.read().expect("gate");
-            if !space.catch_up(&self.job) {
+            if !space.catch_up(&self.job, false) {
                 return 0;
             }
         }
@@ -165,8 +169,9 @@ impl Reclaimer {
             match body.agent.call(op::DISCARD, &spans, 0, errand, true) {
                 Called::Busy(kept) if !space.is_dead() => {
                     errand = kept;
+                    std::thread::sleep(PAUSE);
                     let _gate = space.gate.read().expect("gate");
-                    space.catch_up(&self.job);
+                    space.catch_up(&self.job, false);
                 }
                 called => {
                     let _gate = space.gate.read().expect("gate");

@@ -26,6 +26,10 @@ const STAGE_SHARE: u64 = 32;
 const BATCH: usize = BLOCK_PAGES as usize;
 /// Fruitless passes, beyond those that try everything once, after which nothing is left to reclaim.
 const PATIENCE: u64 = 100;
+/// Longest sleep of reclaim.
+const IDLE: Duration = Duration::from_millis(100);
+/// The same while a command is late.
+const SOON: Duration = Duration::from_millis(1);
 /// Pause between tries once nothing is left.
 const REST: Duration = Duration::from_millis(50);
 /// The kernel's DEF_PRIORITY: reclaim starts gently.
@@ -65,7 +69,8 @@ impl Reclaimer {
         neap_sys::block_signals();
         neap_sys::raise_priority();
         while !self.job.is_stopping() {
-            self.job.reclaim.wait(Duration::from_millis(100));
+            let late = self.job.spaces().iter().any(|space| space.is_late());
+            self.job.reclaim.wait(if late { SOON } else { IDLE });
             self.catch_up();
             self.work();
         }
@@ -108,9 +113,7 @@ impl Reclaimer {
         for space in self.job.spaces() {
             if space.is_late() {
                 let _gate = space.gate.read().expect("gate");
-                if !space.catch_up(&self.job) {
-                    self.job.reclaim.ring();
-                }
+                space.catch_up(&self.job, false);
             }
         }
     }

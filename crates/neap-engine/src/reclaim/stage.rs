@@ -56,7 +56,7 @@ impl Reclaimer {
             return 0;
         };
         let _gate = space.gate.read().expect("gate");
-        if !space.catch_up(&self.job) {
+        if !space.catch_up(&self.job, false) {
             return 0; // stopped
         }
         let runs = self.pick_runs(space);

@@ -16,14 +16,13 @@ impl Space {
     /// program changed, and the kernel refuses it only until then. A discard by our own agent, on
     /// the contrary, waits for its event. The caller holds the gate exclusively.
     pub fn quiesce(&self, job: &Job) {
-        while !self.is_dead() {
-            let waits = self
-                .body
+        let late = || {
+            self.body
                 .get()
-                .is_some_and(|body| body.agent.waits_for_event());
-            if waits || self.catch_up(job) {
-                return;
-            }
+                .is_some_and(|body| body.agent.has_late_move())
+        };
+        while late() && !self.is_dead() {
+            self.catch_up(job, true);
         }
     }
 
@@ -32,13 +31,13 @@ impl Space {
         self.body.get().is_some_and(|body| body.agent.is_late())
     }
 
-    /// Completes a late command, waiting for it at most as long as a call would. False while it is
-    /// still late. The caller holds the gate, either side.
-    pub fn catch_up(&self, job: &Job) -> bool {
+    /// Completes a late command. False while it is still late. The caller holds the gate: shared, and
+    /// then it must not `wait`, since a discard waits for whoever holds it exclusively.
+    pub fn catch_up(&self, job: &Job, wait: bool) -> bool {
         let Some(body) = self.body.get() else {
             return true;
         };
-        match body.agent.collect() {
+        match body.agent.collect(wait) {
             None => true,
             Some(called) => self.complete(job, called).is_some(),
         }
