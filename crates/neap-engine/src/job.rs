@@ -146,6 +146,7 @@ impl Job {
             return;
         }
         drop(spaces);
+        space.kin.leave();
         // Whoever works on the space holds its gate; wait for them before the id may be reused.
         let _gate = space.gate.write().expect("gate");
         // The number is reused only after its last entry is gone from the store.

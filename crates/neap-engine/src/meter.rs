@@ -18,8 +18,8 @@ pub(crate) struct Meter {
     peak_pool: AtomicU64,
     overhead: AtomicU64,
     exhausted: AtomicBool,
-    /// Filled by neap since the last sample: explains growth.
-    filled: AtomicU64,
+    /// Bytes freed since the start: tells whether reclaim gets on.
+    freed: AtomicU64,
 }
 
 /// One look at the kernel's accounting.
@@ -46,7 +46,7 @@ impl Meter {
             peak_pool: zero(),
             overhead: zero(),
             exhausted: AtomicBool::new(false),
-            filled: zero(),
+            freed: zero(),
         }
     }
 
@@ -58,15 +58,12 @@ impl Meter {
     /// not explain.
     pub fn sample(&self, sample: Sample) -> u64 {
         let usage = sample.resident + sample.own;
-        let filled = self.filled.swap(0, Relaxed);
         let before = self.estimate.swap(usage, Relaxed);
         self.peak.fetch_max(usage, Relaxed);
         self.peak_resident.fetch_max(sample.resident, Relaxed);
         self.peak_pool.fetch_max(sample.pool, Relaxed);
         self.overhead
             .fetch_max(sample.own.saturating_sub(sample.pool), Relaxed);
-        // The estimate already contains the fills.
-        let _ = filled;
         usage.saturating_sub(before)
     }
 
@@ -79,13 +76,18 @@ impl Meter {
     /// Pages appeared in a program.
     pub fn charge(&self, bytes: u64) {
         self.estimate.fetch_add(bytes, Relaxed);
-        self.filled.fetch_add(bytes, Relaxed);
     }
 
     /// Pages left a program for good.
     pub fn uncharge(&self, bytes: u64) {
         let less = |usage: u64| Some(usage.saturating_sub(bytes));
         let _ = self.estimate.fetch_update(Relaxed, Relaxed, less);
+        self.freed.fetch_add(bytes, Relaxed);
+    }
+
+    /// Bytes freed since the start.
+    pub fn freed(&self) -> u64 {
+        self.freed.load(Relaxed)
     }
 
     pub fn usage(&self) -> u64 {

@@ -69,8 +69,15 @@ impl Sampler {
     fn measure(&self, spaces: &[Arc<Space>]) -> Sample {
         let mut resident = 0;
         let mut processes = self.job.processes.lock().expect("processes lock");
-        for body in spaces.iter().filter_map(|space| space.body.get()) {
-            let anon = neap_sys::anon_resident(body.pid).unwrap_or(0);
+        for space in spaces {
+            let Some(body) = space.body.get() else {
+                continue;
+            };
+            let anon = if space.kin.shares() {
+                space.kin.proportional(body.pid)
+            } else {
+                neap_sys::anon_resident(body.pid).unwrap_or(0)
+            };
             resident += anon;
             if let Some(process) = processes
                 .iter_mut()
@@ -103,6 +110,7 @@ impl Sampler {
                 looked = true;
             } else if due {
                 space.discover(&self.job);
+                space.end_quarantine(&self.job, now);
                 looked = true;
             }
         }

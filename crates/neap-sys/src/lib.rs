@@ -19,7 +19,9 @@ pub use errno::{Result, SysError};
 pub use file::SwapFile;
 pub use maps::{Mapping, Maps};
 pub use pagemap::Pagemap;
-pub use process::{Pidfd, anon_resident, comm, kill_descendants, signal, wiped_on_fork};
+pub use process::{
+    Pidfd, anon_proportional, anon_resident, comm, kill_descendants, signal, wiped_on_fork,
+};
 pub use remote::{Piece, Remote};
 pub use socket::{Listener, Message, Peer};
 pub use thread::{

@@ -67,6 +67,17 @@ pub fn anon_resident(pid: i32) -> Option<u64> {
     Some(resident.saturating_sub(shared) * 4096)
 }
 
+/// Anonymous memory of process `pid` with shared pages divided by their sharers (`Pss_Anon`), in
+/// bytes. The kernel walks every page for it.
+pub fn anon_proportional(pid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Pss_Anon:"))?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kib * 1024)
+}
+
 /// The command name of process `pid`.
 pub fn comm(pid: i32) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;

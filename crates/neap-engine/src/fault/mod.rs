@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use neap_sys::{Event, Stop};
 use neap_units::PageNr;
@@ -44,14 +43,22 @@ const IDLE_NANOS: u64 = 1_000_000_000;
 /// Pause before faults that had to wait are tried again.
 const RETRY_NANOS: u64 = 100_000;
 
+/// Faults wait for reclaim.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// Since when without progress, in nanoseconds of the monotonic clock.
+    since: u64,
+    /// Bytes that reclaim had freed then.
+    freed: u64,
+}
+
 pub(crate) struct FaultThread {
     job: Arc<Job>,
     space: Arc<Space>,
     loader: Loader,
     fresh: FreshRun,
     waiting: VecDeque<Fault>,
-    /// Since when the faults that wait have waited in vain.
-    held_since: Option<Instant>,
+    held: Option<Held>,
     cpu: Option<usize>,
     until_follow: u32,
 }
@@ -64,7 +71,7 @@ impl FaultThread {
             space,
             fresh: FreshRun::default(),
             waiting: VecDeque::new(),
-            held_since: None,
+            held: None,
             cpu: None,
             until_follow: 0,
         }

@@ -1,20 +1,20 @@
 //! Serving one fault: claim the page, find it, fill it.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
 
 use neap_policy::{Heat, State, Step};
 use neap_sys::Stop;
 use neap_units::{PAGE_SIZE, PageNr};
 
-use super::{Fault, FaultThread, Served};
+use super::{Fault, FaultThread, Held, Served};
 use crate::space::addresses;
 
 /// Longest run of fresh pages filled for one fault.
 const MAX_FRESH: u64 = 16;
 static ZEROS: [u8; MAX_FRESH as usize * PAGE_SIZE] = [0; MAX_FRESH as usize * PAGE_SIZE];
-/// A fault that waited this long for reclaim is let through: slow is better than stuck.
-const LONGEST_HOLD: Duration = Duration::from_millis(200);
+/// Faults that waited this long while reclaim freed nothing are let through: over the limit is better
+/// than stuck. In nanoseconds.
+const LONGEST_HOLD: u64 = 500_000_000;
 
 impl FaultThread {
     pub(super) fn serve(&mut self, fault: Fault) -> Served {
@@ -58,14 +58,22 @@ impl FaultThread {
         }
     }
 
-    /// Whether fills must wait for reclaim; for ever they need not.
+    /// Whether fills must wait for reclaim: as long as it gets on.
     fn must_wait(&mut self, pages: u64) -> bool {
         if !self.job.meter.must_hold(pages * PAGE_SIZE as u64) {
-            self.held_since = None;
+            self.held = None;
             return false;
         }
-        let since = *self.held_since.get_or_insert_with(now);
-        if now().duration_since(since) > LONGEST_HOLD {
+        let freed = self.job.meter.freed();
+        let held = match self.held {
+            Some(held) if held.freed == freed => held,
+            _ => Held {
+                since: neap_sys::monotonic_nanos(),
+                freed,
+            },
+        };
+        self.held = Some(held);
+        if neap_sys::monotonic_nanos() - held.since > LONGEST_HOLD {
             return false;
         }
         self.job.events.held.fetch_add(1, Relaxed);
@@ -211,8 +219,4 @@ impl FaultThread {
             _ => Served::Done,
         }
     }
-}
-
-fn now() -> Instant {
-    Instant::now()
 }

@@ -43,6 +43,8 @@ pub(crate) struct Reclaimer {
     buffer: Vec<u8>,
     picked: Vec<PageId>,
     stage_target: usize,
+    /// NEAP_CHECK is set.
+    checks: bool,
 }
 
 /// What one pass achieved.
@@ -61,6 +63,7 @@ impl Reclaimer {
             buffer: vec![0; BATCH * PAGE_SIZE],
             picked: Vec::with_capacity(BATCH),
             stage_target: (share as usize).max(2),
+            checks: std::env::var_os("NEAP_CHECK").is_some(),
             job,
         }
     }
@@ -73,6 +76,9 @@ impl Reclaimer {
             self.job.reclaim.wait(if late { SOON } else { IDLE });
             self.catch_up();
             self.work();
+            if self.checks {
+                self.check();
+            }
         }
     }
 
@@ -108,6 +114,17 @@ impl Reclaimer {
         }
     }
 
+    /// Panics on a broken invariant of any structure. For tests: it walks everything.
+    fn check(&self) {
+        self.job.core().check();
+        self.job.store.check();
+        for space in self.job.spaces() {
+            if let Some(body) = space.body.get() {
+                body.stage.check();
+            }
+        }
+    }
+
     /// Late commands are completed even when nothing needs to be reclaimed: threads may wait.
     fn catch_up(&self) {
         for space in self.job.spaces() {
@@ -132,7 +149,11 @@ impl Reclaimer {
         let taken = match &space {
             Some(space) if space.is_dead() || space.thawed.load(Relaxed) => 0,
             Some(space) if guards => self.guard_batch(space),
-            Some(space) => self.stage_batch(space),
+            Some(space) => {
+                let staged = self.stage_batch(space);
+                self.unshare(space);
+                staged
+            }
             None => 0,
         };
         let stored = if guards {

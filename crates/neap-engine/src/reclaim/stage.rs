@@ -87,6 +87,32 @@ impl Reclaimer {
         taken
     }
 
+    /// Pages that a forked child shared do not move, also after its end, until somebody writes to
+    /// them. The agent makes the kernel see that they are the program's alone. While a child lives
+    /// this would copy them, and free nothing.
+    pub(super) fn unshare(&self, space: &Space) {
+        let mut stuck = std::mem::take(&mut *space.stuck.lock().expect("stuck lock"));
+        let Some(body) = space.body.get() else {
+            return;
+        };
+        if stuck.is_empty() || space.kin.has_children() || space.is_dead() {
+            return;
+        }
+        stuck.sort_unstable();
+        let mut spans: Vec<Range<u64>> = Vec::new();
+        for page in stuck {
+            match spans.last_mut() {
+                Some(span) if span.end == page.addr() => span.end += PAGE_SIZE as u64,
+                _ => spans.push(addresses(page, 1)),
+            }
+        }
+        spans.truncate(neap_wire::MAX_RANGES);
+        let called = body
+            .agent
+            .call(op::UNSHARE, &spans, 0, Errand::Simple, true);
+        space.complete(&self.job, called);
+    }
+
     /// Picks pages and groups what is adjacent. Caller holds the gate: `Isolated` never outlives it.
     pub(super) fn pick_runs(&mut self, space: &Space) -> Vec<Run> {
         self.picked.clear();

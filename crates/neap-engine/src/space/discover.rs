@@ -53,6 +53,23 @@ impl Space {
         new
     }
 
+    /// Takes note again of pages that stayed when the program declared them free.
+    pub fn end_quarantine(&self, job: &Job, now: u64) {
+        let Some(body) = self.body.get() else {
+            return;
+        };
+        let free = self.quarantine.lock().expect("quarantine lock").leave(now);
+        for range in free {
+            let _gate = self.gate.write().expect("gate");
+            let registered = self.ranges.lock().expect("ranges lock").covers(&range);
+            if registered {
+                let _ = body
+                    .pagemap
+                    .present(range.clone(), &mut |run| self.take_note(job, &run));
+            }
+        }
+    }
+
     /// Registers one mapping and takes note of the pages it already has. Both happen under the
     /// exclusive gate: a thread that is throwing pages of the mapping away has either finished or
     /// waits for its event to be read, which comes after.

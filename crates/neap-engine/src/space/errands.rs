@@ -96,6 +96,7 @@ impl Space {
     ) -> usize {
         let mut wanted = Vec::new();
         let mut freed = Vec::new();
+        let mut stuck = Vec::new();
         let mut taken = 0;
         let mut core = job.core();
         for (i, (&id, &result)) in ids.iter().zip(results).enumerate() {
@@ -116,8 +117,11 @@ impl Space {
                 // There was no page: the program gave it back, or the kernel dropped it.
                 Stop::Absent => Step::Vanish,
                 Stop::Retry => Step::Putback(Heat::Warm),
-                _ => {
+                stop => {
                     job.events.busy.fetch_add(1, Relaxed);
+                    if stop == Stop::Busy {
+                        stuck.push(page);
+                    }
                     Step::Putback(Heat::Hot)
                 }
             };
@@ -125,6 +129,7 @@ impl Space {
         }
         drop(core);
         body.stage.unpin(first);
+        self.stuck.lock().expect("stuck lock").append(&mut stuck);
         for effect in freed {
             job.release(self, effect);
         }

@@ -17,17 +17,27 @@ use crate::job::Job;
 
 impl Space {
     /// Applies one event that is not a fault.
-    pub fn apply(&self, job: &Arc<Job>, event: Event) {
+    pub fn apply(self: &Arc<Self>, job: &Arc<Job>, event: Event) {
         match event {
             Event::Fault { .. } => {}
             Event::Fork(child) => self.forked(job, child),
             Event::Remap { from, to, len } => self.remapped(job, from, to, len),
-            Event::Remove(range) => self.removed(job, &range),
+            Event::Remove(range) => {
+                self.quarantine
+                    .lock()
+                    .expect("quarantine lock")
+                    .enter(range.clone());
+                self.removed(job, &range);
+            }
             Event::Unmap(range) => {
                 self.ranges
                     .lock()
                     .expect("ranges lock")
                     .remove(range.clone());
+                self.quarantine
+                    .lock()
+                    .expect("quarantine lock")
+                    .forget(&range);
                 self.forget(job, pages(&range));
             }
         }
@@ -65,6 +75,10 @@ impl Space {
         ranges.remove(from..from + len);
         ranges.insert(to..to + len);
         drop(ranges);
+        self.quarantine
+            .lock()
+            .expect("quarantine lock")
+            .forget(&(from..from + len));
         let mut core = job.core();
         let (source, target) = (PageNr::containing(from), PageNr::containing(to));
         let count = Pages(len / PAGE_SIZE as u64);
@@ -100,13 +114,14 @@ impl Space {
 
     /// The child starts with the parent's absent pages absent: it must find them too. Staged frames
     /// stay with the parent, so their bytes are kept in the store for both.
-    fn forked(&self, job: &Arc<Job>, child: Uffd) {
+    fn forked(self: &Arc<Self>, job: &Arc<Job>, child: Uffd) {
         let ranges = self.ranges.lock().expect("ranges lock").clone();
         let Some(child) = job.add_space(child, ranges) else {
             // Its userfaultfd is closed now, so it would read zeros.
             job.lose_all("a forked child could not be served");
             return;
         };
+        child.kin.set_parent(self);
         child
             .cookie_page
             .store(self.cookie_page.load(Relaxed), Relaxed);

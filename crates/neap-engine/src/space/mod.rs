@@ -10,6 +10,8 @@
 mod discover;
 mod errands;
 mod events;
+mod kin;
+mod quarantine;
 mod ranges;
 mod stage;
 
@@ -22,6 +24,8 @@ use neap_sys::{Maps, Pagemap, Pidfd, Remote, Uffd, Waker};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
+pub(crate) use kin::Kin;
+use quarantine::Quarantine;
 pub(crate) use ranges::Ranges;
 pub(crate) use stage::{BlockId, Stage};
 
@@ -65,6 +69,10 @@ pub(crate) struct Space {
     pub refused: Mutex<Ranges>,
     /// The program uses MADV_WIPEONFORK.
     pub wipes: AtomicBool,
+    pub quarantine: Mutex<Quarantine>,
+    pub kin: Kin,
+    /// Pages that would not move (EBUSY), to be unshared.
+    pub stuck: Mutex<Vec<PageNr>>,
     pub armed: AtomicBool,
     pub dead: AtomicBool,
     /// No page leaves while a fork is under way that the kernel cannot announce.
@@ -86,6 +94,9 @@ impl Space {
             own_discards: Mutex::default(),
             refused: Mutex::default(),
             wipes: AtomicBool::new(false),
+            quarantine: Mutex::default(),
+            kin: Kin::default(),
+            stuck: Mutex::default(),
             armed: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             thawed: AtomicBool::new(false),

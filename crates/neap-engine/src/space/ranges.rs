@@ -63,7 +63,6 @@ impl Ranges {
     }
 
     /// All ranges, ascending.
-    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.by_start.iter().map(|(&start, &end)| start..end)
     }
