@@ -113,12 +113,19 @@ impl FaultThread {
                 write,
                 protected,
                 thread,
-            } => waiting.push_back(Fault {
-                page: PageNr::containing(address),
-                write,
-                protected,
-                thread,
-            }),
+            } => {
+                let page = PageNr::containing(address);
+                // A signal makes a thread ask again for what it waits for already.
+                let known = |fault: &Fault| (fault.page, fault.protected) == (page, protected);
+                if !waiting.iter().any(known) {
+                    waiting.push_back(Fault {
+                        page,
+                        write,
+                        protected,
+                        thread,
+                    });
+                }
+            }
             other => space.apply(job, other),
         });
         if read.is_err() {

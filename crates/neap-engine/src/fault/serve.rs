@@ -14,7 +14,7 @@ const MAX_FRESH: u64 = 16;
 static ZEROS: [u8; MAX_FRESH as usize * PAGE_SIZE] = [0; MAX_FRESH as usize * PAGE_SIZE];
 /// Faults that waited this long while reclaim freed nothing are let through: over the limit is better
 /// than stuck. In nanoseconds.
-const LONGEST_HOLD: u64 = 500_000_000;
+const LONGEST_HOLD: u64 = 20_000_000;
 
 impl FaultThread {
     pub(super) fn serve(&mut self, fault: Fault) -> Served {

@@ -30,6 +30,8 @@ const PATIENCE: u64 = 100;
 const IDLE: Duration = Duration::from_millis(100);
 /// The same while a command is late.
 const SOON: Duration = Duration::from_millis(1);
+/// Pause when no page of any space would move.
+const PAUSE: Duration = Duration::from_micros(300);
 /// Pause between tries once nothing is left.
 const REST: Duration = Duration::from_millis(50);
 /// The kernel's DEF_PRIORITY: reclaim starts gently.
@@ -45,6 +47,10 @@ pub(crate) struct Reclaimer {
     stage_target: usize,
     /// NEAP_CHECK is set.
     checks: bool,
+}
+
+fn rests(space: &Space) -> bool {
+    space.rests_until.load(Relaxed) > neap_sys::monotonic_nanos()
 }
 
 /// What one pass achieved.
@@ -88,7 +94,7 @@ impl Reclaimer {
         if self.job.meter.is_exhausted() {
             std::thread::sleep(REST);
         }
-        let (mut fruitless, mut passes) = (0, 0);
+        let (mut fruitless, mut passes, mut still) = (0, 0, 0);
         let mut priority = DEF_PRIORITY;
         while !self.job.is_stopping() && self.job.meter.excess() > 0 {
             passes += 1;
@@ -103,9 +109,11 @@ impl Reclaimer {
                 continue;
             }
             fruitless += 1;
-            if !pass.moved {
+            still = if pass.moved { 0 } else { still + 1 };
+            if still > self.job.spaces().len() {
+                // Every space was tried in vain.
                 self.job.ask_shrinker(0);
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::sleep(PAUSE);
             }
             if fruitless > PATIENCE + self.batches_resident() {
                 self.exhausted();
@@ -147,7 +155,7 @@ impl Reclaimer {
         let space = chosen.and_then(|id| self.job.space(id));
         let guards = self.job.needs_write_protect();
         let taken = match &space {
-            Some(space) if space.is_dead() || space.thawed.load(Relaxed) => 0,
+            Some(space) if space.is_dead() || space.thawed.load(Relaxed) || rests(space) => 0,
             Some(space) if guards => self.guard_batch(space),
             Some(space) => {
                 let staged = self.stage_batch(space);

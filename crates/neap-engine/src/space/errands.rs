@@ -11,6 +11,9 @@ use super::{Body, Space, addresses};
 use crate::agent::{Called, Errand};
 use crate::job::Job;
 
+/// Rest of a space whose pages mostly did not move: 5 ms, in nanoseconds.
+const STUCK_REST: u64 = 5_000_000;
+
 impl Space {
     /// Ends what must not be under way when an event is read: a move must not meet a mapping that the
     /// program changed, and the kernel refuses it only until then. A discard by our own agent, on
@@ -129,6 +132,10 @@ impl Space {
         }
         drop(core);
         body.stage.unpin(first);
+        if stuck.len() > taken {
+            self.rests_until
+                .store(neap_sys::monotonic_nanos() + STUCK_REST, Relaxed);
+        }
         self.stuck.lock().expect("stuck lock").append(&mut stuck);
         for effect in freed {
             job.release(self, effect);

@@ -73,6 +73,8 @@ pub(crate) struct Space {
     pub kin: Kin,
     /// Pages that would not move (EBUSY), to be unshared.
     pub stuck: Mutex<Vec<PageNr>>,
+    /// Until when (nanoseconds) reclaim leaves the space alone: its pages did not move.
+    pub rests_until: AtomicU64,
     pub armed: AtomicBool,
     pub dead: AtomicBool,
     /// No page leaves while a fork is under way that the kernel cannot announce.
@@ -97,6 +99,7 @@ impl Space {
             quarantine: Mutex::default(),
             kin: Kin::default(),
             stuck: Mutex::default(),
+            rests_until: AtomicU64::new(0),
             armed: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             thawed: AtomicBool::new(false),

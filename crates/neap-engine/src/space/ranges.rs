@@ -30,6 +30,9 @@ impl Ranges {
 
     /// Takes a range out; what lies beside it stays.
     pub fn remove(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
         while let Some((&from, &to)) = self.by_start.range(..range.end).next_back() {
             if to <= range.start {
                 break;
