@@ -5,6 +5,7 @@
 //! holds its share.
 
 mod guard;
+mod samples;
 mod stage;
 mod store;
 
@@ -45,6 +46,7 @@ pub(crate) struct Reclaimer {
     buffer: Vec<u8>,
     picked: Vec<PageId>,
     stage_target: usize,
+    samples: samples::Samples,
     /// NEAP_CHECK is set.
     checks: bool,
 }
@@ -69,6 +71,7 @@ impl Reclaimer {
             buffer: vec![0; BATCH * PAGE_SIZE],
             picked: Vec::with_capacity(BATCH),
             stage_target: (share as usize).max(2),
+            samples: samples::Samples::new(&job),
             checks: std::env::var_os("NEAP_CHECK").is_some(),
             job,
         }
@@ -170,6 +173,7 @@ impl Reclaimer {
             self.store_overdue(taken == 0)
         };
         let spaces = self.job.spaces();
+        self.samples.forget_all_but(&spaces);
         let freed: usize = spaces.iter().map(|space| self.recycle(space)).sum();
         Pass {
             stored: stored > 0,

@@ -39,7 +39,10 @@ impl Reclaimer {
                 abort(&self.job, body, slot)
             };
             match outcome {
-                Outcome::Stored => stored += 1,
+                Outcome::Stored => {
+                    stored += 1;
+                    self.samples.note(&self.job, space, bytes);
+                }
                 Outcome::Refused => refused.push(slot),
                 Outcome::Gone => {}
             }

@@ -50,6 +50,9 @@ impl Space {
             }
             new += usize::from(self.adopt(job, body, range));
         }
+        if new > 0 && !self.thawed.load(Relaxed) {
+            crate::thaw::inherit(job, self, false);
+        }
         new
     }
 
