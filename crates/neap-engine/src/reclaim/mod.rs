@@ -31,6 +31,8 @@ const PATIENCE: u64 = 100;
 const IDLE: Duration = Duration::from_millis(100);
 /// The same while a command is late.
 const SOON: Duration = Duration::from_millis(1);
+/// Between two checks of all structures, where they are asked for: 200 ms, in nanoseconds.
+const CHECK_EVERY: u64 = 200_000_000;
 /// Pause when no page of any space would move.
 const PAUSE: Duration = Duration::from_micros(300);
 /// Pause between tries once nothing is left.
@@ -80,13 +82,15 @@ impl Reclaimer {
     pub fn run(mut self) {
         neap_sys::block_signals();
         neap_sys::raise_priority();
+        let mut checked = 0;
         while !self.job.is_stopping() {
             let late = self.job.spaces().iter().any(|space| space.is_late());
             self.job.reclaim.wait(if late { SOON } else { IDLE });
             self.catch_up();
             self.work();
-            if self.checks {
+            if self.checks && neap_sys::monotonic_nanos() > checked + CHECK_EVERY {
                 self.check();
+                checked = neap_sys::monotonic_nanos();
             }
         }
     }
