@@ -13,7 +13,8 @@ rm -f "$target/test-skips.txt"
 tools/lint.sh || status=1
 
 set -o pipefail
-cargo test --workspace --no-fail-fast </dev/null 2>&1 | tee "$target/test-output.txt" || status=1
+# Each test has limits of its own; this one is for what they cannot see, so that counts are printed.
+timeout --kill-after=10 2400 cargo test --workspace --no-fail-fast </dev/null 2>&1 | tee "$target/test-output.txt" || status=1
 
 # Sums of cargo's own closing lines.
 read -r passed failed ignored < <(awk '
