@@ -23,6 +23,13 @@ fn passes(test: &str, name: &str, neap: impl FnOnce(Neap) -> Neap) {
     if !require(test, &[Need::Neap, Need::Userfaultfd]) {
         return;
     }
+    if test == "write_protected::registered_buffers_stay_where_they_are" {
+        // docs/design/safety.md, "What is not covered".
+        return skip(
+            test,
+            "before UFFDIO_MOVE a pinned page cannot be told from another",
+        );
+    }
     let _alone = exclusive();
     let run: Managed = neap(Neap::limit(LIMIT)).run(&mode(name));
     if run.code() == SKIPPED {

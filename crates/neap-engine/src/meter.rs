@@ -18,6 +18,8 @@ pub(crate) struct Meter {
     peak_pool: AtomicU64,
     overhead: AtomicU64,
     exhausted: AtomicBool,
+    /// The pool as it is in the estimate.
+    pool: AtomicU64,
     /// Bytes freed since the start: tells whether reclaim gets on.
     freed: AtomicU64,
 }
@@ -46,6 +48,7 @@ impl Meter {
             peak_pool: zero(),
             overhead: zero(),
             exhausted: AtomicBool::new(false),
+            pool: zero(),
             freed: zero(),
         }
     }
@@ -58,6 +61,7 @@ impl Meter {
     /// not explain.
     pub fn sample(&self, sample: Sample) -> u64 {
         let usage = sample.resident + sample.own;
+        self.pool.store(sample.pool, Relaxed);
         let before = self.estimate.swap(usage, Relaxed);
         self.peak.fetch_max(usage, Relaxed);
         self.peak_resident.fetch_max(sample.resident, Relaxed);
@@ -71,6 +75,16 @@ impl Meter {
         self.hold_above.store(hold_above.0, Relaxed);
         self.reclaim_to
             .store(reclaim_to.map_or(u64::MAX, |to| to.0), Relaxed);
+    }
+
+    /// The pool has this many bytes now.
+    pub fn note_pool(&self, bytes: u64) {
+        let before = self.pool.swap(bytes, Relaxed);
+        if bytes >= before {
+            self.estimate.fetch_add(bytes - before, Relaxed);
+        } else {
+            self.uncharge(before - bytes);
+        }
     }
 
     /// Pages appeared in a program.

@@ -37,7 +37,7 @@ impl Sampler {
 
     pub fn run(mut self) {
         neap_sys::block_signals();
-        neap_sys::raise_priority();
+        neap_sys::raise_to_realtime();
         while !self.job.is_stopping() {
             let next = self.tick();
             self.job.sampler.wait(Duration::from_nanos(next.0));

@@ -19,6 +19,7 @@ pub(crate) fn run(job: &Arc<Job>) {
         job.store
             .shrink(u8::try_from(priority).unwrap_or(0), &mut codec);
         job.store.shrink_worker(&mut codec);
+        job.meter.note_pool(job.store.pool_bytes().0);
         job.reclaim.ring();
     }
 }

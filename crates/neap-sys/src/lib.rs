@@ -26,6 +26,6 @@ pub use remote::{Piece, Remote};
 pub use socket::{Listener, Message, Peer};
 pub use thread::{
     Readiness, Waker, block_signals, follow_cpu_of, lower_priority, monotonic_nanos, pin_to,
-    raise_priority, wait_hangup, wait_readable,
+    raise_priority, raise_to_realtime, wait_hangup, wait_readable,
 };
 pub use uffd::{Event, Features, Mode, Progress, Stop, Uffd};

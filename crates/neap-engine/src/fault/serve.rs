@@ -157,9 +157,15 @@ impl FaultThread {
     }
 
     /// The table says that the page is there. Either another fault was served meanwhile, or the
-    /// kernel dropped a page that the program had declared free (MADV_FREE): filling tells.
+    /// kernel dropped a page that the program had declared free (MADV_FREE): filling tells. Under the
+    /// exclusive gate: a page that reclaim moves out between the look and the fill would be hidden by
+    /// zeros.
     fn doubt(&mut self, page: PageNr) -> Served {
-        let _gate = self.space.gate.read().expect("gate");
+        let _gate = self.space.gate.write().expect("gate");
+        let state = self.job.core().state_at(self.space.id, page);
+        if !matches!(state, State::Resident { .. }) {
+            return Served::Later;
+        }
         match self.space.uffd.zero(addresses(page, 1)).stop {
             None => Served::Done,
             Some(Stop::Retry | Stop::NoMemory) => Served::Later,
@@ -172,9 +178,10 @@ impl FaultThread {
 
     /// A write to a write-protected page: the program wants it, so it stays. Only reclaim takes a page
     /// out of `Protected`, so that it never commits what was written meanwhile: it is told here, and
-    /// lets the thread go.
+    /// lets the thread go. Under the exclusive gate: otherwise reclaim could protect the page between
+    /// the look and the release, and not notice the write.
     fn let_write(&mut self, fault: Fault) -> Served {
-        let _gate = self.space.gate.read().expect("gate");
+        let _gate = self.space.gate.write().expect("gate");
         {
             let mut core = self.job.core();
             if let Some(id) = core.find(self.space.id, fault.page)

@@ -176,6 +176,7 @@ impl Reclaimer {
         } else {
             self.store_overdue(taken == 0)
         };
+        self.job.meter.note_pool(self.job.store.pool_bytes().0);
         let spaces = self.job.spaces();
         self.samples.forget_all_but(&spaces);
         let freed: usize = spaces.iter().map(|space| self.recycle(space)).sum();

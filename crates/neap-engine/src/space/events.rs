@@ -64,10 +64,12 @@ impl Space {
     }
 
     fn forget(&self, job: &Job, range: Range<PageNr>) {
-        let effects = job.core().remove_range(self.id, range);
+        let effects = job.core().remove_range(self.id, range.clone());
         for effect in effects {
             job.release(self, effect);
         }
+        // Threads that waited for a page in transit look again, and find what the program left there.
+        let _ = self.uffd.wake(range.start.addr()..range.end.addr());
     }
 
     fn remapped(&self, job: &Job, from: u64, to: u64, len: u64) {
