@@ -31,7 +31,7 @@ fn run(words: &[OsString]) -> Run {
     Run::new(words)
         .env("PYTHONHASHSEED", "0")
         .env("LC_ALL", "C")
-        .limit(Duration::from_secs(if full() { 1800 } else { 400 }))
+        .limit(Duration::from_secs(if full() { 3600 } else { 900 }))
 }
 
 /// Plainly, at a half, at a quarter: the same bytes each time.

@@ -76,7 +76,7 @@ impl Torture {
             "150".into(),
         ]);
         words.extend(self.extra.iter().map(OsString::from));
-        let neap = neap.env("NEAP_CHECK", "1");
+        let neap = neap.clone().env("NEAP_CHECK", "1");
         let run = neap.run(&Run::new(words).limit(Duration::from_secs(self.seconds + 240)));
         run.must_have_paged();
         assert!(
