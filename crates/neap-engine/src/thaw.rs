@@ -48,7 +48,7 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
         .lock()
         .expect("refused lock")
         .insert(range.clone());
-    space.thawed.store(true, Relaxed);
+    space.thawed.fetch_add(1, Relaxed);
     bring_back(job, space, &pages(&range), || {
         if space.uffd.unregister(range.clone()).is_ok() {
             space
@@ -62,14 +62,16 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
             }
         }
     });
-    space.thawed.store(false, Relaxed);
+    space.thawed.fetch_sub(1, Relaxed);
 }
 
 /// The process forks and the kernel cannot announce it: its child would read absent pages as
 /// zeros. Everything comes back and stays until the fork is over, over the limit if need be.
 pub(crate) fn thaw(job: &Arc<Job>, peer: &Peer) {
     if let Some(space) = space_of(job, peer) {
-        space.thawed.store(true, Relaxed);
+        let mut forks = space.forks.lock().expect("forks lock");
+        *forks += 1;
+        space.thawed.fetch_add(1, Relaxed);
         bring_back(job, &space, &(PageNr(0)..PageNr(u64::MAX)), || {});
         inherit(job, &space, true);
     }
@@ -78,8 +80,12 @@ pub(crate) fn thaw(job: &Arc<Job>, peer: &Peer) {
 
 pub(crate) fn resume(job: &Arc<Job>, peer: &Peer) {
     if let Some(space) = space_of(job, peer) {
-        inherit(job, &space, false);
-        space.thawed.store(false, Relaxed);
+        let mut forks = space.forks.lock().expect("forks lock");
+        *forks = forks.saturating_sub(1);
+        if *forks == 0 {
+            inherit(job, &space, false);
+        }
+        space.thawed.fetch_sub(1, Relaxed);
         job.reclaim.ring();
     }
     acknowledge(peer);

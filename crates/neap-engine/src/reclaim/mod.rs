@@ -54,7 +54,7 @@ pub(crate) struct Reclaimer {
 }
 
 fn rests(space: &Space) -> bool {
-    space.rests_until.load(Relaxed) > neap_sys::monotonic_nanos()
+    space.thawed.load(Relaxed) > 0 || space.rests_until.load(Relaxed) > neap_sys::monotonic_nanos()
 }
 
 /// What one pass achieved.
@@ -132,7 +132,6 @@ impl Reclaimer {
     /// Panics on a broken invariant of any structure. For tests: it walks everything.
     fn check(&self) {
         self.job.core().check();
-        self.job.store.check();
         for space in self.job.spaces() {
             if let Some(body) = space.body.get() {
                 body.stage.check();
@@ -162,7 +161,7 @@ impl Reclaimer {
         let space = chosen.and_then(|id| self.job.space(id));
         let guards = self.job.needs_write_protect();
         let taken = match &space {
-            Some(space) if space.is_dead() || space.thawed.load(Relaxed) || rests(space) => 0,
+            Some(space) if space.is_dead() || rests(space) => 0,
             Some(space) if guards => self.guard_batch(space),
             Some(space) => {
                 let staged = self.stage_batch(space);

@@ -17,7 +17,7 @@ mod stage;
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, RwLock};
 
 use neap_sys::{Maps, Pagemap, Pidfd, Remote, Uffd, Waker};
@@ -77,8 +77,12 @@ pub(crate) struct Space {
     pub rests_until: AtomicU64,
     pub armed: AtomicBool,
     pub dead: AtomicBool,
-    /// No page leaves while a fork is under way that the kernel cannot announce.
-    pub thawed: AtomicBool,
+    /// While this is not 0 no page leaves: a fork is under way that the kernel cannot announce, or
+    /// memory is being let go.
+    pub thawed: AtomicU32,
+    /// Forks under way that the kernel cannot announce. Held while mappings are made inheritable or
+    /// not, so that two forks at once do not undo each other.
+    pub forks: Mutex<u32>,
     /// Wakes the fault thread.
     pub bell: Waker,
 }
@@ -102,7 +106,8 @@ impl Space {
             rests_until: AtomicU64::new(0),
             armed: AtomicBool::new(false),
             dead: AtomicBool::new(false),
-            thawed: AtomicBool::new(false),
+            thawed: AtomicU32::new(0),
+            forks: Mutex::new(0),
             bell: Waker::new()?,
         })
     }
