@@ -6,11 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use neap_policy::State;
-use neap_sys::{Features, Peer};
+use neap_sys::Peer;
 use neap_units::PageNr;
-use neap_wire::op;
 
-use crate::agent::Errand;
 use crate::attendant::acknowledge;
 use crate::fault::Served;
 use crate::job::Job;
@@ -69,47 +67,18 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
 /// zeros. Everything comes back and stays until the fork is over, over the limit if need be.
 pub(crate) fn thaw(job: &Arc<Job>, peer: &Peer) {
     if let Some(space) = space_of(job, peer) {
-        let mut forks = space.forks.lock().expect("forks lock");
-        *forks += 1;
         space.thawed.fetch_add(1, Relaxed);
         bring_back(job, &space, &(PageNr(0)..PageNr(u64::MAX)), || {});
-        inherit(job, &space, true);
     }
     acknowledge(peer);
 }
 
 pub(crate) fn resume(job: &Arc<Job>, peer: &Peer) {
     if let Some(space) = space_of(job, peer) {
-        let mut forks = space.forks.lock().expect("forks lock");
-        *forks = forks.saturating_sub(1);
-        if *forks == 0 {
-            inherit(job, &space, false);
-        }
         space.thawed.fetch_sub(1, Relaxed);
         job.reclaim.ring();
     }
     acknowledge(peer);
-}
-
-/// Where the kernel cannot announce forks, managed mappings are not inherited but around those that
-/// libc makes: the child of a raw clone(2) would find evicted pages empty, and faults instead.
-pub(crate) fn inherit(job: &Job, space: &Space, on: bool) {
-    let Some(body) = space.body.get() else {
-        return;
-    };
-    if job.features.has(Features::FORK) {
-        return;
-    }
-    let ranges: Vec<_> = space.ranges.lock().expect("ranges lock").iter().collect();
-    let operation = if on { op::DO_FORK } else { op::DONT_FORK };
-    // The cookie page must be inherited, and one mapping gone must not spare the others.
-    let cookie = space.cookie_page.load(Relaxed);
-    for range in ranges.into_iter().filter(|range| !range.contains(&cookie)) {
-        let called = body
-            .agent
-            .call(operation, &[range], 0, Errand::Simple, true);
-        space.complete(job, called);
-    }
 }
 
 /// Fills every page of the range that is elsewhere, until none is; then calls `end` before anything

@@ -50,13 +50,6 @@ impl Space {
             }
             new += usize::from(self.adopt(job, body, range));
         }
-        // While a fork is under way its end does this for all mappings.
-        if new > 0
-            && let Ok(forks) = self.forks.try_lock()
-            && *forks == 0
-        {
-            crate::thaw::inherit(job, self, false);
-        }
         new
     }
 

@@ -80,9 +80,6 @@ pub(crate) struct Space {
     /// While this is not 0 no page leaves: a fork is under way that the kernel cannot announce, or
     /// memory is being let go.
     pub thawed: AtomicU32,
-    /// Forks under way that the kernel cannot announce. Held while mappings are made inheritable or
-    /// not, so that two forks at once do not undo each other.
-    pub forks: Mutex<u32>,
     /// Wakes the fault thread.
     pub bell: Waker,
 }
@@ -107,7 +104,6 @@ impl Space {
             armed: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             thawed: AtomicU32::new(0),
-            forks: Mutex::new(0),
             bell: Waker::new()?,
         })
     }
