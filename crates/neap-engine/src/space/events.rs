@@ -30,6 +30,16 @@ impl Space {
                 self.removed(job, &range);
             }
             Event::Unmap(range) => {
+                let mut order = self.order.lock().expect("order lock");
+                if order.was_left(&range) {
+                    return; // the end of an mremap: its records have moved
+                }
+                if let Some(parked) = order.unpark(&range) {
+                    // A newcomer is there already; what was unmapped is what it found.
+                    self.forget(job, pages(&(parked..parked + (range.end - range.start))));
+                    return;
+                }
+                drop(order);
                 self.ranges
                     .lock()
                     .expect("ranges lock")
@@ -81,10 +91,25 @@ impl Space {
             .lock()
             .expect("quarantine lock")
             .forget(&(from..from + len));
+        let mut order = self.order.lock().expect("order lock");
+        let source = order.unpark(&(from..from + len)).unwrap_or(from);
+        order.leave(from..from + len);
         let mut core = job.core();
-        let (source, target) = (PageNr::containing(from), PageNr::containing(to));
+        let (source, target) = (PageNr::containing(source), PageNr::containing(to));
         let count = Pages(len / PAGE_SIZE as u64);
         let mut moved = Vec::new();
+        let mut taken = false;
+        core.for_range(self.id, target..PageNr(target.0 + count.0), |_, _, _| {
+            taken = true
+        });
+        if taken {
+            // Whoever was there has left or been unmapped, and its event is still to come.
+            let parking = PageNr::containing(order.park(to..to + len));
+            core.remap_with(self.id, target, parking, count, |_, new, state| {
+                moved.push((new, state));
+            });
+        }
+        drop(order);
         let effects = core.remap_with(self.id, source, target, count, |_, new, state| {
             moved.push((new, state));
         });

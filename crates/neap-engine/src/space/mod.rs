@@ -11,6 +11,7 @@ mod discover;
 mod errands;
 mod events;
 mod kin;
+mod order;
 mod quarantine;
 mod ranges;
 mod stage;
@@ -25,6 +26,7 @@ use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
 pub(crate) use kin::Kin;
+use order::Order;
 use quarantine::Quarantine;
 pub(crate) use ranges::Ranges;
 pub(crate) use stage::{BlockId, Stage};
@@ -71,6 +73,7 @@ pub(crate) struct Space {
     pub wipes: AtomicBool,
     pub quarantine: Mutex<Quarantine>,
     pub kin: Kin,
+    pub order: Mutex<Order>,
     /// Pages that would not move (EBUSY), to be unshared.
     pub stuck: Mutex<Vec<PageNr>>,
     /// Until when (nanoseconds) reclaim leaves the space alone: its pages did not move.
@@ -99,6 +102,7 @@ impl Space {
             wipes: AtomicBool::new(false),
             quarantine: Mutex::default(),
             kin: Kin::default(),
+            order: Mutex::default(),
             stuck: Mutex::default(),
             rests_until: AtomicU64::new(0),
             armed: AtomicBool::new(false),
