@@ -88,6 +88,9 @@ fn bring_back(job: &Arc<Job>, space: &Arc<Space>, range: &Range<PageNr>, end: im
     while !space.is_dead() {
         {
             let _gate = space.gate.write().expect("gate");
+            if space.is_dead() {
+                return;
+            }
             if elsewhere(job, space, range).is_empty() {
                 end();
                 return;

@@ -158,7 +158,7 @@ impl Loader {
             match done {
                 Ok(count) => from += count,
                 Err(stop) => {
-                    self.give_up(job, from);
+                    self.give_up(job, space, from);
                     if self.inbound[from].page == wanted && stop == Some(Stop::Retry) {
                         served = Served::Later;
                     }
@@ -258,7 +258,7 @@ impl Loader {
     }
 
     /// The page stays stored. Threads that came to wait for it meanwhile try again.
-    fn give_up(&self, job: &Job, at: usize) {
+    fn give_up(&self, job: &Job, space: &Space, at: usize) {
         let inbound = self.inbound[at];
         let mut core = job.core();
         if core.state(inbound.id)
@@ -267,6 +267,8 @@ impl Loader {
             })
         {
             job.must(core.apply(inbound.id, Step::AbortLoad));
+            drop(core);
+            let _ = space.uffd.wake(addresses(inbound.page, 1));
         }
     }
 }

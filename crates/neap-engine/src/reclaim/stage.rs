@@ -56,8 +56,9 @@ impl Reclaimer {
             return 0;
         };
         let _gate = space.gate.read().expect("gate");
-        if !space.catch_up(&self.job, false) {
-            return 0; // stopped
+        // Dead spaces lose their number once nobody holds the gate.
+        if space.is_dead() || !space.catch_up(&self.job, false) {
+            return 0; // gone, or stopped
         }
         let runs = self.pick_runs(space);
         let mut taken = 0;
