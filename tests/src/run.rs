@@ -37,6 +37,8 @@ pub struct Outcome {
     pub stderr: String,
     /// Anonymous memory of the tree, if asked for.
     pub peak: Option<Peak>,
+    /// How long it took, to be printed.
+    pub seconds: f64,
     /// Set if the run was ended by its time limit: what its threads were doing.
     pub hung: Option<String>,
 }
@@ -144,7 +146,8 @@ impl Run {
             .spawn()
             .unwrap_or_else(|e| panic!("starting {:?}: {e}", self.argv));
         let sampler = self.sample.then(|| Sampler::start(child.id()));
-        let end = Instant::now() + self.limit;
+        let from = Instant::now();
+        let end = from + self.limit;
         let ends = EndsAll(&marker);
         meanwhile(child.id());
         let mut hung = None;
@@ -160,6 +163,7 @@ impl Run {
             sleep(Duration::from_millis(2));
         };
         drop(ends);
+        let seconds = from.elapsed().as_secs_f64();
         let peak = sampler.map(Sampler::stop);
         let left = if self.may_leave {
             marker.kill();
@@ -187,6 +191,7 @@ impl Run {
             stderr,
             peak,
             hung,
+            seconds,
         }
     }
 

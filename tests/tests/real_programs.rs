@@ -49,6 +49,7 @@ fn same_output(name: &str, tool: &'static str, job: impl FnOnce() -> Run) {
         plain.command
     );
     let peak = plain.peak.map_or(0, |p| p.anon_bytes);
+    println!("{name}: plain {:.1} s, {} MiB", plain.seconds, peak >> 20);
     for part in [2, 4] {
         let limit = (peak / part).max(LEAST);
         assert!(
@@ -58,6 +59,13 @@ fn same_output(name: &str, tool: &'static str, job: impl FnOnce() -> Run) {
         );
         let managed = Neap::limit_bytes(limit).run(&job);
         managed.must_have_paged();
+        // For whoever looks (--nocapture); no test asserts a time.
+        println!(
+            "{name}: 1/{part} {:.1} s, {} MiB, {} pages in",
+            managed.seconds,
+            limit >> 20,
+            managed.number("/vmstat/zswpin")
+        );
         assert!(
             managed.stdout == plain.stdout,
             "{}: other bytes than without neap\nplain:  {:.400}\nunder neap: {:.400}",

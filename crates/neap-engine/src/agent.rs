@@ -7,10 +7,11 @@
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use bytemuck::{Zeroable, bytes_of, bytes_of_mut};
-use neap_sys::Peer;
+use neap_sys::{Keeper, Kept, Peer};
 use neap_units::{PageId, SlotId};
 use neap_wire as wire;
 
@@ -39,8 +40,9 @@ pub(crate) enum Called {
     Late,
     /// Another command is under way, or late: nothing was sent.
     Busy(Errand),
-    /// The address space is gone.
-    Gone,
+    /// The agent is gone; nobody knows how far it came. The address space may live on: a forked
+    /// parent's vfork child, or a program whose seccomp filter killed the agent.
+    Gone(Errand),
 }
 
 /// A reply that takes longer is late, in milliseconds: a thousand times what it needs.
@@ -48,14 +50,25 @@ pub(crate) const PATIENCE_MILLIS: u32 = 50;
 
 pub(crate) struct Agent {
     peer: Peer,
+    /// `None`: its numbers of threads mean nothing to us.
+    keeper: Option<Keeper>,
+    /// The agent's thread, as its last reply said; 0: none yet.
+    thread: AtomicU32,
+    /// The cpu it was last sent to, and one more; 0: none.
+    sent_to: AtomicUsize,
+    gone: AtomicBool,
     turn: Mutex<Option<Errand>>,
 }
 
 impl Agent {
     /// `peer` gives up waiting after [`PATIENCE_MILLIS`].
-    pub fn new(peer: Peer) -> Self {
+    pub fn new(peer: Peer, keeper: Option<Keeper>) -> Self {
         Self {
             peer,
+            keeper,
+            thread: AtomicU32::new(0),
+            sent_to: AtomicUsize::new(0),
+            gone: AtomicBool::new(false),
             turn: Mutex::new(None),
         }
     }
@@ -88,10 +101,26 @@ impl Agent {
                 bytes: span.end - span.start,
             };
         }
+        let _kept = self.meet_here();
         if self.peer.send(bytes_of(&command), &[]).is_err() {
-            return Called::Gone;
+            return self.end(errand);
         }
         self.receive(turn, errand)
+    }
+
+    /// The agent works on the caller's cpu, and the caller stays there to hear of it: two wake-ups
+    /// that cross cpus would take longer than most commands.
+    fn meet_here(&self) -> Option<Kept> {
+        let keeper = self.keeper?;
+        let thread = self.thread.load(Relaxed);
+        if thread == 0 {
+            return None;
+        }
+        let cpu = neap_sys::this_cpu();
+        if self.sent_to.swap(cpu + 1, Relaxed) != cpu + 1 {
+            let _ = neap_sys::pin_to(thread.cast_signed(), cpu);
+        }
+        keeper.keep(0, cpu)
     }
 
     /// Whether a command is late (one that is just under way is not).
@@ -127,14 +156,42 @@ impl Agent {
             Ok(message)
                 if message.len == size_of::<wire::Reply>() && reply.magic == wire::MAGIC =>
             {
+                self.thread.store(reply.thread, Relaxed);
                 Called::Done(errand, Box::new(reply))
             }
             Err(error) if error.is_timeout() => {
                 *turn = Some(errand);
                 Called::Late
             }
-            _ => Called::Gone,
+            _ => self.end(errand),
         }
+    }
+
+    fn end(&self, errand: Errand) -> Called {
+        self.gone.store(true, Relaxed);
+        Called::Gone(errand)
+    }
+
+    /// Whether it has ended: then pages come back, but none leaves any more.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Relaxed)
+    }
+
+    /// Has it end, and waits until it has.
+    pub fn dismiss(&self) {
+        let _turn = self.turn.lock().expect("agent lock");
+        let mut command = wire::Command::zeroed();
+        command.magic = wire::MAGIC;
+        command.op = wire::op::LEAVE;
+        if self.peer.send(bytes_of(&command), &[]).is_ok() {
+            neap_sys::wait_hangup(self.peer.as_fd());
+        }
+        self.gone.store(true, Relaxed);
+    }
+
+    /// Its end was heard of.
+    pub fn set_gone(&self) {
+        self.gone.store(true, Relaxed);
     }
 }
 

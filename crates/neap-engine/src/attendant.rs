@@ -69,6 +69,7 @@ fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>) {
         purpose::WIPE => crate::thaw::wipe(job, &peer, hello.arg..hello.arg2),
         purpose::THAW => crate::thaw::thaw(job, &peer),
         purpose::RESUME => crate::thaw::resume(job, &peer),
+        purpose::LEAVE => crate::thaw::leave(job, &peer),
         _ => {}
     }
 }
@@ -148,6 +149,8 @@ fn take_over(
         .uffd
         .register(stage.clone(), neap_sys::Mode::Wp)
         .ok()?;
+    // Before the process may go on, and perhaps end at once.
+    job.note_process(ProcessReport::new(pid));
     let mut ready = wire::Ready::zeroed();
     ready.magic = wire::MAGIC;
     let uffd = give_uffd.then(|| space.uffd.as_fd());
@@ -160,19 +163,20 @@ fn take_over(
         offer.agent..offer.agent.checked_add(offer.agent_bytes)?,
         offer.cookie..offer.cookie.checked_add(PAGE_SIZE as u64)?,
     ];
+    let same_pids = offer.pid == pid.cast_unsigned();
     let body = Body {
         pid,
+        same_pids,
         pidfd: Pidfd::open(pid).ok(),
         remote: Remote::new(pid, File::from(mem)),
         pagemap: Pagemap::adopt(File::from(pagemap)),
         maps: Maps::adopt(File::from(maps)),
         stage: Stage::new(offer.stage, STAGE_BYTES),
-        agent: Agent::new(peer),
+        agent: Agent::new(peer, same_pids.then_some(job.keeper)),
         own,
     };
     space.cookie_page.store(offer.cookie, Relaxed);
     space.body.set(body).ok()?;
-    job.note_process(ProcessReport::new(pid));
     let (job, space) = (job.clone(), space.clone());
     if give_uffd {
         // Its mappings are registered by inheritance: it depends on the engine from the start.
@@ -182,14 +186,15 @@ fn take_over(
     Some(())
 }
 
-/// Waits until the agent of one space is gone: it ends when the process exits or execs, and with it
-/// the address space.
+/// Waits until the agent of one space is gone. It ends when the process exits or execs, and nearly
+/// always the address space with it.
 fn attend(job: &Arc<Job>, space: &Arc<Space>) {
     neap_sys::block_signals();
     if let Some(body) = space.body.get() {
         neap_sys::wait_hangup(body.agent.as_fd());
+        body.agent.set_gone();
     }
-    space.set_dead();
+    space.bell.wake(); // its fault thread asks the kernel
     if !space.armed.load(Relaxed) {
         job.drop_space(space); // no fault thread does it
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use neap_policy::{Core, Effect, Illegal};
 use neap_store::Store;
-use neap_sys::{Features, Uffd, Waker};
+use neap_sys::{Features, Keeper, Uffd, Waker};
 use neap_units::{PageNr, SpaceId};
 
 use crate::meter::{Bell, Meter};
@@ -24,6 +24,8 @@ pub(crate) struct Job {
     pub store: Store,
     spaces: RwLock<Vec<Arc<Space>>>,
     pub meter: Meter,
+    /// Keeps woken threads on the cpu of whoever wakes them.
+    pub keeper: Keeper,
     /// Wakes reclaim.
     pub reclaim: Bell,
     /// Wakes the shrinker.
@@ -68,6 +70,7 @@ impl Job {
     pub fn new(options: Options, features: Features, store: Store, bell: Waker) -> Self {
         Self {
             meter: Meter::new(options.limit),
+            keeper: Keeper::new(),
             options,
             features,
             core: Mutex::new(Core::new()),

@@ -19,7 +19,8 @@ fn space_of(job: &Job, peer: &Peer) -> Option<Arc<Space>> {
     let pid = peer.pid().ok()?;
     job.spaces()
         .into_iter()
-        .find(|space| space.body.get().is_some_and(|body| body.pid == pid))
+        .rev() // an exec leaves the old one behind for a moment
+        .find(|space| !space.is_dead() && space.body.get().is_some_and(|body| body.pid == pid))
 }
 
 /// The program will register the range with a userfaultfd of its own.
@@ -39,6 +40,19 @@ pub(crate) fn wipe(job: &Arc<Job>, peer: &Peer, range: Range<u64>) {
     acknowledge(peer);
 }
 
+/// The process must have one thread: everything comes back, and the agent ends. It is unmanaged from
+/// here on, over the limit if need be.
+pub(crate) fn leave(job: &Arc<Job>, peer: &Peer) {
+    if let Some(space) = space_of(job, peer) {
+        let_go(job, &space, 0..u64::MAX);
+        if let Some(body) = space.body.get() {
+            body.agent.dismiss();
+        }
+        job.drop_space(&space);
+    }
+    acknowledge(peer);
+}
+
 /// Brings the range back and leaves it alone from now on.
 fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
     space
@@ -48,13 +62,14 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
         .insert(range.clone());
     space.thawed.fetch_add(1, Relaxed);
     bring_back(job, space, &pages(&range), || {
-        if space.uffd.unregister(range.clone()).is_ok() {
-            space
-                .ranges
-                .lock()
-                .expect("ranges lock")
-                .remove(range.clone());
-            let effects = job.core().remove_range(space.id, pages(&range));
+        let mut ranges = space.ranges.lock().expect("ranges lock");
+        let ours: Vec<Range<u64>> = ranges.within(&range);
+        for part in ours {
+            if space.uffd.unregister(part.clone()).is_err() {
+                continue;
+            }
+            ranges.remove(part.clone());
+            let effects = job.core().remove_range(space.id, pages(&part));
             for effect in effects {
                 job.release(space, effect);
             }
@@ -75,7 +90,9 @@ pub(crate) fn thaw(job: &Arc<Job>, peer: &Peer) {
 
 pub(crate) fn resume(job: &Arc<Job>, peer: &Peer) {
     if let Some(space) = space_of(job, peer) {
-        space.thawed.fetch_sub(1, Relaxed);
+        // Without one if the request to thaw was lost.
+        let less = |forks: u32| forks.checked_sub(1);
+        let _ = space.thawed.fetch_update(Relaxed, Relaxed, less);
         job.reclaim.ring();
     }
     acknowledge(peer);
@@ -97,7 +114,14 @@ fn bring_back(job: &Arc<Job>, space: &Arc<Space>, range: &Range<PageNr>, end: im
             }
         }
         let mut again = false;
-        for page in elsewhere(job, space, range) {
+        let found = {
+            let _gate = space.gate.read().expect("gate");
+            if space.is_dead() {
+                return;
+            }
+            elsewhere(job, space, range)
+        };
+        for page in found {
             again |= bring(job, space, &mut loader, page) == Served::Later;
         }
         if again {
@@ -118,7 +142,13 @@ fn elsewhere(job: &Job, space: &Space, range: &Range<PageNr>) -> Vec<PageNr> {
 }
 
 fn bring(job: &Job, space: &Space, loader: &mut Loader, page: PageNr) -> Served {
-    let state = job.core().state_at(space.id, page);
+    let state = {
+        let _gate = space.gate.read().expect("gate");
+        if space.is_dead() {
+            return Served::Done;
+        }
+        job.core().state_at(space.id, page)
+    };
     match state {
         State::Staged { .. } | State::Storing { .. } => loader.bring_home(job, space, page),
         State::Stored { .. } => loader.load(job, space, page),

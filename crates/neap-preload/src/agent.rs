@@ -1,8 +1,9 @@
 //! The one thread neap leaves in the program.
 //!
 //! It shares the address space and nothing else of value: it has its own descriptor table (the
-//! program's close_range cannot reach it, and it holds none of the program's files open), blocks
-//! every signal, uses no libc and no thread-local storage, and touches no memory but its own stack.
+//! program's close_range cannot reach it, and it holds none of the program's files open), gives up
+//! every capability, blocks every signal, uses no libc and no thread-local storage, and touches no
+//! memory but its own stack.
 //! It ends with the process, at exit or at exec, like any thread.
 //!
 //! It also keeps the program honest if the engine dies: holding the userfaultfd, it keeps evicted
@@ -12,15 +13,16 @@ use core::mem::size_of;
 
 use neap_wire as wire;
 
-use crate::sys::{self, Fd, nr};
+use crate::sys::{self, Fd, Received, nr};
 
 /// Guard page below the stack, in bytes.
 pub const GUARD: usize = 4096;
 /// Guard, stack and arguments, in bytes.
 pub const BYTES: usize = GUARD + 32 * 1024;
 
-/// CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, and not CLONE_FILES.
-const CLONE_FLAGS: usize = 0x100 | 0x200 | 0x800 | 0x1_0000 | 0x4_0000;
+/// CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM; and neither CLONE_FILES nor CLONE_FS, with
+/// which the program could not enter another mount namespace.
+const CLONE_FLAGS: usize = 0x100 | 0x800 | 0x1_0000 | 0x4_0000;
 /// `_IOR(0xAA, 1, struct uffdio_range)`
 const UFFDIO_UNREGISTER: usize = 0x8010_aa01;
 /// `_IOWR(0xAA, 0, struct uffdio_register)`
@@ -28,6 +30,8 @@ const UFFDIO_REGISTER: usize = 0xc020_aa00;
 const REGISTER_MODE_WP: u64 = 2;
 /// `_IOWR(0xAA, 5, struct uffdio_move)`
 const UFFDIO_MOVE: usize = 0xc028_aa05;
+/// The engine wakes who waits: it knows on which cpu.
+const MOVE_DONT_WAKE: u64 = 1;
 const EAGAIN: i64 = 11;
 
 /// Top of the agent's stack: what it was started with.
@@ -35,14 +39,22 @@ const EAGAIN: i64 = 11;
 struct Start {
     socket: Fd,
     uffd: Fd,
+    /// The address space depends on the engine already: it is a forked child's.
+    armed: bool,
 }
 
 /// Starts the agent on the memory at `base`. It copies the descriptor table as it is now; the
 /// caller closes its own copies.
-pub fn start(base: usize, socket: Fd, uffd: Fd) -> bool {
+pub fn start(base: usize, socket: Fd, uffd: Fd, armed: bool) -> bool {
     let top = base + BYTES - size_of::<Start>().next_multiple_of(16);
     // SAFETY: the caller just mapped [base, base + BYTES) and gives it to the agent for good.
-    unsafe { (top as *mut Start).write(Start { socket, uffd }) };
+    unsafe {
+        (top as *mut Start).write(Start {
+            socket,
+            uffd,
+            armed,
+        });
+    }
     let old = sys::set_signal_mask(u64::MAX);
     // SAFETY: the stack is the agent's own and stays mapped; `run` never returns.
     let started = unsafe { sys::clone_thread(CLONE_FLAGS, top, run, top) };
@@ -52,14 +64,25 @@ pub fn start(base: usize, socket: Fd, uffd: Fd) -> bool {
 
 extern "C" fn run(start: usize) -> ! {
     // SAFETY: `start` put the value there before this thread began.
-    let Start { socket, uffd } = unsafe { (start as *const Start).read() };
+    let Start {
+        socket,
+        uffd,
+        mut armed,
+    } = unsafe { (start as *const Start).read() };
     sys::close_all_but([socket, uffd]);
     sys::set_name(b"neap-agent\0\0\0\0\0\0");
-    let mut armed = false;
+    sys::drop_capabilities();
     loop {
         let mut command = EMPTY;
-        if !sys::receive(socket, &mut command, &mut None) {
-            orphaned(armed);
+        match sys::receive(socket, &mut command, &mut None) {
+            Received::All => {}
+            Received::Gone => orphaned(armed),
+            // The program's seccomp filter: without an agent nothing leaves any more, and the engine
+            // brings back what has left.
+            Received::Refused => sys::exit_thread(),
+        }
+        if command.op == wire::op::LEAVE {
+            sys::exit_thread();
         }
         armed |= command.op == wire::op::ARM;
         let reply = obey(&command, uffd);
@@ -81,7 +104,7 @@ fn obey(command: &wire::Command, uffd: Fd) -> wire::Reply {
         magic: wire::MAGIC,
         done: 0,
         errno: 0,
-        reserved: 0,
+        thread: sys::gettid(),
         pages: [0; wire::BLOCK_PAGES as usize],
     };
     if command.op == wire::op::MOVE {
@@ -105,8 +128,6 @@ fn act(op: u32, span: wire::Span, uffd: Fd) -> i64 {
     match op {
         wire::op::RECYCLE => recycle(span, uffd),
         wire::op::DISCARD => sys::madvise(at, len, sys::MADV_DONTNEED),
-        wire::op::DONT_FORK => sys::madvise(at, len, sys::MADV_DONTFORK),
-        wire::op::DO_FORK => sys::madvise(at, len, sys::MADV_DOFORK),
         wire::op::UNSHARE => sys::madvise(at, len, sys::MADV_POPULATE_WRITE),
         _ => 0,
     }
@@ -121,7 +142,7 @@ fn move_out(command: &wire::Command, uffd: Fd, reply: &mut wire::Reply) {
         let mut source = span.start;
         let end = span.start + span.bytes;
         while source < end && at < reply.pages.len() {
-            let mut arg = [target, source, end - source, 0, 0];
+            let mut arg = [target, source, end - source, MOVE_DONT_WAKE, 0];
             let address = (&raw mut arg) as usize;
             let result = sys::call(nr::IOCTL, [uffd.0 as usize, UFFDIO_MOVE, address, 0, 0, 0]);
             // SAFETY: the kernel wrote through the address, so the count is read anew.

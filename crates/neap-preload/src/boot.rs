@@ -1,13 +1,12 @@
 //! Handing the address space to the engine.
 
 use core::cell::UnsafeCell;
-use core::ffi::c_char;
 use core::mem::size_of;
 
 use neap_wire as wire;
 
-use crate::sys::{self, Fd};
-use crate::{agent, hook};
+use crate::sys::{self, Fd, Received};
+use crate::{agent, environment, hook};
 
 /// `USERFAULTFD_IOC_NEW`
 const IOC_NEW: usize = 0xaa00;
@@ -52,46 +51,17 @@ pub fn thaw_around_fork() -> bool {
 /// Attaches this process if the environment names an engine.
 ///
 /// # Safety
-/// `envp` is null or a null-terminated array of C strings; no other thread runs yet.
-pub unsafe fn start(envp: *const *const c_char) {
-    if envp.is_null() {
-        return;
-    }
-    // SAFETY: the caller's promise.
-    let Some(name) = (unsafe { find(envp) }) else {
-        return;
-    };
+/// No other thread runs yet.
+pub unsafe fn start() {
     // SAFETY: the only thread, see `State`.
     let state = unsafe { &mut *STATE.0.get() };
-    if name.is_empty() || name.len() > state.name.len() {
+    state.name_len = environment::find(wire::SOCKET_ENV.as_bytes(), &mut state.name);
+    if state.name_len == 0 {
         return;
     }
-    state.name[..name.len()].copy_from_slice(name);
-    state.name_len = name.len();
     if attach(wire::purpose::ATTACH, 0) {
         hook::register_fork_handlers();
     }
-}
-
-/// # Safety
-/// As [`start`], and `envp` is not null.
-unsafe fn find(mut envp: *const *const c_char) -> Option<&'static [u8]> {
-    let key = wire::SOCKET_ENV.as_bytes();
-    // SAFETY: the caller promises a null-terminated array of C strings that live as long as the
-    // process (the initial environment block).
-    unsafe {
-        while !(*envp).is_null() {
-            let entry = core::ffi::CStr::from_ptr(*envp).to_bytes();
-            if let Some(value) = entry
-                .strip_prefix(key)
-                .and_then(|rest| rest.strip_prefix(b"="))
-            {
-                return Some(value);
-            }
-            envp = envp.add(1);
-        }
-    }
-    None
 }
 
 /// In the child of a fork: attach anew, or claim the space that the kernel announced.
@@ -117,7 +87,7 @@ pub fn tell(purpose: u32, arg: u64, arg2: u64) {
         let mut welcome = wire::Welcome::default();
         let hello = hello(purpose, arg, arg2);
         if sys::send(socket, &hello, &[]) {
-            sys::receive(socket, &mut welcome, &mut None);
+            let _ = sys::receive(socket, &mut welcome, &mut None);
         }
         sys::close(socket);
     }
@@ -141,7 +111,7 @@ fn attach(purpose: u32, cookie: u64) -> bool {
     let mut welcome = wire::Welcome::default();
     let mut device = None;
     let greeted = sys::send(socket, &hello(purpose, cookie, 0), &[])
-        && sys::receive(socket, &mut welcome, &mut device)
+        && sys::receive(socket, &mut welcome, &mut device) == Received::All
         && welcome.magic == wire::MAGIC
         && welcome.refused == 0;
     let attached = greeted && offer(socket, purpose, device, &welcome);
@@ -255,12 +225,14 @@ fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> b
     let mut uffd = (purpose == wire::purpose::ATTACH).then_some(fds[0]);
     let mut extra = None;
     let agreed = sys::send(socket, &attach, &fds[..count])
-        && sys::receive(socket, &mut ready, &mut extra)
+        && sys::receive(socket, &mut ready, &mut extra) == Received::All
         && ready.magic == wire::MAGIC
         && ready.refused == 0;
     // A forked child gets its userfaultfd, which the kernel gave to the engine, with the answer.
     uffd = uffd.or(extra);
-    let started = agreed && uffd.is_some_and(|uffd| agent::start(memory.agent, socket, uffd));
+    let armed = purpose == wire::purpose::ADOPT;
+    let started =
+        agreed && uffd.is_some_and(|uffd| agent::start(memory.agent, socket, uffd, armed));
     for fd in &fds[..count] {
         sys::close(*fd);
     }

@@ -11,10 +11,9 @@
 
 mod agent;
 mod boot;
+mod environment;
 mod hook;
 mod sys;
-
-use core::ffi::{c_char, c_int};
 
 /// A panic here would be a bug; the program must not die of it, and the thread cannot go on.
 #[cfg(not(test))]
@@ -28,17 +27,12 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
 /// Runs when the dynamic loader has initialised the libraries and before the program's own code.
 ///
 /// # Safety
-/// Called by the loader only, with the C environment as third argument (glibc) or none (musl).
-unsafe extern "C" fn constructor(
-    _argc: c_int,
-    _argv: *const *const c_char,
-    envp: *const *const c_char,
-) {
-    // SAFETY: forwards the loader's own promise about `envp`.
-    unsafe { boot::start(envp) };
+/// Called by the loader only.
+unsafe extern "C" fn constructor() {
+    // SAFETY: the program has not begun, so no other thread runs.
+    unsafe { boot::start() };
 }
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
-    constructor;
+static CONSTRUCTOR: unsafe extern "C" fn() = constructor;

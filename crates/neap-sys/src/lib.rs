@@ -4,6 +4,7 @@
 //! are plain integers here and are never dereferenced: only the kernel acts on them.
 
 mod arena;
+mod cpu;
 mod errno;
 mod file;
 mod maps;
@@ -11,10 +12,12 @@ mod pagemap;
 mod process;
 mod remote;
 mod socket;
+mod startup;
 mod thread;
 mod uffd;
 
 pub use arena::Arena;
+pub use cpu::{Keeper, Kept, cpu_of, pin_to, this_cpu};
 pub use errno::{Result, SysError};
 pub use file::SwapFile;
 pub use maps::{Mapping, Maps};
@@ -24,8 +27,9 @@ pub use process::{
 };
 pub use remote::{Piece, Remote};
 pub use socket::{Listener, Message, Peer};
+pub use startup::{hand_down, raise_descriptor_limit};
 pub use thread::{
-    Readiness, Waker, block_signals, follow_cpu_of, lower_priority, monotonic_nanos, pin_to,
-    raise_priority, raise_to_realtime, wait_hangup, wait_readable,
+    Readiness, Waker, block_signals, lower_priority, monotonic_nanos, raise_priority, raise_to_realtime,
+    wait_hangup, wait_readable,
 };
 pub use uffd::{Event, Features, Mode, Progress, Stop, Uffd};

@@ -82,6 +82,17 @@ impl Maps {
         Ok(found)
     }
 
+    /// The mapping that covers `address`.
+    pub fn at(&self, address: u64) -> Result<Option<Mapping>> {
+        let found = if self.by_query {
+            self.query(address)?
+        } else {
+            let all = self.read_text()?;
+            all.into_iter().find(|mapping| mapping.range.end > address)
+        };
+        Ok(found.filter(|mapping| mapping.range.contains(&address)))
+    }
+
     /// The mapping that covers `address`, or the next one above it.
     fn query(&self, address: u64) -> Result<Option<Mapping>> {
         let mut name = [0u8; 32];

@@ -1,6 +1,5 @@
-//! Threads of neap's own: where they run, what they wait for, and the clock.
+//! Threads of neap's own: what they wait for, their priority, and the clock.
 
-use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::errno::{Result, SysError};
@@ -139,33 +138,6 @@ pub fn lower_priority() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
 }
 
-/// Binds the calling thread to one cpu.
-pub fn pin_to(cpu: usize) -> Result<()> {
-    // SAFETY: fills a local set and hands it to the kernel for this thread only.
-    let done = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &raw const set)
-    };
-    if done < 0 {
-        return Err(SysError::last("sched_setaffinity", cpu.to_string()));
-    }
-    Ok(())
-}
-
-/// Binds the calling thread to the cpu that thread `tid` of process `pid` last ran on. A fault is
-/// served fastest from the cpu it happened on: no wake-up crosses cpus. Returns that cpu.
-pub fn follow_cpu_of(pid: i32, tid: u32, now_on: Option<usize>) -> Option<usize> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    // Field 39 (processor) is 37 places after the closing bracket of the name.
-    let cpu = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(36)?;
-    let cpu = cpu.parse().ok()?;
-    if now_on != Some(cpu) {
-        pin_to(cpu).ok()?;
-    }
-    Some(cpu)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,16 +151,5 @@ mod tests {
         assert_eq!(wait_readable(&fds, Some(0)).expect("poll"), 0b10);
         two.clear();
         assert_eq!(wait_readable(&fds, Some(0)).expect("poll"), 0);
-    }
-
-    #[test]
-    fn the_cpu_of_this_thread_is_found() {
-        // SAFETY: no arguments, no memory.
-        let tid = unsafe { libc::gettid() };
-        let pid = i32::try_from(std::process::id()).expect("pid");
-        let cpu = follow_cpu_of(pid, tid.unsigned_abs(), None).expect("cpu");
-        // SAFETY: no arguments, no memory.
-        let here = unsafe { libc::sched_getcpu() };
-        assert_eq!(here.unsigned_abs() as usize, cpu);
     }
 }

@@ -41,6 +41,8 @@ pub mod purpose {
     pub const RESUME: u32 = 5;
     /// `arg..arg2` will be empty in forked children (MADV_WIPEONFORK): let go of the range.
     pub const WIPE: u32 = 6;
+    /// The process needs to be without a second thread: let go of everything, and of the agent.
+    pub const LEAVE: u32 = 7;
 }
 
 /// First message of a connection.
@@ -116,7 +118,8 @@ pub struct Ready {
 /// What the agent does with each range of a [`Command`].
 pub mod op {
     /// Move the pages of the ranges to consecutive pages from `target` on (UFFDIO_MOVE, which the
-    /// kernel allows to threads of the address space only). The answer tells of each page.
+    /// kernel allows to threads of the address space only). Nobody is woken. The answer tells of each
+    /// page.
     pub const MOVE: u32 = 7;
     /// Stop trapping, throw the pages away, trap again: a staging block becomes empty.
     pub const RECYCLE: u32 = 1;
@@ -124,10 +127,8 @@ pub mod op {
     pub const DISCARD: u32 = 2;
     /// From now on the program depends on the engine: if the engine dies, kill the program.
     pub const ARM: u32 = 3;
-    /// Exclude the ranges from forked children (MADV_DONTFORK).
-    pub const DONT_FORK: u32 = 4;
-    /// Undo `DONT_FORK` (MADV_DOFORK).
-    pub const DO_FORK: u32 = 5;
+    /// End.
+    pub const LEAVE: u32 = 4;
     /// Fault the pages in for writing (MADV_POPULATE_WRITE, Linux 5.14), so that they are no longer
     /// shared with a forked child; no byte is touched.
     pub const UNSHARE: u32 = 6;
@@ -174,8 +175,8 @@ pub struct Reply {
     pub done: u32,
     /// What stopped it; 0: nothing.
     pub errno: i32,
-    /// Not used.
-    pub reserved: u32,
+    /// The agent's thread, as its own pid namespace numbers it.
+    pub thread: u32,
     /// For each page of a move, in order: 0 moved, else the errno.
     pub pages: [u8; BLOCK_PAGES as usize],
 }

@@ -1,8 +1,9 @@
-"""Dicts, lists, strings and sorting; prints digests. Argument: how many objects."""
+"""Dicts, lists, strings and sorting, in batches that are all kept; prints digests. Argument: how many objects."""
 import hashlib
 import sys
 
 n = int(sys.argv[1])
+batches = 8
 state = 12345
 
 
@@ -12,26 +13,38 @@ def rnd():
     return state >> 33
 
 
-people = [{"id": i, "name": "name-%d" % (rnd() % 5000), "score": rnd() % 100000, "tags": ["t%d" % (rnd() % 50)] * (i % 4)}
-          for i in range(n)]
-by_name = {}
-for p in people:
-    by_name.setdefault(p["name"], []).append(p)
-people.sort(key=lambda p: (p["score"], p["id"]))
-digest = hashlib.sha256()
-for p in people:
-    digest.update(("%d %s %d %s\n" % (p["id"], p["name"], p["score"], p["tags"])).encode())
-print("sorted", digest.hexdigest())
-text = {i: "line %d of %d, %s" % (i, n, "x" * (i % 40)) for i in range(n // 2)}
-for i in range(0, n // 2, 3):
-    del text[i]
-for i in range(n // 4):
-    text[rnd() % n] = str(rnd())
-digest = hashlib.sha256()
-for key in sorted(text):
-    digest.update(("%d=%s\n" % (key, text[key])).encode())
-print("text", digest.hexdigest())
-digest = hashlib.sha256()
-for name in sorted(by_name):
-    digest.update(("%s %d %d\n" % (name, len(by_name[name]), sum(p["score"] for p in by_name[name]))).encode())
-print("names", digest.hexdigest())
+def batch(first, count):
+    people = [{"id": i, "name": "name-%d" % (rnd() % 5000), "score": rnd() % 100000, "tags": ["t%d" % (rnd() % 50)] * (i % 4)}
+              for i in range(first, first + count)]
+    people.sort(key=lambda p: (p["score"], p["id"]))
+    by_name = {}
+    for p in people:
+        by_name.setdefault(p["name"], []).append(p)
+    text = {i: "line %d of %d, %s" % (i, n, "x" * (i % 40)) for i in range(count)}
+    for i in range(0, count, 3):
+        del text[i]
+    for i in range(count // 4):
+        text[rnd() % count] = str(rnd())
+    return people, by_name, text
+
+
+def lines(kept):
+    for people, by_name, text in kept:
+        for p in people:
+            yield "%d %s %d %s" % (p["id"], p["name"], p["score"], p["tags"])
+        for name in sorted(by_name):
+            yield "%s %d %d" % (name, len(by_name[name]), sum(p["score"] for p in by_name[name]))
+        for key in sorted(text):
+            yield "%d=%s" % (key, text[key])
+
+
+kept = [batch(i * (n // batches), n // batches) for i in range(batches)]
+# All of it once more, and the oldest batch anew: what lay idle for long is read and written.
+for _ in range(2):
+    digest = hashlib.sha256()
+    for line in lines(kept):
+        digest.update(line.encode() + b"\n")
+    print("all", digest.hexdigest())
+    for p in kept[0][0]:
+        p["score"] += 1
+        p["tags"] = p["tags"] + ["again"]

@@ -7,6 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
+use neap_sys::hand_down;
+
 use crate::failure::{Failure, is_missing};
 use crate::run::command;
 
@@ -95,6 +97,7 @@ impl Target {
         let mut command = Command::new(&self.file);
         command.args(&self.argv[1..]).envs(extra.iter().cloned());
         command.arg0(&self.argv[0]);
+        hand_down(&mut command);
         command
     }
 
@@ -103,6 +106,7 @@ impl Target {
         let mut command = Command::new("/bin/sh");
         command.arg(&self.file).args(&self.argv[1..]);
         command.envs(extra.iter().cloned());
+        hand_down(&mut command);
         command
     }
 

@@ -69,17 +69,9 @@ struct Service {
 }
 
 impl Service {
-    /// Whether any process attached. The engine notes one just after the process may go on, so one that
-    /// ends at once is noted a moment after its end.
+    /// Whether any process attached.
     fn was_used(&self) -> bool {
-        const TRIES: u32 = 20;
-        const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
-        (0..TRIES).any(|again| {
-            if again > 0 {
-                std::thread::sleep(PAUSE);
-            }
-            self.engine.attached() > 0
-        })
+        self.engine.attached() > 0
     }
 }
 
@@ -153,6 +145,7 @@ impl<'a> Job<'a> {
                 library.display()
             )
         })?;
+        neap_sys::raise_descriptor_limit();
         let engine = Engine::start(&self.plan)?;
         let mut variables = engine.environment();
         variables.push(preload);

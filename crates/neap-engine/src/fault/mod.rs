@@ -1,8 +1,8 @@
 //! The way in begins here: one thread for each armed space waits for its faults and events.
 //!
 //! It reads under the exclusive gate, applies events at once, and then serves the faults under the
-//! shared one. It stays on the cpu of the thread it serves: a wake-up that crosses cpus costs many
-//! times what the fault itself does.
+//! shared one. It stays on the cpu of the thread it serves, and keeps that thread there while it wakes
+//! it: a wake-up that crosses cpus costs many times what the fault itself does.
 
 mod serve;
 
@@ -10,10 +10,12 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
-use neap_sys::{Event, Stop};
+use neap_sys::{Event, Kept};
 use neap_units::PageNr;
 
+use crate::agent::Agent;
 use crate::job::Job;
 use crate::load::Loader;
 use crate::space::{FreshRun, Space};
@@ -38,10 +40,14 @@ pub(crate) enum Served {
 
 /// Faults between two looks at where the program's thread runs.
 const FOLLOW_EVERY: u32 = 32;
-/// Longest sleep: a forked child without an agent ends without a word.
+/// Longest sleep.
 const IDLE_NANOS: u64 = 1_000_000_000;
+/// The same while nobody would tell of the end of the address space: it has no agent.
+const ALONE_NANOS: u64 = 10_000_000;
 /// Pause before faults that had to wait are tried again.
 const RETRY_NANOS: u64 = 100_000;
+/// Pause before events that could not be read are tried again.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Faults wait for reclaim.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +65,8 @@ pub(crate) struct FaultThread {
     fresh: FreshRun,
     waiting: VecDeque<Fault>,
     held: Option<Held>,
-    cpu: Option<usize>,
+    /// The thread that is followed, and the cpu it was met on.
+    followed: Option<(u32, usize)>,
     until_follow: u32,
 }
 
@@ -72,7 +79,7 @@ impl FaultThread {
             fresh: FreshRun::default(),
             waiting: VecDeque::new(),
             held: None,
-            cpu: None,
+            followed: None,
             until_follow: 0,
         }
     }
@@ -81,19 +88,24 @@ impl FaultThread {
         neap_sys::block_signals();
         neap_sys::raise_priority();
         while !self.space.is_dead() {
-            let limit = if self.waiting.is_empty() {
-                IDLE_NANOS
-            } else {
-                RETRY_NANOS
-            };
             let space = self.space.clone();
+            let agent = space.body.get().map(|body| &body.agent);
+            let alone = agent.is_none_or(Agent::is_gone);
+            let limit = match alone {
+                _ if !self.waiting.is_empty() => RETRY_NANOS,
+                true => ALONE_NANOS,
+                false => IDLE_NANOS,
+            };
             let ready =
                 neap_sys::wait_readable(&[space.uffd.as_fd(), space.bell.as_fd()], Some(limit));
             if ready.is_err() {
                 break;
             }
-            if ready.is_ok_and(|bits| bits == 0) && self.waiting.is_empty() {
-                self.look_for_life();
+            if ready.is_ok_and(|bits| bits & 1 == 0) && self.waiting.is_empty() {
+                space.bell.clear();
+                if alone {
+                    space.look_for_life();
+                }
                 continue;
             }
             self.read();
@@ -105,7 +117,12 @@ impl FaultThread {
     /// Takes what there is. Faults wait in the queue until the gate is free again.
     fn read(&mut self) {
         let _gate = self.space.gate.write().expect("gate");
-        self.space.quiesce(&self.job);
+        if !self.space.quiesce(&self.job) {
+            // The program is stopped, or starved: so are the threads that wait.
+            drop(_gate);
+            std::thread::sleep(PAUSE);
+            return;
+        }
         let (space, job, waiting) = (&self.space, &self.job, &mut self.waiting);
         let read = space.uffd.read_events(|event| match event {
             Event::Fault {
@@ -128,8 +145,10 @@ impl FaultThread {
             }
             other => space.apply(job, other),
         });
-        if read.is_err() {
-            self.space.set_dead();
+        if read.is_err() && self.space.look_for_life() {
+            // No descriptor or no memory for a forked child's: it waits, and we try again.
+            self.job.warn("a process forks, and neap has no descriptor left for its child: it waits; raise `ulimit -n`".into());
+            std::thread::sleep(PAUSE);
         }
     }
 
@@ -140,7 +159,10 @@ impl FaultThread {
             };
             self.follow(fault.thread);
             self.job.events.pgfault.fetch_add(1, Relaxed);
-            if self.serve(fault) == Served::Later {
+            let kept = self.keep(fault.thread);
+            let served = self.serve(fault);
+            drop(kept);
+            if served == Served::Later {
                 self.waiting.push_back(fault);
             }
         }
@@ -149,20 +171,25 @@ impl FaultThread {
     /// Runs where the faulting thread runs.
     fn follow(&mut self, thread: u32) {
         if self.until_follow == 0 {
-            if let Some(body) = self.space.body.get() {
-                self.cpu = neap_sys::follow_cpu_of(body.pid, thread, self.cpu);
+            self.followed = self.met(thread);
+            if let Some((_, cpu)) = self.followed {
+                let _ = neap_sys::pin_to(0, cpu);
             }
             self.until_follow = FOLLOW_EVERY;
         }
         self.until_follow -= 1;
     }
 
-    /// A forked child without an agent says nothing when it ends: a fill tells.
-    fn look_for_life(&self) {
-        if self.space.body.get().is_none()
-            && self.space.uffd.zero(0x1000..0x2000).stop == Some(Stop::Dead)
-        {
-            self.space.set_dead();
-        }
+    /// A thread of the program and the cpu it was on, if its number means the same to us.
+    fn met(&self, thread: u32) -> Option<(u32, usize)> {
+        let body = self.space.body.get()?;
+        let cpu = neap_sys::cpu_of(body.pid, thread)?;
+        body.same_pids.then_some((thread, cpu))
+    }
+
+    /// Keeps the thread that is followed on this cpu while it is woken.
+    fn keep(&self, thread: u32) -> Option<Kept> {
+        let (_, cpu) = self.followed.filter(|(tid, _)| *tid == thread)?;
+        self.job.keeper.keep(thread.cast_signed(), cpu)
     }
 }

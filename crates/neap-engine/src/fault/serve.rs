@@ -87,6 +87,11 @@ impl FaultThread {
             return Served::Later;
         }
         let _gate = self.space.gate.read().expect("gate");
+        // A page that was found by a scan and has left since the first look has bytes.
+        let state = self.job.core().state_at(self.space.id, fault.page);
+        if state != State::Absent {
+            return Served::Later;
+        }
         let run = if fault.write {
             self.fresh_run(fault.page)
         } else {

@@ -121,6 +121,11 @@ fn copy_home(job: &Job, space: &Space, body: &Body, flock: &Flock) -> Served {
             job.must(core.apply(id, Step::AbortReturn));
         }
     }
+    if flock.ids.len() > 1 {
+        // Who came to wait for one of them looks again.
+        let others = PageNr(flock.first.0 + 1);
+        let _ = space.uffd.wake(addresses(others, flock.ids.len() - 1));
+    }
     let id = flock.ids[0];
     match copy(space, body, flock.first, flock.slots[0]) {
         Ok(()) => {
@@ -133,6 +138,7 @@ fn copy_home(job: &Job, space: &Space, body: &Body, flock: &Flock) -> Served {
         }
         Err(stop) => {
             job.must(job.core().apply(id, Step::AbortReturn));
+            let _ = space.uffd.wake(addresses(flock.first, 1));
             refuse(job, space, flock.first, stop)
         }
     }
@@ -145,7 +151,11 @@ fn copy(space: &Space, body: &Body, page: PageNr, slot: SlotId) -> Result<(), St
         to: &mut bytes,
     }];
     if body.remote.read(&mut pieces).is_err() {
-        return Err(Stop::Dead);
+        // The process may be gone and its address space not: then this is the only way.
+        let read = body.remote.read_bound(&mut pieces);
+        if read.is_err() {
+            return Err(if space.look_for_life() { Stop::Refused } else { Stop::Dead });
+        }
     }
     match space.uffd.copy(page.addr(), &bytes, false).stop {
         None => Ok(()),

@@ -55,6 +55,9 @@ impl Loader {
     pub fn bring_home(&mut self, job: &Job, space: &Space, page: PageNr) -> Served {
         let window = self.window(page);
         let _gate = space.gate.read().expect("gate");
+        if space.is_dead() {
+            return Served::Done;
+        }
         return_staged(job, space, page, &window)
     }
 
@@ -74,6 +77,10 @@ impl Loader {
 
     /// Claims the page and its stored neighbours in the window: from here on nobody else loads them.
     fn claim(&mut self, job: &Job, space: &Space, page: PageNr) -> bool {
+        let _gate = space.gate.read().expect("gate");
+        if space.is_dead() {
+            return false;
+        }
         let window = self.window(page);
         let bounds = space.registered(page).unwrap_or(addresses(page, 1));
         let first = window.start.max(PageNr::containing(bounds.start));
@@ -145,6 +152,9 @@ impl Loader {
     /// Puts the pages into the program, run by run.
     fn fill(&mut self, job: &Job, space: &Space, wanted: PageNr) -> Served {
         let _gate = space.gate.read().expect("gate");
+        if space.is_dead() {
+            return Served::Done;
+        }
         self.look_again(&mut job.core());
         let keep = job.keeps_copies(KEEP_BELOW_PERCENT);
         let mut served = Served::Done;
@@ -159,7 +169,9 @@ impl Loader {
                 Ok(count) => from += count,
                 Err(stop) => {
                     self.give_up(job, space, from);
-                    if self.inbound[from].page == wanted && stop == Some(Stop::Retry) {
+                    if self.inbound[from].page == wanted
+                        && matches!(stop, Some(Stop::Retry | Stop::NoMemory))
+                    {
                         served = Served::Later;
                     }
                     from += 1;

@@ -30,7 +30,7 @@ impl Reclaimer {
         };
         {
             let _gate = space.gate.read().expect("gate");
-            if !space.catch_up(&self.job, false) {
+            if space.is_dead() || !space.catch_up(&self.job, false) {
                 return 0;
             }
         }
@@ -46,6 +46,9 @@ impl Reclaimer {
     /// Picks pages and write-protects them.
     fn protect(&mut self, space: &Space) -> Vec<Run> {
         let _gate = space.gate.read().expect("gate");
+        if space.is_dead() {
+            return Vec::new();
+        }
         let mut runs = self.pick_runs(space);
         runs.retain(|run| {
             // Marked before they are protected: a write that comes at once finds the mark.
@@ -109,6 +112,11 @@ impl Reclaimer {
         leaving: &mut Vec<PageId>,
     ) {
         let _gate = space.gate.read().expect("gate");
+        if space.is_dead() {
+            let stored: Vec<EntryId> = entries.into_iter().flatten().collect();
+            self.job.store.put_many(&stored);
+            return;
+        }
         let mut released = Vec::new();
         let mut unprotect = Vec::new();
         let mut core = self.job.core();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use neap_units::{PAGE_SIZE, PageId};
+use neap_units::{PAGE_SIZE, PageId, SpaceId};
 use neap_wire::{BLOCK_PAGES, op};
 
 use crate::agent::{Called, Errand};
@@ -54,7 +54,9 @@ pub(crate) struct Reclaimer {
 }
 
 fn rests(space: &Space) -> bool {
-    space.thawed.load(Relaxed) > 0 || space.rests_until.load(Relaxed) > neap_sys::monotonic_nanos()
+    !space.lets_go()
+        || space.is_late()
+        || space.rests_until.load(Relaxed) > neap_sys::monotonic_nanos()
 }
 
 /// What one pass achieved.
@@ -63,6 +65,8 @@ struct Pass {
     stored: bool,
     /// Pages moved to staging, or blocks were emptied.
     moved: bool,
+    /// There was somebody to take pages from.
+    tried: bool,
 }
 
 impl Reclaimer {
@@ -115,7 +119,7 @@ impl Reclaimer {
                 self.job.meter.set_exhausted(false);
                 continue;
             }
-            fruitless += 1;
+            fruitless += u64::from(pass.tried);
             still = if pass.moved { 0 } else { still + 1 };
             if still > self.job.spaces().len() {
                 // Every space was tried in vain.
@@ -144,7 +148,9 @@ impl Reclaimer {
         for space in self.job.spaces() {
             if space.is_late() {
                 let _gate = space.gate.read().expect("gate");
-                space.catch_up(&self.job, false);
+                if !space.is_dead() {
+                    space.catch_up(&self.job, false);
+                }
             }
         }
     }
@@ -157,11 +163,18 @@ impl Reclaimer {
 
     /// One step of each kind.
     fn pass(&mut self) -> Pass {
-        let chosen = self.job.core().choose_space();
+        // Who is stopped, forks or has no agent is passed over.
+        let resting: Vec<SpaceId> = self
+            .job
+            .spaces()
+            .iter()
+            .filter(|space| rests(space))
+            .map(|space| space.id)
+            .collect();
+        let chosen = self.job.core().choose_space(|id| !resting.contains(&id));
         let space = chosen.and_then(|id| self.job.space(id));
         let guards = self.job.needs_write_protect();
         let taken = match &space {
-            Some(space) if space.is_dead() || rests(space) => 0,
             Some(space) if guards => self.guard_batch(space),
             Some(space) => {
                 let staged = self.stage_batch(space);
@@ -182,6 +195,7 @@ impl Reclaimer {
         Pass {
             stored: stored > 0,
             moved: taken + freed > 0,
+            tried: space.is_some() || resting.is_empty(),
         }
     }
 
@@ -211,6 +225,9 @@ impl Reclaimer {
         let Some(body) = space.body.get() else {
             return 0;
         };
+        if body.agent.is_gone() {
+            return 0;
+        }
         let blocks = body.stage.take_dead(neap_wire::MAX_RANGES);
         if blocks.is_empty() {
             return 0;

@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use neap_policy::{Heat, Step};
+use neap_policy::{Heat, State, Step};
 use neap_units::{PAGE_SIZE, PageId, PageNr};
 use neap_wire::op;
 
 use super::{BATCH, Reclaimer};
 use crate::agent::{Called, Errand};
-use crate::space::{Space, addresses};
+use crate::space::{Space, addresses, runs};
 
 /// Consecutive pages of the program.
 pub(super) struct Run {
@@ -100,13 +100,19 @@ impl Reclaimer {
             return;
         }
         stuck.sort_unstable();
-        let mut spans: Vec<Range<u64>> = Vec::new();
-        for page in stuck {
-            match spans.last_mut() {
-                Some(span) if span.end == page.addr() => span.end += PAGE_SIZE as u64,
-                _ => spans.push(addresses(page, 1)),
-            }
+        let _gate = space.gate.read().expect("gate");
+        if space.is_dead() {
+            return;
         }
+        // Only what is still ours and still there: the agent must not wait for a fault of its own.
+        {
+            let core = self.job.core();
+            stuck.retain(|page| {
+                matches!(core.state_at(space.id, *page), State::Resident { .. })
+                    && space.registered(*page).is_some()
+            });
+        }
+        let mut spans = runs(&stuck);
         spans.truncate(neap_wire::MAX_RANGES);
         let called = body
             .agent

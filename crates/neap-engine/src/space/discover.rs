@@ -11,8 +11,11 @@ use neap_policy::{Heat, State, Step};
 use neap_sys::{Mapping, Mode};
 use neap_units::{PAGE_SIZE, PageNr};
 
-use super::{Body, Space, pages};
+use super::{Body, Space, addresses, pages};
 use crate::job::Job;
+
+/// A mapping that the kernel would not register is tried again after this, in nanoseconds: 1 s.
+const TRY_AGAIN: u64 = 1_000_000_000;
 
 impl Space {
     /// Registers every mapping that can be managed and is not registered yet. Returns how many were
@@ -32,11 +35,12 @@ impl Space {
                 .uffd
                 .register(cookie..cookie + PAGE_SIZE as u64, Mode::Missing);
         }
+        self.forget_refused(&mappings);
         let mut wiped: Option<Vec<Range<u64>>> = None;
         for mapping in mappings.iter().filter(|mapping| manageable(mapping, body)) {
             let range = &mapping.range;
             let known = self.ranges.lock().expect("ranges lock").covers(range);
-            if known || self.refused.lock().expect("refused lock").touches(range) {
+            if known || self.is_refused(range) || self.failed_lately(range) {
                 continue;
             }
             // Asking for flags makes the kernel walk every page: only where it must be, and once.
@@ -53,6 +57,35 @@ impl Space {
         new
     }
 
+    fn is_refused(&self, range: &Range<u64>) -> bool {
+        self.refused.lock().expect("refused lock").touches(range)
+    }
+
+    /// What the program asked us to leave alone is forgotten once nothing is mapped there: another
+    /// mapping may come.
+    fn forget_refused(&self, mappings: &[Mapping]) {
+        let mut refused = self.refused.lock().expect("refused lock");
+        let unmapped: Vec<Range<u64>> = refused
+            .iter()
+            .filter(|range| {
+                let at = mappings.partition_point(|mapping| mapping.range.end <= range.start);
+                mappings
+                    .get(at)
+                    .is_none_or(|mapping| mapping.range.start >= range.end)
+            })
+            .collect();
+        for range in unmapped {
+            refused.remove(range);
+        }
+    }
+
+    fn failed_lately(&self, range: &Range<u64>) -> bool {
+        let mut failed = self.failed.lock().expect("failed lock");
+        let now = neap_sys::monotonic_nanos();
+        failed.retain(|_, (_, until)| *until > now);
+        failed.get(&range.start).is_some_and(|(end, _)| *end == range.end)
+    }
+
     /// Takes note again of pages that stayed when the program declared them free.
     pub fn end_quarantine(&self, job: &Job, now: u64) {
         let Some(body) = self.body.get() else {
@@ -61,6 +94,9 @@ impl Space {
         let free = self.quarantine.lock().expect("quarantine lock").leave(now);
         for range in free {
             let _gate = self.gate.write().expect("gate");
+            if self.is_dead() {
+                return;
+            }
             let registered = self.ranges.lock().expect("ranges lock").covers(&range);
             if registered {
                 let _ = body
@@ -75,7 +111,16 @@ impl Space {
     /// waits for its event to be read, which comes after.
     fn adopt(&self, job: &Job, body: &Body, range: &Range<u64>) -> bool {
         let _gate = self.gate.write().expect("gate");
-        if self.refused.lock().expect("refused lock").touches(range) {
+        if self.is_dead() {
+            return false;
+        }
+        // As it is now: a part of a mapping must not be registered, mremap would fail.
+        let now = body.maps.at(range.start).ok().flatten();
+        let Some(mapping) = now.filter(|mapping| manageable(mapping, body)) else {
+            return false;
+        };
+        let range = &mapping.range;
+        if self.is_refused(range) {
             return false; // asked for meanwhile
         }
         let mode = if job.needs_write_protect() {
@@ -84,11 +129,10 @@ impl Space {
             Mode::Missing
         };
         if self.uffd.register(range.clone(), mode).is_err() {
-            // Unmapped meanwhile, or a kind of memory the kernel will not trap: leave it alone.
-            self.refused
-                .lock()
-                .expect("refused lock")
-                .insert(range.clone());
+            // Unmapped meanwhile, or a kind of memory the kernel will not trap.
+            let until = neap_sys::monotonic_nanos() + TRY_AGAIN;
+            let mut failed = self.failed.lock().expect("failed lock");
+            failed.insert(range.start, (range.end, until));
             return false;
         }
         self.ranges
@@ -96,6 +140,15 @@ impl Space {
             .expect("ranges lock")
             .insert(range.clone());
         self.armed.store(true, Relaxed);
+        // Grown meanwhile: the rest must be registered too.
+        let grown = body.maps.at(range.start).ok().flatten();
+        if let Some(grown) = grown.filter(|grown| grown.range.end > range.end)
+            && manageable(&grown, body)
+            && self.uffd.register(range.end..grown.range.end, mode).is_ok()
+        {
+            let mut ranges = self.ranges.lock().expect("ranges lock");
+            ranges.insert(range.end..grown.range.end);
+        }
         let result = body
             .pagemap
             .present(range.clone(), &mut |run| self.take_note(job, &run));
@@ -107,9 +160,13 @@ impl Space {
         /// Pages noted under one hold of the core.
         const CHUNK: usize = 512;
         let all = pages(run);
+        let leaving = self.quarantine.lock().expect("quarantine lock").all();
         for first in (all.start.0..all.end.0).step_by(CHUNK) {
             let mut core = job.core();
             for number in first..(first + CHUNK as u64).min(all.end.0) {
+                if leaving.touches(&addresses(PageNr(number), 1)) {
+                    continue; // announced to go, perhaps still there for a moment
+                }
                 let id = core.ensure(self.id, PageNr(number));
                 if core.state(id) == State::Absent {
                     job.must(core.apply(id, Step::Adopt(Heat::Warm)));

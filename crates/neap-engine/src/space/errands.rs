@@ -2,31 +2,36 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use bytemuck::Zeroable;
 use neap_policy::{Heat, State, Step};
 use neap_sys::Stop;
 use neap_units::{PAGE_SIZE, PageId, SlotId};
 use neap_wire as wire;
 
-use super::{Body, Space, addresses};
+use super::{Body, Space, addresses, runs};
 use crate::agent::{Called, Errand};
 use crate::job::Job;
 
-/// Rest of a space whose pages mostly did not move: 5 ms, in nanoseconds.
-const STUCK_REST: u64 = 5_000_000;
+/// Rest of a space of whose pages none moved: 20 ms, in nanoseconds.
+const STUCK_REST: u64 = 20_000_000;
+/// EAGAIN, as a reply has it.
+const AGAIN: u8 = 11;
 
 impl Space {
     /// Ends what must not be under way when an event is read: a move must not meet a mapping that the
     /// program changed, and the kernel refuses it only until then. A discard by our own agent, on
-    /// the contrary, waits for its event. The caller holds the gate exclusively.
-    pub fn quiesce(&self, job: &Job) {
+    /// the contrary, waits for its event. False while a move is late. The caller holds the gate
+    /// exclusively.
+    pub fn quiesce(&self, job: &Job) -> bool {
         let late = || {
             self.body
                 .get()
                 .is_some_and(|body| body.agent.has_late_move())
         };
-        while late() && !self.is_dead() {
-            self.catch_up(job, true);
+        if late() {
+            self.catch_up(job, false);
         }
+        !late()
     }
 
     /// Whether a command is late.
@@ -53,11 +58,45 @@ impl Space {
         match called {
             Called::Done(errand, reply) => Some(self.finish(job, body, errand, &reply)),
             Called::Late | Called::Busy(_) => None,
-            Called::Gone => {
-                self.set_dead();
-                None
+            Called::Gone(errand) => {
+                let reply = self.judge(job, body, &errand);
+                Some(self.finish(job, body, errand, &reply))
             }
         }
+    }
+
+    /// The agent ended before it answered: where the pages are tells what it did.
+    fn judge(&self, job: &Job, body: &Body, errand: &Errand) -> wire::Reply {
+        let mut reply = wire::Reply::zeroed();
+        let there = |address: u64| {
+            let mut found = false;
+            let range = address..address + PAGE_SIZE as u64;
+            let looked = body.pagemap.present(range, &mut |_| found = true);
+            looked.is_ok() && found
+        };
+        match errand {
+            Errand::Stage { pages, first } => {
+                for (i, result) in reply.pages[..pages.len()].iter_mut().enumerate() {
+                    let slot = SlotId(first.0 + i as u32);
+                    *result = if there(body.stage.address(slot)) { 0 } else { AGAIN };
+                }
+            }
+            Errand::Return(pages) => {
+                for (&id, result) in pages.iter().zip(&mut reply.pages) {
+                    let slot = job.core().state(id).slot();
+                    let staged = slot.is_some_and(|slot| there(body.stage.address(slot)));
+                    *result = if staged { AGAIN } else { 0 };
+                }
+            }
+            Errand::Discard(pages) => {
+                for (&id, result) in pages.iter().zip(&mut reply.pages) {
+                    let page = job.core().locate(id).1;
+                    *result = if there(page.addr()) { AGAIN } else { 0 };
+                }
+            }
+            Errand::Recycle(_) | Errand::Simple => {}
+        }
+        reply
     }
 
     /// From here on the program depends on the engine, and its agent must know.
@@ -72,7 +111,10 @@ impl Space {
         match errand {
             Errand::Stage { pages, first } => self.staged(job, body, &pages, first, &reply.pages),
             Errand::Return(pages) => self.returned(job, body, &pages, &reply.pages),
-            Errand::Recycle(blocks) => {
+            Errand::Recycle(mut blocks) => {
+                // One that failed is suspect; those after it were not tried.
+                let untried = blocks.split_off(blocks.len().min(reply.done as usize + 1));
+                body.stage.take_back(&untried);
                 let emptied = |i: usize| i < reply.done as usize;
                 let freed: u32 = blocks
                     .into_iter()
@@ -82,7 +124,7 @@ impl Space {
                 job.meter.uncharge(u64::from(freed) * PAGE_SIZE as u64);
                 freed as usize
             }
-            Errand::Discard(pages) => self.discarded(job, &pages),
+            Errand::Discard(pages) => self.discarded(job, &pages, reply),
             Errand::Simple => 0,
         }
     }
@@ -132,7 +174,11 @@ impl Space {
         }
         drop(core);
         body.stage.unpin(first);
-        if stuck.len() > taken {
+        // Once a whole round of pages would not move, trying again at once would only take time.
+        let run = if taken > 0 { 0 } else { self.stuck_run.load(Relaxed) + stuck.len() as u64 };
+        let round = run > 0 && run >= job.core().resident(self.id).0;
+        self.stuck_run.store(if round { 0 } else { run }, Relaxed);
+        if round {
             self.rests_until
                 .store(neap_sys::monotonic_nanos() + STUCK_REST, Relaxed);
         }
@@ -147,9 +193,9 @@ impl Space {
         taken
     }
 
-    /// The pages are home (their threads were woken by the move), or stay staged.
+    /// The pages are home, or stay staged. Threads that came to wait for them are woken in either case.
     fn returned(&self, job: &Job, body: &Body, ids: &[PageId], results: &[u8]) -> usize {
-        let mut freed = Vec::new();
+        let (mut freed, mut pages, mut home) = (Vec::new(), Vec::new(), 0);
         let mut core = job.core();
         for (i, (&id, &result)) in ids.iter().zip(results).enumerate() {
             if !matches!(core.state(id), State::Returning { .. }) {
@@ -162,38 +208,50 @@ impl Space {
             } else {
                 Step::AbortReturn
             };
+            home += usize::from(result == 0);
+            pages.push(core.locate(id).1);
             freed.push(job.must(core.apply(id, step)));
         }
         drop(core);
-        let home = results[..ids.len()]
-            .iter()
-            .filter(|&&result| result == 0)
-            .count();
         for slot in freed.into_iter().filter_map(|effect| effect.freed_slot) {
             body.stage.vacate(slot);
+        }
+        for run in runs(&pages) {
+            let _ = self.uffd.wake(run);
         }
         job.events.returned.fetch_add(home as u64, Relaxed);
         home
     }
 
-    /// The agent has thrown the pages away: from here on a fault finds them in the store.
-    fn discarded(&self, job: &Job, pages: &[PageId]) -> usize {
-        let mut waiting = Vec::new();
+    /// The agent has thrown the pages away: from here on a fault finds them in the store. What it
+    /// could not throw away has never left.
+    fn discarded(&self, job: &Job, pages: &[PageId], reply: &wire::Reply) -> usize {
+        let (mut waiting, mut stayed) = (Vec::new(), Vec::new());
         {
             let mut core = job.core();
             let mut own = self.own_discards.lock().expect("own discards lock");
-            for &id in pages {
+            for (&id, &result) in pages.iter().zip(&reply.pages) {
                 if let State::Discarding { .. } = core.state(id) {
                     let page = core.locate(id).1;
                     own.remove(&page);
                     core.take_wanted(id);
                     job.must(core.apply(id, Step::Discarded));
-                    waiting.push(page);
+                    if result == 0 {
+                        waiting.push(page);
+                    } else {
+                        job.must(core.apply(id, Step::BeginLoad));
+                        let heat = Heat::Hot;
+                        job.must(core.apply(id, Step::EndLoad { keep: true, heat }));
+                        stayed.push(page);
+                    }
                 }
             }
         }
-        for page in &waiting {
-            let _ = self.uffd.wake(addresses(*page, 1));
+        for run in runs(&stayed) {
+            let _ = self.uffd.write_protect(run, false);
+        }
+        for run in runs(&waiting) {
+            let _ = self.uffd.wake(run);
         }
         job.meter.uncharge((waiting.len() * PAGE_SIZE) as u64);
         waiting.len()

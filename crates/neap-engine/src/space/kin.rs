@@ -15,7 +15,8 @@ const REST: u64 = 20;
 pub(crate) struct Kin {
     parent: OnceLock<Weak<Space>>,
     children: AtomicU32,
-    measured: AtomicU64,
+    /// Bytes of the process that are counted elsewhere, as measured last.
+    elsewhere: AtomicU64,
     next: AtomicU64,
 }
 
@@ -42,17 +43,20 @@ impl Kin {
         self.has_children() || parent.is_some_and(|parent| !parent.is_dead())
     }
 
-    /// Anonymous memory of process `pid` in bytes, shared pages divided by their sharers. Measured
-    /// anew only now and then.
+    /// Anonymous memory of process `pid` in bytes, shared pages divided by their sharers. How much is
+    /// shared is measured anew only now and then.
     pub fn proportional(&self, pid: i32) -> u64 {
         let start = neap_sys::monotonic_nanos();
         if start >= self.next.load(Relaxed) {
+            let resident = neap_sys::anon_resident(pid).unwrap_or(0);
             if let Some(bytes) = neap_sys::anon_proportional(pid) {
-                self.measured.store(bytes, Relaxed);
+                self.elsewhere
+                    .store(resident.saturating_sub(bytes), Relaxed);
             }
             let end = neap_sys::monotonic_nanos();
             self.next.store(end + (end - start) * REST, Relaxed);
         }
-        self.measured.load(Relaxed)
+        let resident = neap_sys::anon_resident(pid).unwrap_or(0);
+        resident.saturating_sub(self.elsewhere.load(Relaxed))
     }
 }

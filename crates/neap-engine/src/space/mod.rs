@@ -16,12 +16,12 @@ mod quarantine;
 mod ranges;
 mod stage;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, RwLock};
 
-use neap_sys::{Maps, Pagemap, Pidfd, Remote, Uffd, Waker};
+use neap_sys::{Maps, Pagemap, Pidfd, Remote, Stop, Uffd, Waker};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
@@ -35,6 +35,8 @@ pub(crate) use stage::{BlockId, Stage};
 /// it reads what its parent wrote, but nothing of it is evicted.
 pub(crate) struct Body {
     pub pid: i32,
+    /// Its numbers of threads mean the same to us: it is in our pid namespace.
+    pub same_pids: bool,
     pub pidfd: Option<Pidfd>,
     pub remote: Remote,
     pub pagemap: Pagemap,
@@ -67,8 +69,11 @@ pub(crate) struct Space {
     pub ranges: Mutex<Ranges>,
     /// Pages whose discard by our own agent will come back as an event.
     pub own_discards: Mutex<HashSet<PageNr>>,
-    /// What the kernel would not register or the program asked us to leave alone.
+    /// What the program asked us to leave alone.
     pub refused: Mutex<Ranges>,
+    /// What the kernel would not register, by start: where it ends, and until when (nanoseconds) it
+    /// is not tried again.
+    pub failed: Mutex<HashMap<u64, (u64, u64)>>,
     /// The program uses MADV_WIPEONFORK.
     pub wipes: AtomicBool,
     pub quarantine: Mutex<Quarantine>,
@@ -76,6 +81,8 @@ pub(crate) struct Space {
     pub order: Mutex<Order>,
     /// Pages that would not move (EBUSY), to be unshared.
     pub stuck: Mutex<Vec<PageNr>>,
+    /// How many pages in a row would not move.
+    pub stuck_run: AtomicU64,
     /// Until when (nanoseconds) reclaim leaves the space alone: its pages did not move.
     pub rests_until: AtomicU64,
     pub armed: AtomicBool,
@@ -99,11 +106,13 @@ impl Space {
             ranges: Mutex::new(ranges),
             own_discards: Mutex::default(),
             refused: Mutex::default(),
+            failed: Mutex::default(),
             wipes: AtomicBool::new(false),
             quarantine: Mutex::default(),
             kin: Kin::default(),
             order: Mutex::default(),
             stuck: Mutex::default(),
+            stuck_run: AtomicU64::new(0),
             rests_until: AtomicU64::new(0),
             armed: AtomicBool::new(false),
             dead: AtomicBool::new(false),
@@ -122,6 +131,22 @@ impl Space {
         self.bell.wake();
     }
 
+    /// Whether pages may leave: an agent is there to move them, and nobody asked for a pause.
+    pub fn lets_go(&self) -> bool {
+        let agent = self.body.get().is_some_and(|body| !body.agent.is_gone());
+        agent && !self.is_dead() && self.thawed.load(Relaxed) == 0
+    }
+
+    /// Asks the kernel whether the address space still exists; notes it if not.
+    pub fn look_for_life(&self) -> bool {
+        // No program has memory there, so nothing is filled.
+        let dead = self.uffd.zero(0x1000..0x2000).stop == Some(Stop::Dead);
+        if dead {
+            self.set_dead();
+        }
+        !dead
+    }
+
     /// The registered range that holds a page.
     pub fn registered(&self, page: PageNr) -> Option<Range<u64>> {
         self.ranges.lock().expect("ranges lock").find(page.addr())
@@ -136,4 +161,16 @@ pub(crate) fn addresses(first: PageNr, count: usize) -> Range<u64> {
 /// The whole pages of an address range.
 pub(crate) fn pages(range: &Range<u64>) -> Range<PageNr> {
     PageNr::containing(range.start)..PageNr(range.end.div_ceil(PAGE_SIZE as u64))
+}
+
+/// Addresses of pages, joined where they follow each other.
+pub(crate) fn runs(pages: &[PageNr]) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for page in pages {
+        match runs.last_mut() {
+            Some(run) if run.end == page.addr() => run.end += PAGE_SIZE as u64,
+            _ => runs.push(addresses(*page, 1)),
+        }
+    }
+    runs
 }

@@ -28,6 +28,15 @@ impl Quarantine {
         self.new.insert(range);
     }
 
+    /// All that is in it.
+    pub fn all(&self) -> Ranges {
+        let mut all = self.new.clone();
+        for range in self.waiting.iter() {
+            all.insert(range);
+        }
+        all
+    }
+
     /// The mapping is gone, or elsewhere.
     pub fn forget(&mut self, range: &Range<u64>) {
         self.new.remove(range.clone());

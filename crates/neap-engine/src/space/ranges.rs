@@ -65,6 +65,12 @@ impl Ranges {
             .is_some_and(|found| range.end <= found.end)
     }
 
+    /// What of `range` is in the set, ascending.
+    pub fn within(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let cut = |part: Range<u64>| part.start.max(range.start)..part.end.min(range.end);
+        self.iter().map(cut).filter(|part| !part.is_empty()).collect()
+    }
+
     /// All ranges, ascending.
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.by_start.iter().map(|(&start, &end)| start..end)
@@ -98,6 +104,7 @@ mod tests {
         ranges.insert(0..10);
         ranges.insert(12..20);
         assert!(!ranges.covers(&(5..15)));
+        assert_eq!(ranges.within(&(5..15)), vec![5..10, 12..15]);
         assert!(ranges.touches(&(9..12)) && !ranges.touches(&(10..12)));
         ranges.insert(10..12);
         assert!(ranges.covers(&(5..15)));

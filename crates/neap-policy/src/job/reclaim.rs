@@ -12,12 +12,13 @@ const FOLIO_PAGES: usize = 16;
 const _: () = assert!(LEAF_PAGES.is_multiple_of(FOLIO_PAGES));
 
 impl Core {
-    /// The space to take pages from next, or `None` when nothing is resident.
+    /// The space to take pages from next among those that `may` give some, or `None` when nothing is
+    /// resident there.
     ///
     /// A smooth weighted round robin: each space earns its resident pages as credit at
     /// every turn, the richest is chosen and pays for all. Over many turns each is
     /// chosen in proportion to its size, evenly spread, and without chance.
-    pub fn choose_space(&mut self) -> Option<SpaceId> {
+    pub fn choose_space(&mut self, may: impl Fn(SpaceId) -> bool) -> Option<SpaceId> {
         let mut richest: Option<usize> = None;
         let mut total = 0i64;
         for at in 0..self.spaces.len() {
@@ -26,6 +27,9 @@ impl Core {
             if !space.live || resident == 0 {
                 // Credit of an empty space would be spent on pages that came later.
                 space.credit = 0;
+                continue;
+            }
+            if !may(SpaceId(at as u16)) {
                 continue;
             }
             space.credit += resident;

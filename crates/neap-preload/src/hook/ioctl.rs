@@ -20,7 +20,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int
     if request == UFFDIO_REGISTER && !boot::engine_name().is_empty() && arg != 0 {
         // SAFETY: this request's argument begins with the start and length of the range.
         let [start, len] = unsafe { (arg as *const [u64; 2]).read_unaligned() };
-        boot::tell(purpose::RELEASE, start, start.wrapping_add(len));
+        boot::tell(purpose::RELEASE, start, start.saturating_add(len));
     }
     as_libc(sys::ioctl(sys::Fd(fd), request as usize, arg))
 }

@@ -16,7 +16,7 @@ use crate::{boot, sys};
 pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
     let start = at as usize;
     if advice as usize == sys::MADV_WIPEONFORK && !boot::engine_name().is_empty() {
-        let end = start.saturating_add(len.next_multiple_of(4096));
+        let end = start.saturating_add(len).saturating_add(4095) & !4095;
         boot::tell(purpose::WIPE, start as u64, end as u64);
     }
     as_libc(sys::madvise(start, len, advice as usize))

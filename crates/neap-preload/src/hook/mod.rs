@@ -1,9 +1,10 @@
-//! What the library interposes or asks to be called for: forks, userfaultfds of the program's own, and
-//! memory that a forked child finds wiped.
+//! What the library interposes or asks to be called for: forks, userfaultfds of the program's own,
+//! memory that a forked child finds wiped, and new user namespaces.
 
 mod fork;
 mod ioctl;
 mod madvise;
+mod unshare;
 
 pub use fork::register_fork_handlers;
 

@@ -6,6 +6,10 @@ use core::arch::{asm, global_asm};
 pub mod nr {
     pub const IOCTL: usize = 29;
     pub const OPENAT: usize = 56;
+    pub const READ: usize = 63;
+    pub const EXIT: usize = 93;
+    pub const CAPSET: usize = 91;
+    pub const UNSHARE: usize = 97;
     pub const CLOSE: usize = 57;
     pub const WRITE: usize = 64;
     pub const PPOLL: usize = 73;
@@ -13,6 +17,7 @@ pub mod nr {
     pub const RT_SIGPROCMASK: usize = 135;
     pub const PRCTL: usize = 167;
     pub const GETPID: usize = 172;
+    pub const GETTID: usize = 178;
     pub const SOCKET: usize = 198;
     pub const CONNECT: usize = 203;
     pub const SENDMSG: usize = 211;

@@ -15,12 +15,12 @@ pub use x86_64::{clone_thread, nr, syscall6, weak_atfork, weak_errno};
 use core::mem::size_of;
 
 pub const EINTR: i64 = 4;
+const ECONNRESET: i64 = 104;
 pub const PROT_READ_WRITE: usize = 3;
 pub const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
 pub const MAP_NORESERVE: usize = 0x4000;
 pub const MADV_DONTNEED: usize = 4;
 pub const MADV_DONTFORK: usize = 10;
-pub const MADV_DOFORK: usize = 11;
 pub const MADV_NOHUGEPAGE: usize = 15;
 pub const MADV_DONTDUMP: usize = 16;
 pub const MADV_WIPEONFORK: usize = 18;
@@ -58,6 +58,30 @@ pub fn getpid() -> u32 {
     call(nr::GETPID, [0; 6]) as u32
 }
 
+pub fn gettid() -> u32 {
+    call(nr::GETTID, [0; 6]) as u32
+}
+
+/// Ends the calling thread; the process goes on. A filter that forbids even this leaves it asleep.
+pub fn exit_thread() -> ! {
+    call(nr::EXIT, [0; 6]);
+    loop {
+        pause();
+    }
+}
+
+/// Gives up every capability of the calling thread, and the means to get any.
+pub fn drop_capabilities() {
+    const PR_SET_NO_NEW_PRIVS: usize = 38;
+    /// `_LINUX_CAPABILITY_VERSION_3`
+    const VERSION: u32 = 0x2008_0522;
+    call(nr::PRCTL, [PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0]);
+    let header = [VERSION, 0];
+    let none = [0u32; 6];
+    let (header, none) = ((&raw const header) as usize, (&raw const none) as usize);
+    call(nr::CAPSET, [header, none, 0, 0, 0, 0]);
+}
+
 pub fn kill_self() {
     call(nr::KILL, [getpid() as usize, 9, 0, 0, 0, 0]);
 }
@@ -70,6 +94,13 @@ pub fn open(path: &[u8], flags: usize) -> Option<Fd> {
         [AT_FDCWD, path.as_ptr() as usize, flags | O_CLOEXEC, 0, 0, 0],
     );
     (fd >= 0).then_some(Fd(fd as i32))
+}
+
+/// Reads what is there; 0 at the end, or on failure.
+pub fn read(fd: Fd, into: &mut [u8]) -> usize {
+    let at = into.as_mut_ptr() as usize;
+    let got = call(nr::READ, [fd.0 as usize, at, into.len(), 0, 0, 0]);
+    got.max(0) as usize
 }
 
 pub fn write(fd: Fd, bytes: &[u8]) {
@@ -225,8 +256,19 @@ pub fn send<T: Copy>(socket: Fd, message: &T, fds: &[Fd]) -> bool {
     }
 }
 
-/// Waits for a plain struct and at most one descriptor. False when the other end is gone.
-pub fn receive<T: Copy>(socket: Fd, message: &mut T, fd: &mut Option<Fd>) -> bool {
+/// What came of waiting for a message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// The message.
+    All,
+    /// The other end is gone.
+    Gone,
+    /// The kernel does not let us wait.
+    Refused,
+}
+
+/// Waits for a plain struct and at most one descriptor.
+pub fn receive<T: Copy>(socket: Fd, message: &mut T, fd: &mut Option<Fd>) -> Received {
     let iov = [(&raw mut *message) as usize, size_of::<T>()];
     let mut control = Control::default();
     let mut header = MsgHdr {
@@ -246,7 +288,8 @@ pub fn receive<T: Copy>(socket: Fd, message: &mut T, fd: &mut Option<Fd>) -> boo
         ) {
             got if got == size_of::<T>() as i64 => break,
             got if got == -EINTR => {}
-            _ => return false,
+            got if got >= 0 || got == -ECONNRESET => return Received::Gone,
+            _ => return Received::Refused,
         }
     }
     // SAFETY: the kernel wrote through these addresses, so they are read anew.
@@ -259,5 +302,5 @@ pub fn receive<T: Copy>(socket: Fd, message: &mut T, fd: &mut Option<Fd>) -> boo
     if len >= CONTROL_HEAD + 4 && control.kind == SCM_RIGHTS {
         *fd = Some(Fd(control.fds[0]));
     }
-    true
+    Received::All
 }

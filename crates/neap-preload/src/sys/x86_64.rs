@@ -4,6 +4,10 @@ use core::arch::{asm, global_asm};
 
 /// System call numbers.
 pub mod nr {
+    pub const READ: usize = 0;
+    pub const EXIT: usize = 60;
+    pub const CAPSET: usize = 126;
+    pub const UNSHARE: usize = 272;
     pub const CLOSE: usize = 3;
     pub const WRITE: usize = 1;
     pub const MMAP: usize = 9;
@@ -13,6 +17,7 @@ pub mod nr {
     pub const IOCTL: usize = 16;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
+    pub const GETTID: usize = 186;
     pub const SOCKET: usize = 41;
     pub const CONNECT: usize = 42;
     pub const SENDMSG: usize = 46;

@@ -1,0 +1,168 @@
+//! Which cpu a thread runs on.
+//!
+//! A wake-up that crosses cpus costs tens of microseconds where the other cpu sleeps, ten times what
+//! a fault costs that is served and taken up again on one cpu. The scheduler prefers an idle cpu for
+//! a woken thread; narrowing its affinity for the time of the wake-up is the only way to say that it
+//! should stay.
+
+use std::fs;
+
+use crate::errno::{Result, SysError};
+
+/// A set of cpus. Machines with more than 1024 are left to the scheduler.
+#[derive(Clone, Copy)]
+struct CpuSet(libc::cpu_set_t);
+
+impl CpuSet {
+    fn none() -> Self {
+        // SAFETY: a bit set is valid when it is all zeros.
+        Self(unsafe { std::mem::zeroed() })
+    }
+
+    fn one(cpu: usize) -> Option<Self> {
+        let mut set = Self::none();
+        if cpu >= libc::CPU_SETSIZE as usize {
+            return None;
+        }
+        // SAFETY: within the set.
+        unsafe { libc::CPU_SET(cpu, &mut set.0) };
+        Some(set)
+    }
+
+    fn all() -> Self {
+        let mut set = Self::none();
+        for cpu in 0..libc::CPU_SETSIZE as usize {
+            // SAFETY: within the set.
+            unsafe { libc::CPU_SET(cpu, &mut set.0) };
+        }
+        set
+    }
+
+    /// The affinity of a thread; 0: the calling one.
+    fn of(tid: i32) -> Option<Self> {
+        let mut set = Self::none();
+        // SAFETY: the kernel writes at most the size it is told.
+        let got =
+            unsafe { libc::sched_getaffinity(tid, size_of::<libc::cpu_set_t>(), &raw mut set.0) };
+        (got == 0).then_some(set)
+    }
+
+    fn give_to(&self, tid: i32) -> Result<()> {
+        // SAFETY: the kernel reads one set.
+        let done =
+            unsafe { libc::sched_setaffinity(tid, size_of::<libc::cpu_set_t>(), &raw const self.0) };
+        match done {
+            0 => Ok(()),
+            _ => Err(SysError::last("sched_setaffinity", tid.to_string())),
+        }
+    }
+
+    fn equals(&self, other: &Self) -> bool {
+        // SAFETY: both are initialised sets.
+        unsafe { libc::CPU_EQUAL(&self.0, &other.0) }
+    }
+}
+
+/// Keeps threads where they are for a moment.
+#[derive(Clone, Copy)]
+pub struct Keeper {
+    /// The affinity of a thread that nobody has narrowed, as the kernel shows it.
+    free: Option<CpuSet>,
+}
+
+impl Keeper {
+    /// Looks how far a thread may spread here. To be made on a thread that nobody has narrowed.
+    pub fn new() -> Self {
+        let learn = || {
+            let before = CpuSet::of(0)?;
+            CpuSet::all().give_to(0).ok()?;
+            let widest = CpuSet::of(0)?;
+            if before.equals(&widest) {
+                return Some(widest);
+            }
+            before.give_to(0).ok()?; // the user narrowed us all: nobody is free
+            None
+        };
+        Self { free: learn() }
+    }
+
+    /// Keeps thread `tid` (0: the calling one) on `cpu` until the answer is dropped, which gives it
+    /// the affinity it had. For a thread that sleeps: it notices nothing. `None`: not allowed.
+    pub fn keep(&self, tid: i32, cpu: usize) -> Option<Kept> {
+        let before = CpuSet::of(tid)?;
+        CpuSet::one(cpu)?.give_to(tid).ok()?;
+        // All cpus, also those that appear later, are what a thread has that nobody narrowed.
+        let unnarrowed = self.free.is_some_and(|free| free.equals(&before));
+        let after = if unnarrowed { CpuSet::all() } else { before };
+        Some(Kept { tid, after })
+    }
+}
+
+impl Default for Keeper {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A thread that is kept where it is until this is dropped.
+pub struct Kept {
+    tid: i32,
+    after: CpuSet,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.after.give_to(self.tid); // it has ended
+    }
+}
+
+/// Binds thread `tid` (0: the calling one) to one cpu.
+pub fn pin_to(tid: i32, cpu: usize) -> Result<()> {
+    let set = CpuSet::one(cpu).ok_or_else(|| SysError::last("sched_setaffinity", "many cpus"))?;
+    set.give_to(tid)
+}
+
+/// The cpu that the calling thread is on.
+pub fn this_cpu() -> usize {
+    // SAFETY: no arguments, no memory.
+    let cpu = unsafe { libc::sched_getcpu() };
+    usize::try_from(cpu).unwrap_or(0)
+}
+
+/// The cpu that thread `tid` of process `pid` last ran on.
+pub fn cpu_of(pid: i32, tid: u32) -> Option<usize> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    // Field 39 (processor) is 37 places after the closing bracket of the name.
+    let cpu = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(36)?;
+    cpu.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tid() -> i32 {
+        // SAFETY: no arguments, no memory.
+        unsafe { libc::gettid() }
+    }
+
+    #[test]
+    fn the_cpu_of_this_thread_is_found() {
+        let pid = i32::try_from(std::process::id()).expect("pid");
+        let cpu = this_cpu();
+        pin_to(0, cpu).expect("pin");
+        assert_eq!(cpu_of(pid, tid().unsigned_abs()), Some(cpu));
+    }
+
+    #[test]
+    fn a_kept_thread_gets_its_affinity_back() {
+        let keeper = Keeper::new();
+        let before = CpuSet::of(0).expect("affinity");
+        let cpu = this_cpu();
+        let kept = keeper.keep(tid(), cpu).expect("kept");
+        let while_kept = CpuSet::of(0).expect("affinity");
+        assert!(while_kept.equals(&CpuSet::one(cpu).expect("one")));
+        drop(kept);
+        assert!(CpuSet::of(0).expect("affinity").equals(&before));
+    }
+}
