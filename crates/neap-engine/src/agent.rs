@@ -45,8 +45,8 @@ pub(crate) enum Called {
     Gone(Errand),
 }
 
-/// A reply that takes longer is late, in milliseconds: a thousand times what it needs.
-pub(crate) const PATIENCE_MILLIS: u32 = 50;
+/// A reply that takes longer is late, in milliseconds: a hundred times what it needs.
+pub(crate) const PATIENCE_MILLIS: u32 = 20;
 
 pub(crate) struct Agent {
     peer: Peer,

@@ -100,7 +100,13 @@ mod tests {
 
     #[test]
     fn nothing_is_found_where_nothing_is() {
-        for text in [&b""[..], b"NEAP", b"NEA=x\0", b"NEAP=\0", b"NEAP=too long\0"] {
+        for text in [
+            &b""[..],
+            b"NEAP",
+            b"NEA=x\0",
+            b"NEAP=\0",
+            b"NEAP=too long\0",
+        ] {
             assert_eq!(search(text, 3), b"");
         }
     }

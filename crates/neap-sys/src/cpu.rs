@@ -49,8 +49,9 @@ impl CpuSet {
 
     fn give_to(&self, tid: i32) -> Result<()> {
         // SAFETY: the kernel reads one set.
-        let done =
-            unsafe { libc::sched_setaffinity(tid, size_of::<libc::cpu_set_t>(), &raw const self.0) };
+        let done = unsafe {
+            libc::sched_setaffinity(tid, size_of::<libc::cpu_set_t>(), &raw const self.0)
+        };
         match done {
             0 => Ok(()),
             _ => Err(SysError::last("sched_setaffinity", tid.to_string())),

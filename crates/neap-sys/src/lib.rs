@@ -29,7 +29,7 @@ pub use remote::{Piece, Remote};
 pub use socket::{Listener, Message, Peer};
 pub use startup::{hand_down, raise_descriptor_limit};
 pub use thread::{
-    Readiness, Waker, block_signals, lower_priority, monotonic_nanos, raise_priority, raise_to_realtime,
-    wait_hangup, wait_readable,
+    Readiness, Waker, block_signals, lower_priority, monotonic_nanos, raise_priority,
+    raise_to_realtime, wait_hangup, wait_readable,
 };
 pub use uffd::{Event, Features, Mode, Progress, Stop, Uffd};

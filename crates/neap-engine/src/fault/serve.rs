@@ -12,9 +12,9 @@ use crate::space::addresses;
 /// Longest run of fresh pages filled for one fault.
 const MAX_FRESH: u64 = 16;
 static ZEROS: [u8; MAX_FRESH as usize * PAGE_SIZE] = [0; MAX_FRESH as usize * PAGE_SIZE];
-/// Faults that waited this long while reclaim freed nothing are let through: over the limit is better
-/// than stuck. In nanoseconds.
-const LONGEST_HOLD: u64 = 20_000_000;
+/// One fault is let through each time reclaim has freed nothing for this long: over the limit is
+/// better than stuck. In nanoseconds; several times what a late agent holds reclaim up.
+const LONGEST_HOLD: u64 = 100_000_000;
 
 impl FaultThread {
     pub(super) fn serve(&mut self, fault: Fault) -> Served {
@@ -74,6 +74,7 @@ impl FaultThread {
         };
         self.held = Some(held);
         if neap_sys::monotonic_nanos() - held.since > LONGEST_HOLD {
+            self.held = None;
             return false;
         }
         self.job.events.held.fetch_add(1, Relaxed);

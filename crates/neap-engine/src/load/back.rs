@@ -154,7 +154,11 @@ fn copy(space: &Space, body: &Body, page: PageNr, slot: SlotId) -> Result<(), St
         // The process may be gone and its address space not: then this is the only way.
         let read = body.remote.read_bound(&mut pieces);
         if read.is_err() {
-            return Err(if space.look_for_life() { Stop::Refused } else { Stop::Dead });
+            return Err(if space.look_for_life() {
+                Stop::Refused
+            } else {
+                Stop::Dead
+            });
         }
     }
     match space.uffd.copy(page.addr(), &bytes, false).stop {

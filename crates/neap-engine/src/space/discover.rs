@@ -83,7 +83,9 @@ impl Space {
         let mut failed = self.failed.lock().expect("failed lock");
         let now = neap_sys::monotonic_nanos();
         failed.retain(|_, (_, until)| *until > now);
-        failed.get(&range.start).is_some_and(|(end, _)| *end == range.end)
+        failed
+            .get(&range.start)
+            .is_some_and(|(end, _)| *end == range.end)
     }
 
     /// Takes note again of pages that stayed when the program declared them free.

@@ -78,7 +78,11 @@ impl Space {
             Errand::Stage { pages, first } => {
                 for (i, result) in reply.pages[..pages.len()].iter_mut().enumerate() {
                     let slot = SlotId(first.0 + i as u32);
-                    *result = if there(body.stage.address(slot)) { 0 } else { AGAIN };
+                    *result = if there(body.stage.address(slot)) {
+                        0
+                    } else {
+                        AGAIN
+                    };
                 }
             }
             Errand::Return(pages) => {
@@ -175,7 +179,11 @@ impl Space {
         drop(core);
         body.stage.unpin(first);
         // Once a whole round of pages would not move, trying again at once would only take time.
-        let run = if taken > 0 { 0 } else { self.stuck_run.load(Relaxed) + stuck.len() as u64 };
+        let run = if taken > 0 {
+            0
+        } else {
+            self.stuck_run.load(Relaxed) + stuck.len() as u64
+        };
         let round = run > 0 && run >= job.core().resident(self.id).0;
         self.stuck_run.store(if round { 0 } else { run }, Relaxed);
         if round {

@@ -68,7 +68,10 @@ impl Ranges {
     /// What of `range` is in the set, ascending.
     pub fn within(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let cut = |part: Range<u64>| part.start.max(range.start)..part.end.min(range.end);
-        self.iter().map(cut).filter(|part| !part.is_empty()).collect()
+        self.iter()
+            .map(cut)
+            .filter(|part| !part.is_empty())
+            .collect()
     }
 
     /// All ranges, ascending.

@@ -6,8 +6,8 @@ use core::ffi::c_int;
 use neap_wire::purpose;
 
 use super::as_libc;
-use crate::sys::{self, nr};
 use crate::boot;
+use crate::sys::{self, nr};
 
 const CLONE_NEWUSER: c_int = 0x1000_0000;
 
