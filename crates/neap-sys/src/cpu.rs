@@ -69,14 +69,17 @@ impl CpuSet {
 pub struct Keeper {
     /// The affinity of a thread that nobody has narrowed, as the kernel shows it.
     free: Option<CpuSet>,
+    /// All cpus, also those that appear later: what a thread has that nobody narrowed.
+    all: CpuSet,
 }
 
 impl Keeper {
     /// Looks how far a thread may spread here. To be made on a thread that nobody has narrowed.
     pub fn new() -> Self {
+        let all = CpuSet::all();
         let learn = || {
             let before = CpuSet::of(0)?;
-            CpuSet::all().give_to(0).ok()?;
+            all.give_to(0).ok()?;
             let widest = CpuSet::of(0)?;
             if before.equals(&widest) {
                 return Some(widest);
@@ -84,7 +87,22 @@ impl Keeper {
             before.give_to(0).ok()?; // the user narrowed us all: nobody is free
             None
         };
-        Self { free: learn() }
+        Self { free: learn(), all }
+    }
+
+    /// Moves the calling thread from `cpu` to another that it may use, if it is there and there is one.
+    pub fn leave(&self, cpu: usize) {
+        if this_cpu() != cpu || cpu >= libc::CPU_SETSIZE as usize {
+            return;
+        }
+        let Some(before) = CpuSet::of(0) else { return };
+        let mut others = before;
+        // SAFETY: within the set.
+        unsafe { libc::CPU_CLR(cpu, &mut others.0) };
+        let unnarrowed = self.free.is_some_and(|free| free.equals(&before));
+        if others.give_to(0).is_ok() {
+            let _ = if unnarrowed { self.all } else { before }.give_to(0);
+        }
     }
 
     /// Keeps thread `tid` (0: the calling one) on `cpu` until the answer is dropped, which gives it
@@ -92,9 +110,8 @@ impl Keeper {
     pub fn keep(&self, tid: i32, cpu: usize) -> Option<Kept> {
         let before = CpuSet::of(tid)?;
         CpuSet::one(cpu)?.give_to(tid).ok()?;
-        // All cpus, also those that appear later, are what a thread has that nobody narrowed.
         let unnarrowed = self.free.is_some_and(|free| free.equals(&before));
-        let after = if unnarrowed { CpuSet::all() } else { before };
+        let after = if unnarrowed { self.all } else { before };
         Some(Kept { tid, after })
     }
 }

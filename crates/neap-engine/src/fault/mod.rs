@@ -39,7 +39,7 @@ pub(crate) enum Served {
 }
 
 /// Faults between two looks at where the program's thread runs.
-const FOLLOW_EVERY: u32 = 32;
+const FOLLOW_EVERY: u32 = 256;
 /// Longest sleep.
 const IDLE_NANOS: u64 = 1_000_000_000;
 /// The same while nobody would tell of the end of the address space: it has no agent.
@@ -174,6 +174,7 @@ impl FaultThread {
             self.followed = self.met(thread);
             if let Some((_, cpu)) = self.followed {
                 let _ = neap_sys::pin_to(0, cpu);
+                self.space.served_on.store(cpu + 1, Relaxed);
             }
             self.until_follow = FOLLOW_EVERY;
         }

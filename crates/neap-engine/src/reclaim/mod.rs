@@ -173,6 +173,9 @@ impl Reclaimer {
             .collect();
         let chosen = self.job.core().choose_space(|id| !resting.contains(&id));
         let space = chosen.and_then(|id| self.job.space(id));
+        if let Some(space) = &space {
+            self.step_aside(space);
+        }
         let guards = self.job.needs_write_protect();
         let taken = match &space {
             Some(space) if guards => self.guard_batch(space),
@@ -196,6 +199,13 @@ impl Reclaimer {
             stored: stored > 0,
             moved: taken + freed > 0,
             tried: space.is_some() || resting.is_empty(),
+        }
+    }
+
+    /// Reclaim is not to take the cpu from those it works for: the waiting thread and who serves it.
+    fn step_aside(&self, space: &Space) {
+        if let Some(cpu) = space.served_on.load(Relaxed).checked_sub(1) {
+            self.job.keeper.leave(cpu);
         }
     }
 

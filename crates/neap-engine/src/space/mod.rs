@@ -18,7 +18,7 @@ mod stage;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, RwLock};
 
 use neap_sys::{Maps, Pagemap, Pidfd, Remote, Stop, Uffd, Waker};
@@ -81,6 +81,8 @@ pub(crate) struct Space {
     pub order: Mutex<Order>,
     /// Pages that would not move (EBUSY), to be unshared.
     pub stuck: Mutex<Vec<PageNr>>,
+    /// The cpu that its faults are served on, and one more; 0: none yet.
+    pub served_on: AtomicUsize,
     /// How many pages in a row would not move.
     pub stuck_run: AtomicU64,
     /// Until when (nanoseconds) reclaim leaves the space alone: its pages did not move.
@@ -112,6 +114,7 @@ impl Space {
             kin: Kin::default(),
             order: Mutex::default(),
             stuck: Mutex::default(),
+            served_on: AtomicUsize::new(0),
             stuck_run: AtomicU64::new(0),
             rests_until: AtomicU64::new(0),
             armed: AtomicBool::new(false),

@@ -5,7 +5,8 @@
 //! the next free slot of its zspage, and, in the first free one, the links of the list of zspages
 //! that are about as full. So the only table beside the arena is one word for each page.
 //!
-//! An empty zspage is given back at once. When a class has more free slots than one zspage and
+//! The pages of an empty zspage are idle: used again first, and given back to the system when there are
+//! more than a few. When a class has more free slots than one zspage and
 //! 1/32 of the slots in use, its emptiest zspage is moved into the others: that is at most about
 //! one move for each free, and bounds what free slots can waste without a scan. A list per entry
 //! or a bitmap per zspage would have served as well, at 4 to 8 more bytes for each page stored.
@@ -25,6 +26,10 @@ use word::{Head, Page, PageWord};
 use zspage::{GROUPS, NO_PAGE};
 
 pub(crate) use word::MAX_ENTRY;
+
+/// Idle pages that are kept, at most: one for each so many in use, and a few in any case.
+const IDLE_SHARE: usize = 32;
+const MIN_IDLE: usize = 32;
 
 /// Where an object lies in the arena, in units of 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +62,7 @@ struct ClassState {
 /// What the pool holds and what it has moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct PoolCounts {
-    /// Pages taken from the system.
+    /// Pages in use.
     pub pages: u64,
     /// Objects moved by compaction since the start.
     pub moved: u64,
@@ -99,13 +104,13 @@ impl Pool {
 
     pub fn counts(&self) -> PoolCounts {
         PoolCounts {
-            pages: self.runs.used() as u64,
+            pages: self.pages(),
             moved: self.moved,
             compacted_pages: self.compacted_pages,
         }
     }
 
-    /// Pages taken from the system.
+    /// Pages in use.
     pub fn pages(&self) -> u64 {
         self.runs.used() as u64
     }
@@ -134,7 +139,7 @@ impl Pool {
                 handle
             }
             None => {
-                let page = self.take_run(1)?;
+                let (page, _) = self.take_run(1)?;
                 self.words[page] = PageWord::pack(Page::Huge { entry });
                 Handle::at(page * PAGE_SIZE)
             }
@@ -172,8 +177,10 @@ impl Pool {
         handle.byte() + header
     }
 
-    fn take_run(&mut self, len: usize) -> Option<usize> {
-        let page = self.runs.alloc(len)? as usize;
+    /// Takes pages in a row; whether they hold old bytes.
+    fn take_run(&mut self, len: usize) -> Option<(usize, bool)> {
+        let (page, dirty) = self.runs.alloc(len)?;
+        let page = page as usize;
         let covered = self.runs.covered();
         if self.words.len() < covered {
             if self.words.capacity() < covered {
@@ -182,15 +189,21 @@ impl Pool {
             }
             self.words.resize(covered, PageWord::default());
         }
-        Some(page)
+        Some((page, dirty))
     }
 
-    /// Frees the pages and gives them back to the system.
+    /// Frees the pages. When too many are idle, half of those go back to the system at once: each of its
+    /// calls takes longer than all the rest.
     fn give_run(&mut self, page: usize, len: usize) {
         self.words[page..page + len].fill(PageWord::default());
         self.runs.free(page as u32, len);
-        self.arena
-            .discard(page * PAGE_SIZE..(page + len) * PAGE_SIZE);
+        let most = (self.runs.used() / IDLE_SHARE).max(MIN_IDLE);
+        if self.runs.idle() > most {
+            for range in self.runs.take_idle(most / 2) {
+                self.arena
+                    .discard(range.start * PAGE_SIZE..range.end * PAGE_SIZE);
+            }
+        }
     }
 
     fn read_u16(&self, at: usize) -> u16 {

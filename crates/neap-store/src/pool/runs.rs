@@ -1,5 +1,8 @@
 //! Which pages of the arena are in use: a bitmap that finds short runs, lowest first, so that the
-//! used part of the arena stays dense.
+//! used part of the arena stays dense. A second one says which free pages are still backed by memory:
+//! *idle* ones, which are used again without asking the system.
+
+use std::ops::Range;
 
 /// Longest run in pages.
 pub(crate) const MAX_RUN: usize = 8;
@@ -10,9 +13,12 @@ const WORD: usize = u64::BITS as usize;
 pub(crate) struct Runs {
     /// A set bit is a page in use. Grows with the highest page ever used.
     words: Vec<u64>,
+    /// A set bit is a free page that is still backed. As long as `words`.
+    idle_words: Vec<u64>,
     /// Pages of the arena.
     limit: usize,
     used: usize,
+    idle: usize,
     /// For each run length, the first word that may hold such a run.
     hint: [usize; MAX_RUN + 1],
 }
@@ -21,8 +27,10 @@ impl Runs {
     pub fn new(limit: usize) -> Self {
         Self {
             words: Vec::new(),
+            idle_words: Vec::new(),
             limit,
             used: 0,
+            idle: 0,
             hint: [0; MAX_RUN + 1],
         }
     }
@@ -32,17 +40,23 @@ impl Runs {
         self.used
     }
 
+    /// Free pages that are still backed.
+    pub fn idle(&self) -> usize {
+        self.idle
+    }
+
     /// Pages the bitmap covers so far.
     pub fn covered(&self) -> usize {
         self.words.len() * WORD
     }
 
     pub fn metadata_bytes(&self) -> usize {
-        self.words.capacity() * size_of::<u64>()
+        (self.words.capacity() + self.idle_words.capacity()) * size_of::<u64>()
     }
 
-    /// Takes `len` pages in a row that do not cross a multiple of 64; returns the first.
-    pub fn alloc(&mut self, len: usize) -> Option<u32> {
+    /// Takes `len` pages in a row that do not cross a multiple of 64; returns the first, and whether
+    /// any of them was idle: then they hold old bytes.
+    pub fn alloc(&mut self, len: usize) -> Option<(u32, bool)> {
         debug_assert!((1..=MAX_RUN).contains(&len));
         let mut at = self.hint[len];
         loop {
@@ -53,17 +67,21 @@ impl Runs {
             let starts = (1..len).fold(free, |starts, i| starts & (free >> i));
             if starts != 0 {
                 let bit = starts.trailing_zeros() as usize;
-                self.words[at] |= mask(bit, len);
+                let taken = mask(bit, len);
+                let idle = self.idle_words[at] & taken;
+                self.words[at] |= taken;
+                self.idle_words[at] &= !taken;
+                self.idle -= idle.count_ones() as usize;
                 self.hint[len] = at;
                 self.used += len;
-                return Some((at * WORD + bit) as u32);
+                return Some(((at * WORD + bit) as u32, idle != 0));
             }
             at += 1;
             self.hint[len] = at;
         }
     }
 
-    /// Gives a run back.
+    /// Gives a run back. It is idle from now on.
     pub fn free(&mut self, first: u32, len: usize) {
         let (at, bit) = (first as usize / WORD, first as usize % WORD);
         let mask = mask(bit, len);
@@ -72,10 +90,32 @@ impl Runs {
             "pool page {first} freed twice"
         );
         self.words[at] &= !mask;
+        self.idle_words[at] |= mask;
         self.used -= len;
+        self.idle += len;
         for hint in &mut self.hint {
             *hint = (*hint).min(at);
         }
+    }
+
+    /// Takes idle pages, the highest first, until no more than `keep` are left: ranges whose memory the
+    /// caller gives back.
+    pub fn take_idle(&mut self, keep: usize) -> Vec<Range<usize>> {
+        let mut taken = Vec::new();
+        for at in (0..self.idle_words.len()).rev() {
+            if self.idle <= keep {
+                break;
+            }
+            let mut word = std::mem::take(&mut self.idle_words[at]);
+            self.idle -= word.count_ones() as usize;
+            while word != 0 {
+                let bit = word.trailing_zeros() as usize;
+                let len = (word >> bit).trailing_ones() as usize;
+                taken.push(at * WORD + bit..at * WORD + bit + len);
+                word &= !mask(bit, len);
+            }
+        }
+        taken
     }
 
     fn grow(&mut self) -> Option<()> {
@@ -87,9 +127,12 @@ impl Runs {
         // Pages past the end of the arena count as taken.
         let word = if len < WORD { !mask(0, len) } else { 0 };
         if self.words.len() == self.words.capacity() {
-            self.words.reserve_exact(16.max(self.words.len() / 16));
+            let more = 16.max(self.words.len() / 16);
+            self.words.reserve_exact(more);
+            self.idle_words.reserve_exact(more);
         }
         self.words.push(word);
+        self.idle_words.push(0);
         Some(())
     }
 
@@ -103,12 +146,12 @@ impl Runs {
 }
 
 fn mask(bit: usize, len: usize) -> u64 {
-    ((1u64 << len) - 1) << bit
+    (u64::MAX >> (WORD - len)) << bit
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::collections::{HashMap, HashSet};
 
     use proptest::prelude::*;
 
@@ -131,9 +174,15 @@ mod tests {
             let mut runs = Runs::new(limit);
             let mut held: Vec<(u32, usize)> = Vec::new();
             let mut owner: HashMap<usize, usize> = HashMap::new();
+            let mut idle: HashSet<usize> = HashSet::new();
             for (op, pick) in ops {
                 if (1..=MAX_RUN).contains(&op) {
-                    if let Some(first) = runs.alloc(op) {
+                    if let Some((first, dirty)) = runs.alloc(op) {
+                        let pages = first as usize..first as usize + op;
+                        prop_assert_eq!(dirty, pages.clone().any(|page| idle.contains(&page)));
+                        pages.for_each(|page| {
+                            idle.remove(&page);
+                        });
                         for page in first as usize..first as usize + op {
                             prop_assert!(page < limit);
                             prop_assert!(owner.insert(page, op).is_none());
@@ -151,8 +200,16 @@ mod tests {
                     runs.free(first, len);
                     for page in first as usize..first as usize + len {
                         owner.remove(&page);
+                        idle.insert(page);
                     }
                 }
+                if op == 0 {
+                    for range in runs.take_idle(usize::from(pick % 8)) {
+                        range.for_each(|page| assert!(idle.remove(&page)));
+                    }
+                    prop_assert!(runs.idle() <= usize::from(pick % 8));
+                }
+                prop_assert_eq!(runs.idle(), idle.len());
                 prop_assert_eq!(runs.used(), owner.len());
                 for page in 0..limit {
                     prop_assert_eq!(runs.is_used(page), owner.contains_key(&page));

@@ -76,7 +76,12 @@ impl Pool {
     }
 
     fn new_zspage(&mut self, class: u8, cut: Class) -> Option<usize> {
-        let page = self.take_run(usize::from(cut.pages))?;
+        let (page, dirty) = self.take_run(usize::from(cut.pages))?;
+        if dirty {
+            for slot in 0..cut.slots {
+                self.write_u16(slot_at(page, cut, slot), 0);
+            }
+        }
         let head = Head {
             class,
             used: 0,
