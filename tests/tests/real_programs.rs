@@ -135,7 +135,7 @@ fn node_objects_come_out_the_same() {
 #[test]
 fn java_objects_come_out_the_same() {
     same_output("java_objects_come_out_the_same", "java", || {
-        let heap = if full() { "-Xmx1500m" } else { "-Xmx200m" };
+        let heap = if full() { "-Xmx4g" } else { "-Xmx400m" };
         run(&[
             "java".into(),
             heap.into(),
@@ -210,7 +210,7 @@ fn sort_sorts_the_same() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     same_output("sort_sorts_the_same", "sort", || {
         let file = lines(
-            size(700_000, 12_000_000).parse().expect("a number"),
+            size(400_000, 12_000_000).parse().expect("a number"),
             dir.path(),
         );
         let buffer = if full() { "1500M" } else { "150M" };
@@ -255,7 +255,7 @@ fn with_malloc(name: &str, library: &str) {
         let python = run(&[
             "python3".into(),
             script("dicts.py"),
-            size(40_000, 500_000).into(),
+            size(60_000, 500_000).into(),
         ]);
         // The interpreter's own arenas would hide the library.
         python.env("LD_PRELOAD", path).env("PYTHONMALLOC", "malloc")

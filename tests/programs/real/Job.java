@@ -4,7 +4,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.IntStream;
 
-/** Maps, lists, strings and two threads; prints digests. Argument: how many objects. */
+/** Maps, lists, strings, an archive of text and two threads; prints digests. Argument: how many objects. */
 public class Job {
     record Item(int id, String name, long score, int[] more) {}
 
@@ -14,8 +14,30 @@ public class Job {
         return x ^ (x >>> 31);
     }
 
+    /** A kilobyte of text for each object, in pages that nobody needs until the end. */
+    static List<byte[]> archive(int n) {
+        List<byte[]> pages = new ArrayList<>();
+        for (int i = 0; i < n / 1024; i++) {
+            byte[] page = new byte[1 << 20];
+            for (int at = 0; at < page.length; at += 64) {
+                byte[] line = ("page " + i + " line " + mix(at + i) + " of the archive").getBytes();
+                System.arraycopy(line, 0, page, at, Math.min(line.length, 64));
+            }
+            pages.add(page);
+        }
+        return pages;
+    }
+
+    static long digest(List<byte[]> pages) {
+        long digest = 7;
+        for (byte[] page : pages)
+            digest = mix(digest ^ java.util.Arrays.hashCode(page));
+        return digest;
+    }
+
     public static void main(String[] args) throws Exception {
         int n = Integer.parseInt(args[0]);
+        List<byte[]> archive = archive(n);
         List<Item> items = new ArrayList<>();
         for (int i = 0; i < n; i++)
             items.add(new Item(i, "name-" + Math.floorMod(mix(i), 5000), Math.floorMod(mix(i * 31L), 100000), new int[i % 16]));
@@ -50,6 +72,7 @@ public class Job {
         }
         for (Thread t : threads)
             t.join();
+        System.out.println("archive " + Long.toHexString(digest(archive)));
         System.out.println("threads " + sums[0] + " " + sums[1]);
     }
 }

@@ -134,12 +134,15 @@ impl Loader {
         window
     }
 
-    /// Gets the bytes, without any lock.
+    /// Gets the bytes, without any lock; those in the swap file in one batch.
     fn find(&mut self, job: &Job, space: &Space, wanted: PageNr) {
-        for (at, inbound) in self.inbound.iter_mut().enumerate() {
-            let bytes = &mut self.buffer[at * PAGE_SIZE..(at + 1) * PAGE_SIZE];
-            let bytes: &mut [u8; PAGE_SIZE] = bytes.try_into().expect("one page");
-            match job.store.load(inbound.entry, bytes, &mut self.codec) {
+        let entries: Vec<EntryId> = self.inbound.iter().map(|inbound| inbound.entry).collect();
+        let buffer = &mut self.buffer[..entries.len() * PAGE_SIZE];
+        let loaded = job
+            .store
+            .load_cluster(&entries, buffer, &mut self.codec);
+        for (at, (inbound, loaded)) in self.inbound.iter_mut().zip(loaded).enumerate() {
+            match loaded {
                 Ok(_) => inbound.at = Some(at),
                 Err(error) if inbound.page == wanted => {
                     job.lose(space, wanted, &error.to_string());
