@@ -223,7 +223,7 @@ fn xz_compresses_to_the_same_bytes() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     same_output("xz_compresses_to_the_same_bytes", "xz", || {
         let file = lines(
-            size(250_000, 2_500_000).parse().expect("a number"),
+            size(65_000, 2_500_000).parse().expect("a number"),
             dir.path(),
         );
         run(&[
@@ -255,7 +255,7 @@ fn with_malloc(name: &str, library: &str) {
         let python = run(&[
             "python3".into(),
             script("dicts.py"),
-            size(60_000, 500_000).into(),
+            size(50_000, 500_000).into(),
         ]);
         // The interpreter's own arenas would hide the library.
         python.env("LD_PRELOAD", path).env("PYTHONMALLOC", "malloc")
