@@ -28,6 +28,8 @@ pub(crate) enum Errand {
     Recycle(Vec<BlockId>),
     /// Pages of the older way out being thrown away.
     Discard(Vec<PageId>),
+    /// From its answer on pages may leave.
+    Arm,
     /// Nothing depends on it.
     Simple,
 }

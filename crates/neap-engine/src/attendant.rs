@@ -176,12 +176,10 @@ fn take_over(
         own,
     };
     space.cookie_page.store(offer.cookie, Relaxed);
+    // A forked child depends on the engine from the start, and its agent was told so.
+    space.told.store(give_uffd, Relaxed);
     space.body.set(body).ok()?;
     let (job, space) = (job.clone(), space.clone());
-    if give_uffd {
-        // Its mappings are registered by inheritance: it depends on the engine from the start.
-        space.arm_agent(&job);
-    }
     spawn("neap-agents", move || attend(&job, &space));
     Some(())
 }

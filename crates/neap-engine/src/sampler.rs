@@ -103,10 +103,10 @@ impl Sampler {
                 continue;
             }
             if !space.armed.load(Relaxed) {
-                // From here on the program depends on the engine, and its agent must know.
-                space.arm_agent(&self.job);
+                // The agent may have to wait for a cpu that the program keeps busy.
                 space.discover(&self.job);
                 self.job.start_serving(space);
+                space.arm_agent(&self.job);
                 looked = true;
             } else if due {
                 space.discover(&self.job);

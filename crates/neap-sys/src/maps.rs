@@ -95,6 +95,14 @@ impl Maps {
 
     /// The mapping that covers `address`, or the next one above it.
     fn query(&self, address: u64) -> Result<Option<Mapping>> {
+        match self.query_nameless(address)? {
+            // What the kernel made itself has a name, and no file.
+            Some(mapping) if mapping.anonymous => self.query_named(mapping.range.start),
+            other => Ok(other),
+        }
+    }
+
+    fn query_named(&self, address: u64) -> Result<Option<Mapping>> {
         let mut name = [0u8; 32];
         // SAFETY: an all-zero procmap_query is a valid empty query.
         let mut query: raw::procmap_query = unsafe { std::mem::zeroed() };

@@ -78,6 +78,22 @@ pub fn anon_proportional(pid: i32) -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// Where each thread of process `pid` keeps its list of robust futexes, in its own record in libc.
+/// Threads without one, and those we may not ask about, are left out.
+pub fn robust_lists(pid: i32) -> Vec<u64> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = tasks.into_iter().flatten().flatten();
+    let list = |task: fs::DirEntry| {
+        let tid: libc::c_int = task.file_name().to_str()?.parse().ok()?;
+        let (mut head, mut len) = (0u64, 0usize);
+        // SAFETY: the kernel writes one pointer and one size.
+        let done =
+            unsafe { libc::syscall(libc::SYS_get_robust_list, tid, &raw mut head, &raw mut len) };
+        (done == 0 && head != 0).then_some(head)
+    };
+    threads.filter_map(list).collect()
+}
+
 /// The command name of process `pid`.
 pub fn comm(pid: i32) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
@@ -144,6 +160,13 @@ pub fn kill_descendants() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_thread_of_this_process_has_a_robust_list() {
+        let pid = i32::try_from(std::process::id()).expect("pid");
+        let here = std::thread::spawn(move || robust_lists(pid).len());
+        assert!(here.join().expect("a thread") >= 2);
+    }
 
     #[test]
     fn anonymous_memory_of_this_process_grows_when_touched() {

@@ -56,6 +56,10 @@ struct Held {
     since: u64,
     /// Bytes that reclaim had freed then.
     freed: u64,
+    /// How long faults wait for progress, in nanoseconds; less each time in vain.
+    patience: u64,
+    /// Faults go through until there is progress.
+    open: bool,
 }
 
 pub(crate) struct FaultThread {

@@ -12,9 +12,13 @@ use crate::space::addresses;
 /// Longest run of fresh pages filled for one fault.
 const MAX_FRESH: u64 = 16;
 static ZEROS: [u8; MAX_FRESH as usize * PAGE_SIZE] = [0; MAX_FRESH as usize * PAGE_SIZE];
-/// One fault is let through each time reclaim has freed nothing for this long: over the limit is
-/// better than stuck. In nanoseconds; several times what a late agent holds reclaim up.
+/// Faults are let through when reclaim has freed next to nothing for this long: over the limit is better
+/// than stuck. In nanoseconds; several times what a late agent holds reclaim up.
 const LONGEST_HOLD: u64 = 100_000_000;
+/// The same after it has happened again and again.
+const SHORTEST_HOLD: u64 = 1_000_000;
+/// What reclaim must free for faults to be held on, in bytes: one batch.
+const PROGRESS: u64 = 64 * PAGE_SIZE as u64;
 
 impl FaultThread {
     pub(super) fn serve(&mut self, fault: Fault) -> Served {
@@ -64,17 +68,20 @@ impl FaultThread {
             self.held = None;
             return false;
         }
-        let freed = self.job.meter.freed();
-        let held = match self.held {
-            Some(held) if held.freed == freed => held,
-            _ => Held {
-                since: neap_sys::monotonic_nanos(),
-                freed,
-            },
-        };
-        self.held = Some(held);
-        if neap_sys::monotonic_nanos() - held.since > LONGEST_HOLD {
-            self.held = None;
+        let (now, freed) = (neap_sys::monotonic_nanos(), self.job.meter.freed());
+        let held = self.held.get_or_insert(Held {
+            since: now,
+            freed,
+            patience: LONGEST_HOLD,
+            open: false,
+        });
+        if freed - held.freed >= PROGRESS {
+            (held.since, held.freed, held.open) = (now, freed, false);
+        } else if !held.open && now - held.since > held.patience {
+            held.patience = (held.patience / 2).max(SHORTEST_HOLD);
+            held.open = true;
+        }
+        if held.open {
             return false;
         }
         self.job.events.held.fetch_add(1, Relaxed);

@@ -138,9 +138,7 @@ impl Loader {
     fn find(&mut self, job: &Job, space: &Space, wanted: PageNr) {
         let entries: Vec<EntryId> = self.inbound.iter().map(|inbound| inbound.entry).collect();
         let buffer = &mut self.buffer[..entries.len() * PAGE_SIZE];
-        let loaded = job
-            .store
-            .load_cluster(&entries, buffer, &mut self.codec);
+        let loaded = job.store.load_cluster(&entries, buffer, &mut self.codec);
         for (at, (inbound, loaded)) in self.inbound.iter_mut().zip(loaded).enumerate() {
             match loaded {
                 Ok(_) => inbound.at = Some(at),

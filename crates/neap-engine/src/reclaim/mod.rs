@@ -163,6 +163,7 @@ impl Reclaimer {
 
     /// One step of each kind.
     fn pass(&mut self) -> Pass {
+        self.catch_up();
         // Who is stopped, forks or has no agent is passed over.
         let resting: Vec<SpaceId> = self
             .job

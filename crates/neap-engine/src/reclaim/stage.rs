@@ -125,6 +125,13 @@ impl Reclaimer {
         self.picked.clear();
         let mut core = self.job.core();
         core.pick(space.id, BATCH, &mut self.picked);
+        self.picked.retain(|&id| {
+            let stays = space.threads.holds(core.locate(id).1);
+            if stays {
+                self.job.must(core.apply(id, Step::Putback(Heat::Hot)));
+            }
+            !stays
+        });
         let mut runs: Vec<Run> = Vec::new();
         for &id in &self.picked {
             let page = core.locate(id).1;

@@ -27,6 +27,7 @@ impl Space {
         let Ok(mappings) = body.maps.read() else {
             return 0;
         };
+        self.find_threads();
         let mut new = 0;
         let cookie = self.cookie_page.load(Relaxed);
         if cookie != 0 && !self.armed.load(Relaxed) {

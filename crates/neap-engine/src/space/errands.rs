@@ -2,10 +2,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bytemuck::Zeroable;
 use neap_policy::{Heat, State, Step};
 use neap_sys::Stop;
-use neap_units::{PAGE_SIZE, PageId, SlotId};
+use neap_units::{PAGE_SIZE, PageId, PageNr, SlotId};
 use neap_wire as wire;
 
 use super::{Body, Space, addresses, runs};
@@ -14,8 +13,6 @@ use crate::job::Job;
 
 /// Rest of a space of whose pages none moved: 20 ms, in nanoseconds.
 const STUCK_REST: u64 = 20_000_000;
-/// EAGAIN, as a reply has it.
-const AGAIN: u8 = 11;
 
 impl Space {
     /// Ends what must not be under way when an event is read: a move must not meet a mapping that the
@@ -65,48 +62,10 @@ impl Space {
         }
     }
 
-    /// The agent ended before it answered: where the pages are tells what it did.
-    fn judge(&self, job: &Job, body: &Body, errand: &Errand) -> wire::Reply {
-        let mut reply = wire::Reply::zeroed();
-        let there = |address: u64| {
-            let mut found = false;
-            let range = address..address + PAGE_SIZE as u64;
-            let looked = body.pagemap.present(range, &mut |_| found = true);
-            looked.is_ok() && found
-        };
-        match errand {
-            Errand::Stage { pages, first } => {
-                for (i, result) in reply.pages[..pages.len()].iter_mut().enumerate() {
-                    let slot = SlotId(first.0 + i as u32);
-                    *result = if there(body.stage.address(slot)) {
-                        0
-                    } else {
-                        AGAIN
-                    };
-                }
-            }
-            Errand::Return(pages) => {
-                for (&id, result) in pages.iter().zip(&mut reply.pages) {
-                    let slot = job.core().state(id).slot();
-                    let staged = slot.is_some_and(|slot| there(body.stage.address(slot)));
-                    *result = if staged { AGAIN } else { 0 };
-                }
-            }
-            Errand::Discard(pages) => {
-                for (&id, result) in pages.iter().zip(&mut reply.pages) {
-                    let page = job.core().locate(id).1;
-                    *result = if there(page.addr()) { AGAIN } else { 0 };
-                }
-            }
-            Errand::Recycle(_) | Errand::Simple => {}
-        }
-        reply
-    }
-
-    /// From here on the program depends on the engine, and its agent must know.
+    /// When pages leave, the program depends on the engine, and its agent must know before.
     pub fn arm_agent(&self, job: &Job) {
         if let Some(body) = self.body.get() {
-            let called = body.agent.call(wire::op::ARM, &[], 0, Errand::Simple, true);
+            let called = body.agent.call(wire::op::ARM, &[], 0, Errand::Arm, true);
             self.complete(job, called);
         }
     }
@@ -129,6 +88,10 @@ impl Space {
                 freed as usize
             }
             Errand::Discard(pages) => self.discarded(job, &pages, reply),
+            Errand::Arm => {
+                self.told.store(reply.magic == wire::MAGIC, Relaxed);
+                0
+            }
             Errand::Simple => 0,
         }
     }
@@ -178,19 +141,7 @@ impl Space {
         }
         drop(core);
         body.stage.unpin(first);
-        // Once a whole round of pages would not move, trying again at once would only take time.
-        let run = if taken > 0 {
-            0
-        } else {
-            self.stuck_run.load(Relaxed) + stuck.len() as u64
-        };
-        let round = run > 0 && run >= job.core().resident(self.id).0;
-        self.stuck_run.store(if round { 0 } else { run }, Relaxed);
-        if round {
-            self.rests_until
-                .store(neap_sys::monotonic_nanos() + STUCK_REST, Relaxed);
-        }
-        self.stuck.lock().expect("stuck lock").append(&mut stuck);
+        self.note_stuck(job, stuck, taken);
         for effect in freed {
             job.release(self, effect);
         }
@@ -199,6 +150,22 @@ impl Space {
         }
         job.events.staged.fetch_add(taken as u64, Relaxed);
         taken
+    }
+
+    /// These pages would not move, while `taken` others did. Once a whole round would not, trying again
+    /// at once would only take time.
+    fn note_stuck(&self, job: &Job, mut stuck: Vec<PageNr>, taken: usize) {
+        let run = match taken {
+            0 => self.stuck_run.load(Relaxed) + stuck.len() as u64,
+            _ => 0,
+        };
+        let round = run > 0 && run >= job.core().resident(self.id).0;
+        self.stuck_run.store(if round { 0 } else { run }, Relaxed);
+        if round {
+            self.rests_until
+                .store(neap_sys::monotonic_nanos() + STUCK_REST, Relaxed);
+        }
+        self.stuck.lock().expect("stuck lock").append(&mut stuck);
     }
 
     /// The pages are home, or stay staged. Threads that came to wait for them are woken in either case.

@@ -10,11 +10,13 @@
 mod discover;
 mod errands;
 mod events;
+mod judge;
 mod kin;
 mod order;
 mod quarantine;
 mod ranges;
 mod stage;
+mod threads;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -30,6 +32,7 @@ use order::Order;
 use quarantine::Quarantine;
 pub(crate) use ranges::Ranges;
 pub(crate) use stage::{BlockId, Stage};
+use threads::ThreadPages;
 
 /// What a process handed over about itself. A forked child that has not done so is served, so that
 /// it reads what its parent wrote, but nothing of it is evicted.
@@ -83,11 +86,15 @@ pub(crate) struct Space {
     pub stuck: Mutex<Vec<PageNr>>,
     /// The cpu that its faults are served on, and one more; 0: none yet.
     pub served_on: AtomicUsize,
+    /// Pages that must stay, since the kernel writes to them at the end of a thread.
+    pub threads: ThreadPages,
     /// How many pages in a row would not move.
     pub stuck_run: AtomicU64,
     /// Until when (nanoseconds) reclaim leaves the space alone: its pages did not move.
     pub rests_until: AtomicU64,
     pub armed: AtomicBool,
+    /// The agent knows that the program depends on the engine.
+    pub told: AtomicBool,
     pub dead: AtomicBool,
     /// While this is not 0 no page leaves: a fork is under way that the kernel cannot announce, or
     /// memory is being let go.
@@ -115,9 +122,11 @@ impl Space {
             order: Mutex::default(),
             stuck: Mutex::default(),
             served_on: AtomicUsize::new(0),
+            threads: ThreadPages::default(),
             stuck_run: AtomicU64::new(0),
             rests_until: AtomicU64::new(0),
             armed: AtomicBool::new(false),
+            told: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             thawed: AtomicU32::new(0),
             bell: Waker::new()?,
@@ -137,7 +146,7 @@ impl Space {
     /// Whether pages may leave: an agent is there to move them, and nobody asked for a pause.
     pub fn lets_go(&self) -> bool {
         let agent = self.body.get().is_some_and(|body| !body.agent.is_gone());
-        agent && !self.is_dead() && self.thawed.load(Relaxed) == 0
+        agent && self.told.load(Relaxed) && !self.is_dead() && self.thawed.load(Relaxed) == 0
     }
 
     /// Asks the kernel whether the address space still exists; notes it if not.

@@ -1,0 +1,131 @@
+//! What has once cost a page, a process or the limit, and must not again. Each is a mode of
+//! `programs/survive`, run under a limit far below what it writes.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use neap_tests::{Managed, Neap, Need, Run, exclusive, program, require, skip, tool};
+
+/// What a mode ends with if the machine cannot do it.
+const SKIPPED: i32 = 77;
+
+fn survive(mode: &str, mib: &str) -> Run {
+    let words: [OsString; 3] = [program("survive").into(), mode.into(), mib.into()];
+    Run::new(words).limit(Duration::from_secs(180))
+}
+
+/// Runs a mode that looks after `mib` MiB under `limit`; `None`: it was skipped.
+fn survives(test: &str, mode: &str, mib: &str, limit: &str) -> Option<Managed> {
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return None;
+    }
+    let _alone = exclusive();
+    let run = Neap::limit(limit)
+        .env("NEAP_CHECK", "1")
+        .run(&survive(mode, mib).sampled());
+    if run.code() == SKIPPED {
+        skip(test, run.stderr.trim());
+        return None;
+    }
+    run.must_exit(0);
+    assert!(run.text().starts_with("0 of "), "{}", run.text());
+    Some(run)
+}
+
+#[test]
+fn a_program_whose_filter_kills_the_agent_keeps_its_memory() {
+    survives(
+        "a_program_whose_filter_kills_the_agent_keeps_its_memory",
+        "sandbox-kill",
+        "96",
+        "32M",
+    );
+}
+
+#[test]
+fn a_program_whose_filter_stops_the_agent_keeps_its_memory() {
+    survives(
+        "a_program_whose_filter_stops_the_agent_keeps_its_memory",
+        "sandbox-errno",
+        "96",
+        "32M",
+    );
+}
+
+#[test]
+fn memory_shared_by_vfork_outlives_the_process_it_came_from() {
+    survives(
+        "memory_shared_by_vfork_outlives_the_process_it_came_from",
+        "vforked",
+        "96",
+        "32M",
+    );
+}
+
+#[test]
+fn threads_may_move_mappings_into_each_others_places() {
+    survives(
+        "threads_may_move_mappings_into_each_others_places",
+        "moves",
+        "24",
+        "16M",
+    );
+}
+
+#[test]
+fn addresses_that_came_and_went_are_managed_again() {
+    let test = "addresses_that_came_and_went_are_managed_again";
+    if let Some(run) = survives(test, "churn", "64", "48M") {
+        run.must_be_within_limit();
+    }
+}
+
+#[test]
+fn sixty_children_at_once_read_what_their_parent_wrote() {
+    survives(
+        "sixty_children_at_once_read_what_their_parent_wrote",
+        "children",
+        "48",
+        "32M",
+    );
+}
+
+#[test]
+fn descriptors_for_many_processes_are_found_where_few_are_allowed() {
+    let test = "descriptors_for_many_processes_are_found_where_few_are_allowed";
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    let script = format!(
+        "ulimit -n; exec {} children 48",
+        program("survive").display()
+    );
+    let few: [OsString; 4] = [
+        "sh".into(),
+        "-c".into(),
+        "ulimit -Sn 100; exec \"$@\"".into(),
+        "sh".into(),
+    ];
+    let run = Neap::limit("32M")
+        .wrapped(few)
+        .run(&Run::new(["sh", "-c", &script]).limit(Duration::from_secs(180)));
+    run.must_exit(0);
+    assert_eq!(run.text(), "100\n0 of 60 pages wrong\n");
+}
+
+#[test]
+fn a_new_user_namespace_may_be_entered() {
+    let test = "a_new_user_namespace_may_be_entered";
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let words = ["unshare", "-U", "echo", "inside"];
+    let plain = tool("unshare").map(|_| Run::new(words).go());
+    if plain.is_none_or(|plain| plain.code() != 0) {
+        return skip(test, "user namespaces are not allowed here");
+    }
+    let run = Neap::limit("64M").run(&Run::new(words));
+    run.must_exit(0);
+    assert_eq!((run.text().as_str(), run.stderr.as_str()), ("inside\n", ""));
+}
