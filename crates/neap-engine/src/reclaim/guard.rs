@@ -30,7 +30,7 @@ impl Reclaimer {
         };
         {
             let _gate = space.gate.read().expect("gate");
-            if space.is_dead() || !space.catch_up(&self.job, false) {
+            if !space.lets_go() || !space.catch_up(&self.job, false) {
                 return 0;
             }
         }
@@ -46,7 +46,7 @@ impl Reclaimer {
     /// Picks pages and write-protects them.
     fn protect(&mut self, space: &Space) -> Vec<Run> {
         let _gate = space.gate.read().expect("gate");
-        if space.is_dead() {
+        if !space.lets_go() {
             return Vec::new();
         }
         let mut runs = self.pick_runs(space);

@@ -56,9 +56,9 @@ impl Reclaimer {
             return 0;
         };
         let _gate = space.gate.read().expect("gate");
-        // Dead spaces lose their number once nobody holds the gate.
-        if space.is_dead() || !space.catch_up(&self.job, false) {
-            return 0; // gone, or stopped
+        // Looked at under the gate: who asks for a pause waits for it, and so does the end of a space.
+        if !space.lets_go() || !space.catch_up(&self.job, false) {
+            return 0;
         }
         let runs = self.pick_runs(space);
         let mut taken = 0;

@@ -24,6 +24,7 @@ impl Space {
         let Some(body) = self.body.get() else {
             return 0;
         };
+        let asked = self.refused.lock().expect("refused lock").asked();
         let Ok(mappings) = body.maps.read() else {
             return 0;
         };
@@ -36,7 +37,10 @@ impl Space {
                 .uffd
                 .register(cookie..cookie + PAGE_SIZE as u64, Mode::Missing);
         }
-        self.forget_refused(&mappings);
+        self.refused
+            .lock()
+            .expect("refused lock")
+            .forget_unmapped(&mappings, asked);
         let mut wiped: Option<Vec<Range<u64>>> = None;
         for mapping in mappings.iter().filter(|mapping| manageable(mapping, body)) {
             let range = &mapping.range;
@@ -49,8 +53,7 @@ impl Space {
             if asks && wiped.is_none() {
                 wiped = neap_sys::wiped_on_fork(body.pid);
             }
-            let wiped_here = |wiped: &Vec<Range<u64>>| wiped.contains(range);
-            if asks && wiped.as_ref().is_none_or(wiped_here) {
+            if asks && touches(wiped.as_ref(), range) {
                 continue;
             }
             new += usize::from(self.adopt(job, body, range));
@@ -60,24 +63,6 @@ impl Space {
 
     fn is_refused(&self, range: &Range<u64>) -> bool {
         self.refused.lock().expect("refused lock").touches(range)
-    }
-
-    /// What the program asked us to leave alone is forgotten once nothing is mapped there: another
-    /// mapping may come.
-    fn forget_refused(&self, mappings: &[Mapping]) {
-        let mut refused = self.refused.lock().expect("refused lock");
-        let unmapped: Vec<Range<u64>> = refused
-            .iter()
-            .filter(|range| {
-                let at = mappings.partition_point(|mapping| mapping.range.end <= range.start);
-                mappings
-                    .get(at)
-                    .is_none_or(|mapping| mapping.range.start >= range.end)
-            })
-            .collect();
-        for range in unmapped {
-            refused.remove(range);
-        }
     }
 
     fn failed_lately(&self, range: &Range<u64>) -> bool {
@@ -152,10 +137,30 @@ impl Space {
             let mut ranges = self.ranges.lock().expect("ranges lock");
             ranges.insert(range.end..grown.range.end);
         }
+        if self.wipes.load(Relaxed) && self.let_go_of_wiped(body, range.start) {
+            return false;
+        }
         let result = body
             .pagemap
             .present(range.clone(), &mut |run| self.take_note(job, &run));
         result.is_ok()
+    }
+
+    /// Unregisters the mapping that was just registered if forked children find it wiped. Looked at only
+    /// now: from its registration on it cannot change its place unheard.
+    fn let_go_of_wiped(&self, body: &Body, start: u64) -> bool {
+        let registered = self.ranges.lock().expect("ranges lock").find(start);
+        let Some(range) = registered else {
+            return true;
+        };
+        let mapping = body.maps.at(start).ok().flatten();
+        let range = mapping.map_or(range, |mapping| mapping.range);
+        if !touches(neap_sys::wiped_on_fork(body.pid).as_ref(), &range) {
+            return false;
+        }
+        let _ = self.uffd.unregister(range.clone());
+        self.ranges.lock().expect("ranges lock").remove(range);
+        true
     }
 
     /// Present pages enter the second youngest generation.
@@ -177,6 +182,15 @@ impl Space {
             }
         }
     }
+}
+
+/// Whether a range meets one of those, or they are not known.
+fn touches(ranges: Option<&Vec<Range<u64>>>, range: &Range<u64>) -> bool {
+    ranges.is_none_or(|ranges| {
+        ranges
+            .iter()
+            .any(|other| other.start < range.end && range.start < other.end)
+    })
 }
 
 fn manageable(mapping: &Mapping, body: &Body) -> bool {

@@ -15,6 +15,7 @@ mod kin;
 mod order;
 mod quarantine;
 mod ranges;
+mod refused;
 mod stage;
 mod threads;
 
@@ -31,6 +32,7 @@ pub(crate) use kin::Kin;
 use order::Order;
 use quarantine::Quarantine;
 pub(crate) use ranges::Ranges;
+pub(crate) use refused::Refused;
 pub(crate) use stage::{BlockId, Stage};
 use threads::ThreadPages;
 
@@ -73,7 +75,7 @@ pub(crate) struct Space {
     /// Pages whose discard by our own agent will come back as an event.
     pub own_discards: Mutex<HashSet<PageNr>>,
     /// What the program asked us to leave alone.
-    pub refused: Mutex<Ranges>,
+    pub refused: Mutex<Refused>,
     /// What the kernel would not register, by start: where it ends, and until when (nanoseconds) it
     /// is not tried again.
     pub failed: Mutex<HashMap<u64, (u64, u64)>>,
