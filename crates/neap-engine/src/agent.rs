@@ -89,7 +89,9 @@ impl Agent {
             Err(TryLockError::WouldBlock) if !wait => return Called::Busy(errand),
             Err(_) => self.turn.lock().expect("agent lock"),
         };
-        if turn.is_some() {
+        // One that is gone does nothing; only what was being thrown away must be looked at.
+        let gone = self.is_gone() && !matches!(errand, Errand::Discard(_));
+        if turn.is_some() || gone {
             return Called::Busy(errand);
         }
         let mut command = wire::Command::zeroed();
@@ -115,7 +117,7 @@ impl Agent {
     fn meet_here(&self) -> Option<Kept> {
         let keeper = self.keeper?;
         let thread = self.thread.load(Relaxed);
-        if thread == 0 {
+        if thread == 0 || self.is_gone() {
             return None;
         }
         let cpu = neap_sys::this_cpu();
@@ -181,14 +183,16 @@ impl Agent {
 
     /// Has it end, and waits until it has.
     pub fn dismiss(&self) {
-        let _turn = self.turn.lock().expect("agent lock");
+        let turn = self.turn.lock().expect("agent lock");
+        self.gone.store(true, Relaxed);
         let mut command = wire::Command::zeroed();
         command.magic = wire::MAGIC;
         command.op = wire::op::LEAVE;
-        if self.peer.send(bytes_of(&command), &[]).is_ok() {
+        let sent = self.peer.send(bytes_of(&command), &[]);
+        drop(turn); // others need not wait for a program that is stopped
+        if sent.is_ok() {
             neap_sys::wait_hangup(self.peer.as_fd());
         }
-        self.gone.store(true, Relaxed);
     }
 
     /// Its end was heard of.

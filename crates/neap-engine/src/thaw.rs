@@ -44,11 +44,16 @@ pub(crate) fn wipe(job: &Arc<Job>, peer: &Peer, range: Range<u64>) {
 /// here on, over the limit if need be.
 pub(crate) fn leave(job: &Arc<Job>, peer: &Peer) {
     if let Some(space) = space_of(job, peer) {
+        space.thawed.fetch_add(1, Relaxed); // for good
         let_go(job, &space, 0..u64::MAX);
         if let Some(body) = space.body.get() {
             body.agent.dismiss();
         }
-        job.drop_space(&space);
+        if space.armed.load(Relaxed) {
+            space.set_dead(); // its fault thread drops it
+        } else {
+            job.drop_space(&space);
+        }
     }
     acknowledge(peer);
 }

@@ -76,7 +76,7 @@ extern "C" fn run(start: usize) -> ! {
         let mut command = EMPTY;
         match sys::receive(socket, &mut command, &mut None) {
             Received::All => {}
-            Received::Gone => orphaned(armed),
+            Received::Gone => orphaned(armed, uffd),
             // The program's seccomp filter: without an agent nothing leaves any more, and the engine
             // brings back what has left.
             Received::Refused => sys::exit_thread(),
@@ -86,7 +86,9 @@ extern "C" fn run(start: usize) -> ! {
         }
         armed |= command.op == wire::op::ARM;
         let reply = obey(&command, uffd);
-        sys::send(socket, &reply, &[]);
+        if !sys::send(socket, &reply, &[]) && !sys::is_gone(socket) {
+            sys::exit_thread(); // a filter again
+        }
     }
 }
 
@@ -182,7 +184,7 @@ fn recycle(span: wire::Span, uffd: Fd) -> i64 {
 }
 
 /// The engine is gone. If it holds none of the program's pages, the program just goes on.
-fn orphaned(armed: bool) -> ! {
+fn orphaned(armed: bool, uffd: Fd) -> ! {
     const O_WRONLY_APPEND: usize = 1 | 0o2000;
     if armed {
         if let Some(stderr) = sys::open(b"/proc/self/fd/2\0", O_WRONLY_APPEND) {
@@ -194,6 +196,8 @@ fn orphaned(armed: bool) -> ! {
         }
         sys::kill_self();
     }
+    // Nothing has left; who waits for a page gets it from the kernel again.
+    sys::close(uffd);
     loop {
         sys::pause();
     }

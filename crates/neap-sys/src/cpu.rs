@@ -5,6 +5,7 @@
 //! a woken thread; narrowing its affinity for the time of the wake-up is the only way to say that it
 //! should stay.
 
+use std::cell::Cell;
 use std::fs;
 
 use crate::errno::{Result, SysError};
@@ -58,6 +59,11 @@ impl CpuSet {
         }
     }
 
+    fn has(&self, cpu: usize) -> bool {
+        // SAFETY: within the set.
+        cpu < libc::CPU_SETSIZE as usize && unsafe { libc::CPU_ISSET(cpu, &self.0) }
+    }
+
     fn equals(&self, other: &Self) -> bool {
         // SAFETY: both are initialised sets.
         unsafe { libc::CPU_EQUAL(&self.0, &other.0) }
@@ -105,10 +111,20 @@ impl Keeper {
         }
     }
 
+    /// Keeps the sleeping thread `tid` on `cpu` until the calling thread has made its next call that
+    /// wakes somebody, or [`end_keep`]. The caller must run ahead of `tid` there (SCHED_FIFO): then
+    /// the thread notices nothing.
+    pub fn keep_until_woken(&self, tid: i32, cpu: usize) {
+        WAKING.with(|waking| waking.replace(self.keep(tid, cpu)));
+    }
+
     /// Keeps thread `tid` (0: the calling one) on `cpu` until the answer is dropped, which gives it
-    /// the affinity it had. For a thread that sleeps: it notices nothing. `None`: not allowed.
+    /// the affinity it had. `None`: not allowed.
     pub fn keep(&self, tid: i32, cpu: usize) -> Option<Kept> {
         let before = CpuSet::of(tid)?;
+        if !before.has(cpu) {
+            return None; // it may not run there at all
+        }
         CpuSet::one(cpu)?.give_to(tid).ok()?;
         let unnarrowed = self.free.is_some_and(|free| free.equals(&before));
         let after = if unnarrowed { self.all } else { before };
@@ -132,6 +148,16 @@ impl Drop for Kept {
     fn drop(&mut self) {
         let _ = self.after.give_to(self.tid); // it has ended
     }
+}
+
+thread_local! {
+    /// The thread that the calling thread keeps until it wakes it.
+    static WAKING: Cell<Option<Kept>> = const { Cell::new(None) };
+}
+
+/// Gives the thread that was kept for its wake-up the affinity it had, if there is one.
+pub fn end_keep() {
+    WAKING.with(Cell::take);
 }
 
 /// Binds thread `tid` (0: the calling one) to one cpu.

@@ -17,7 +17,7 @@ mod thread;
 mod uffd;
 
 pub use arena::Arena;
-pub use cpu::{Keeper, Kept, cpu_of, pin_to, this_cpu};
+pub use cpu::{Keeper, Kept, cpu_of, end_keep, pin_to, this_cpu};
 pub use errno::{Result, SysError};
 pub use file::SwapFile;
 pub use maps::{Mapping, Maps};

@@ -59,6 +59,16 @@ impl Pagemap {
         }
     }
 
+    /// Whether there is a page at `address`, in memory or in the kernel's swap.
+    pub fn holds(&self, address: u64) -> Result<bool> {
+        const WORD_SWAPPED: u64 = 1 << 62;
+        let mut word = [0u8; 8];
+        self.file
+            .read_exact_at(&mut word, address / PAGE * 8)
+            .map_err(|e| SysError::new("read", "/proc/PID/pagemap", e))?;
+        Ok(u64::from_ne_bytes(word) & (WORD_PRESENT | WORD_SWAPPED) != 0)
+    }
+
     fn scan(&self, range: Range<u64>, each: &mut dyn FnMut(Range<u64>)) -> Result<()> {
         let mut regions = [raw::page_region {
             start: 0,
@@ -159,5 +169,7 @@ mod tests {
                 .expect("present");
             assert_eq!(got, want, "by_scan {scan}");
         }
+        assert!(pagemap.holds(base + 3 * 4096).expect("a page"));
+        assert!(!pagemap.holds(base + 6 * 4096).expect("no page"));
     }
 }

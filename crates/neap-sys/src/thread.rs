@@ -122,14 +122,15 @@ pub fn raise_priority() {
 }
 
 /// Asks for the cpu ahead of every ordinary thread (SCHED_FIFO), else for the best priority allowed.
-/// For threads that work for microseconds at a time.
-pub fn raise_to_realtime() {
+/// For threads that work for microseconds at a time. Whether it got the former.
+pub fn raise_to_realtime() -> bool {
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: one sched_param; on Linux, 0 names the calling thread.
     let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) };
     if done < 0 {
         raise_priority();
     }
+    done == 0
 }
 
 /// Gives the calling thread what cpu time nobody else wants.

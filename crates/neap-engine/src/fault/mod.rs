@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use neap_sys::{Event, Kept};
+use neap_sys::Event;
 use neap_units::PageNr;
 
 use crate::agent::Agent;
@@ -72,6 +72,8 @@ pub(crate) struct FaultThread {
     /// The thread that is followed, and the cpu it was met on.
     followed: Option<(u32, usize)>,
     until_follow: u32,
+    /// This thread runs ahead of the program's on a cpu they share.
+    ahead: bool,
 }
 
 impl FaultThread {
@@ -85,12 +87,13 @@ impl FaultThread {
             held: None,
             followed: None,
             until_follow: 0,
+            ahead: false,
         }
     }
 
     pub fn run(mut self) {
         neap_sys::block_signals();
-        neap_sys::raise_priority();
+        self.ahead = neap_sys::raise_to_realtime();
         while !self.space.is_dead() {
             let space = self.space.clone();
             let agent = space.body.get().map(|body| &body.agent);
@@ -105,8 +108,10 @@ impl FaultThread {
             if ready.is_err() {
                 break;
             }
-            if ready.is_ok_and(|bits| bits & 1 == 0) && self.waiting.is_empty() {
+            if ready.as_ref().is_ok_and(|bits| bits & 2 != 0) {
                 space.bell.clear();
+            }
+            if ready.is_ok_and(|bits| bits & 1 == 0) && self.waiting.is_empty() {
                 if alone {
                     space.look_for_life();
                 }
@@ -120,12 +125,16 @@ impl FaultThread {
 
     /// Takes what there is. Faults wait in the queue until the gate is free again.
     fn read(&mut self) {
+        if !self.read_under_gate() {
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// False if there was nothing to be had now.
+    fn read_under_gate(&mut self) -> bool {
         let _gate = self.space.gate.write().expect("gate");
         if !self.space.quiesce(&self.job) {
-            // The program is stopped, or starved: so are the threads that wait.
-            drop(_gate);
-            std::thread::sleep(PAUSE);
-            return;
+            return false; // the program is stopped, or starved: so are the threads that wait
         }
         let (space, job, waiting) = (&self.space, &self.job, &mut self.waiting);
         let read = space.uffd.read_events(|event| match event {
@@ -152,8 +161,9 @@ impl FaultThread {
         if read.is_err() && self.space.look_for_life() {
             // No descriptor or no memory for a forked child's: it waits, and we try again.
             self.job.warn("a process forks, and neap has no descriptor left for its child: it waits; raise `ulimit -n`".into());
-            std::thread::sleep(PAUSE);
+            return false;
         }
+        true
     }
 
     fn serve_all(&mut self) {
@@ -163,9 +173,9 @@ impl FaultThread {
             };
             self.follow(fault.thread);
             self.job.events.pgfault.fetch_add(1, Relaxed);
-            let kept = self.keep(fault.thread);
+            self.keep(fault.thread);
             let served = self.serve(fault);
-            drop(kept);
+            neap_sys::end_keep();
             if served == Served::Later {
                 self.waiting.push_back(fault);
             }
@@ -193,8 +203,10 @@ impl FaultThread {
     }
 
     /// Keeps the thread that is followed on this cpu while it is woken.
-    fn keep(&self, thread: u32) -> Option<Kept> {
-        let (_, cpu) = self.followed.filter(|(tid, _)| *tid == thread)?;
-        self.job.keeper.keep(thread.cast_signed(), cpu)
+    fn keep(&self, thread: u32) {
+        let followed = self.followed.filter(|(tid, _)| *tid == thread);
+        if let Some((_, cpu)) = followed.filter(|_| self.ahead) {
+            self.job.keeper.keep_until_woken(thread.cast_signed(), cpu);
+        }
     }
 }

@@ -77,6 +77,7 @@ impl FaultThread {
         });
         if freed - held.freed >= PROGRESS {
             (held.since, held.freed, held.open) = (now, freed, false);
+            held.patience = (held.patience * 2).min(LONGEST_HOLD);
         } else if !held.open && now - held.since > held.patience {
             held.patience = (held.patience / 2).max(SHORTEST_HOLD);
             held.open = true;

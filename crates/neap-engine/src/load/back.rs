@@ -150,8 +150,8 @@ fn copy(space: &Space, body: &Body, page: PageNr, slot: SlotId) -> Result<(), St
         from: body.stage.address(slot),
         to: &mut bytes,
     }];
-    if body.remote.read(&mut pieces).is_err() {
-        // The process may be gone and its address space not: then this is the only way.
+    // Without an agent the process may be gone, and its number another's.
+    if body.agent.is_gone() || body.remote.read(&mut pieces).is_err() {
         let read = body.remote.read_bound(&mut pieces);
         if read.is_err() {
             return Err(if space.look_for_life() {

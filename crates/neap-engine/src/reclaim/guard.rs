@@ -150,6 +150,9 @@ impl Reclaimer {
     /// taken for the program's. The fault thread reads them while we wait here, without the gate.
     fn discard(&self, space: &Arc<Space>, body: &Body, leaving: &[PageId]) -> usize {
         let gate = space.gate.read().expect("gate");
+        if space.is_dead() {
+            return 0;
+        }
         let mut spans: Vec<Range<u64>> = Vec::new();
         let mut pages = Vec::new();
         let core = self.job.core();
@@ -179,11 +182,16 @@ impl Reclaimer {
                     errand = kept;
                     std::thread::sleep(PAUSE);
                     let _gate = space.gate.read().expect("gate");
+                    if space.is_dead() {
+                        return 0;
+                    }
                     space.catch_up(&self.job, false);
                 }
                 called => {
                     let _gate = space.gate.read().expect("gate");
-                    space.complete(&self.job, called);
+                    if !space.is_dead() {
+                        space.complete(&self.job, called);
+                    }
                     return count;
                 }
             }

@@ -27,6 +27,8 @@ const STAGE_SHARE: u64 = 32;
 const BATCH: usize = BLOCK_PAGES as usize;
 /// Fruitless passes, beyond those that try everything once, after which nothing is left to reclaim.
 const PATIENCE: u64 = 100;
+/// Passes, each with its pause, in which everybody rests, after which nobody will give any more.
+const LONGEST_REST: u64 = 5000;
 /// Longest sleep of reclaim.
 const IDLE: Duration = Duration::from_millis(100);
 /// The same while a command is late.
@@ -105,7 +107,7 @@ impl Reclaimer {
         if self.job.meter.is_exhausted() {
             std::thread::sleep(REST);
         }
-        let (mut fruitless, mut passes, mut still) = (0, 0, 0);
+        let (mut fruitless, mut passes, mut still, mut resting) = (0, 0, 0, 0);
         let mut priority = DEF_PRIORITY;
         while !self.job.is_stopping() && self.job.meter.excess() > 0 {
             passes += 1;
@@ -120,13 +122,14 @@ impl Reclaimer {
                 continue;
             }
             fruitless += u64::from(pass.tried);
+            resting = if pass.tried { 0 } else { resting + 1 };
             still = if pass.moved { 0 } else { still + 1 };
             if still > self.job.spaces().len() {
                 // Every space was tried in vain.
                 self.job.ask_shrinker(0);
                 std::thread::sleep(PAUSE);
             }
-            if fruitless > PATIENCE + self.batches_resident() {
+            if fruitless > PATIENCE + self.batches_resident() || resting > LONGEST_REST {
                 self.exhausted();
                 break;
             }

@@ -129,13 +129,16 @@ impl Space {
             .insert(range.clone());
         self.armed.store(true, Relaxed);
         // Grown meanwhile: the rest must be registered too.
-        let grown = body.maps.at(range.start).ok().flatten();
-        if let Some(grown) = grown.filter(|grown| grown.range.end > range.end)
-            && manageable(&grown, body)
-            && self.uffd.register(range.end..grown.range.end, mode).is_ok()
+        let grown = body.maps.at(range.end).ok().flatten();
+        let grown = grown.filter(|rest| rest.range.start == range.end && manageable(rest, body));
+        let mut range = range.clone();
+        if let Some(Mapping { range: rest, .. }) = grown
+            && !self.is_refused(&rest)
+            && self.uffd.register(rest.clone(), mode).is_ok()
         {
             let mut ranges = self.ranges.lock().expect("ranges lock");
-            ranges.insert(range.end..grown.range.end);
+            ranges.insert(rest.clone());
+            range.end = rest.end;
         }
         if self.wipes.load(Relaxed) && self.let_go_of_wiped(body, range.start) {
             return false;

@@ -1,7 +1,8 @@
 //! What an agent had done when it ended without an answer.
 
 use bytemuck::Zeroable;
-use neap_units::{PAGE_SIZE, SlotId};
+use neap_policy::State;
+use neap_units::{PageNr, SlotId};
 use neap_wire as wire;
 
 use super::{Body, Space};
@@ -15,37 +16,49 @@ impl Space {
     /// The agent ended before it answered: where the pages are tells what it did.
     pub(super) fn judge(&self, job: &Job, body: &Body, errand: &Errand) -> wire::Reply {
         let mut reply = wire::Reply::zeroed();
-        let there = |address: u64| {
-            let mut found = false;
-            let range = address..address + PAGE_SIZE as u64;
-            let looked = body.pagemap.present(range, &mut |_| found = true);
-            looked.is_ok() && found
+        let mut unknown = None;
+        let mut there = |page: PageNr| {
+            let looked = body.pagemap.holds(page.addr());
+            if looked.is_err() {
+                unknown = Some(page);
+            }
+            looked.unwrap_or(true)
         };
+        let slot_of = |slot: SlotId| PageNr::containing(body.stage.address(slot));
         match errand {
             Errand::Stage { pages, first } => {
                 for (i, result) in reply.pages[..pages.len()].iter_mut().enumerate() {
                     let slot = SlotId(first.0 + i as u32);
-                    *result = if there(body.stage.address(slot)) {
-                        0
-                    } else {
-                        AGAIN
-                    };
+                    *result = if there(slot_of(slot)) { 0 } else { AGAIN };
                 }
             }
             Errand::Return(pages) => {
                 for (&id, result) in pages.iter().zip(&mut reply.pages) {
                     let slot = job.core().state(id).slot();
-                    let staged = slot.is_some_and(|slot| there(body.stage.address(slot)));
+                    let staged = slot.is_some_and(|slot| there(slot_of(slot)));
                     *result = if staged { AGAIN } else { 0 };
                 }
             }
             Errand::Discard(pages) => {
                 for (&id, result) in pages.iter().zip(&mut reply.pages) {
-                    let page = job.core().locate(id).1;
-                    *result = if there(page.addr()) { AGAIN } else { 0 };
+                    let core = job.core();
+                    if let State::Discarding { .. } = core.state(id) {
+                        let page = core.locate(id).1;
+                        drop(core);
+                        *result = if there(page) { AGAIN } else { 0 };
+                    }
                 }
             }
             Errand::Recycle(_) | Errand::Arm | Errand::Simple => {}
+        }
+        if let Some(page) = unknown
+            && self.look_for_life()
+        {
+            job.lose(
+                self,
+                page,
+                "its agent ended, and where the page is cannot be seen",
+            );
         }
         reply
     }

@@ -48,6 +48,8 @@ pub(crate) struct Body {
     pub maps: Maps,
     pub stage: Stage,
     pub agent: Agent,
+    /// Address of the page below the agent's stack, which is never there.
+    pub agent_guard: u64,
     /// Memory of neap's own in the program: never managed.
     pub own: Vec<Range<u64>>,
 }
@@ -60,6 +62,9 @@ pub(crate) struct FreshRun {
     /// Pages of the last run.
     pub len: u64,
 }
+
+/// Least address that the kernel lets a program map by default (vm.mmap_min_addr).
+const LOWEST: u64 = 65_536;
 
 pub(crate) struct Space {
     pub id: SpaceId,
@@ -153,8 +158,11 @@ impl Space {
 
     /// Asks the kernel whether the address space still exists; notes it if not.
     pub fn look_for_life(&self) -> bool {
-        // No program has memory there, so nothing is filled.
-        let dead = self.uffd.zero(0x1000..0x2000).stop == Some(Stop::Dead);
+        // Nothing is filled there: the guard page below the agent's stack is not registered, and a
+        // forked child that has none has no memory so low.
+        let guard = self.body.get().map_or(LOWEST, |body| body.agent_guard);
+        let range = guard..guard + PAGE_SIZE as u64;
+        let dead = self.uffd.zero(range).stop == Some(Stop::Dead);
         if dead {
             self.set_dead();
         }

@@ -256,6 +256,19 @@ pub fn send<T: Copy>(socket: Fd, message: &T, fds: &[Fd]) -> bool {
     }
 }
 
+/// Whether the other end of a socket is closed.
+pub fn is_gone(socket: Fd) -> bool {
+    const POLLHUP: u64 = 0x10;
+    // struct pollfd: the descriptor, wanted events, and what is.
+    let mut polled = u64::from(socket.0.cast_unsigned());
+    let now = [0u64; 2];
+    let (at, now) = ((&raw mut polled) as usize, (&raw const now) as usize);
+    call(nr::PPOLL, [at, 1, now, 0, 0, 0]);
+    // SAFETY: the kernel wrote through the address, so it is read anew.
+    let polled = unsafe { (&raw const polled).read_volatile() };
+    polled >> 48 & POLLHUP != 0
+}
+
 /// What came of waiting for a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Received {

@@ -62,15 +62,23 @@ pub struct Progress {
     pub stop: Option<Stop>,
 }
 
+/// The errno of a call that has just ended; 0: it did not fail.
+fn errno_of(result: i32) -> i32 {
+    match result {
+        0.. => 0,
+        _ => std::io::Error::last_os_error().raw_os_error().unwrap_or(0),
+    }
+}
+
 impl Progress {
-    fn read(result: i32, moved: i64, len: u64) -> Self {
-        let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    /// From the errno of the call, 0 for none, and what it says it moved.
+    fn read(errno: i32, moved: i64, len: u64) -> Self {
         let done = u64::try_from(moved).unwrap_or(0);
-        let stop = if result == 0 && done >= len {
+        let stop = if errno == 0 && done >= len {
             None
         } else if moved < 0 {
             Some(Stop::from_errno(i32::try_from(-moved).unwrap_or(0)))
-        } else if result < 0 && done == 0 && errno != libc::EAGAIN {
+        } else if errno != 0 && done == 0 && errno != libc::EAGAIN {
             Some(Stop::from_errno(errno))
         } else {
             // A short count comes with EAGAIN whatever stopped it; trying the rest tells.
@@ -98,7 +106,9 @@ impl Uffd {
         // SAFETY: `arg` has the type that the request number encodes; the kernel reads `len` bytes
         // at `src`, which is exactly `source`, and writes only into the other address space.
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), COPY, &raw mut arg) };
-        Progress::read(result, arg.copy, len)
+        let errno = errno_of(result);
+        crate::cpu::end_keep();
+        Progress::read(errno, arg.copy, len)
     }
 
     /// Maps the zero page over absent pages of `range` and wakes who waits for them.
@@ -111,7 +121,9 @@ impl Uffd {
         };
         // SAFETY: `arg` has the type that the request number encodes; no other memory is touched.
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), ZEROPAGE, &raw mut arg) };
-        Progress::read(result, arg.zeropage, len)
+        let errno = errno_of(result);
+        crate::cpu::end_keep();
+        Progress::read(errno, arg.zeropage, len)
     }
 
     /// Moves pages within the address space, whole and unchanged. `holes`: absent source pages are
@@ -129,7 +141,7 @@ impl Uffd {
         };
         // SAFETY: `arg` has the type that the request number encodes; no other memory is touched.
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), MOVE, &raw mut arg) };
-        Progress::read(result, arg.move_, len)
+        Progress::read(errno_of(result), arg.move_, len)
     }
 
     /// Write-protects (or frees) the pages of `range`; freeing wakes the writers that wait.
@@ -141,8 +153,10 @@ impl Uffd {
         };
         // SAFETY: `arg` has the type that the request number encodes; no other memory is touched.
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), WRITEPROTECT, &raw mut arg) };
+        let errno = errno_of(result);
+        crate::cpu::end_keep();
         let done = if result == 0 { len } else { 0 };
-        Progress::read(result, i64::try_from(done).unwrap_or(0), len)
+        Progress::read(errno, i64::try_from(done).unwrap_or(0), len)
     }
 }
 
@@ -153,7 +167,7 @@ mod tests {
     #[test]
     fn a_short_count_asks_for_another_try() {
         assert_eq!(
-            Progress::read(-1, 4096, 8192),
+            Progress::read(libc::EAGAIN, 4096, 8192),
             Progress {
                 done: 4096,
                 stop: Some(Stop::Retry)
@@ -163,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_negative_count_is_an_errno() {
-        let got = Progress::read(-1, -i64::from(libc::EEXIST), 4096);
+        let got = Progress::read(libc::EEXIST, -i64::from(libc::EEXIST), 4096);
         assert_eq!(got.stop, Some(Stop::Exists));
         assert_eq!(got.done, 0);
     }
