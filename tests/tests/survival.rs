@@ -81,12 +81,12 @@ fn addresses_that_came_and_went_are_managed_again() {
 }
 
 #[test]
-fn sixty_children_at_once_read_what_their_parent_wrote() {
+fn many_children_at_once_read_what_their_parent_wrote() {
     survives(
-        "sixty_children_at_once_read_what_their_parent_wrote",
+        "many_children_at_once_read_what_their_parent_wrote",
         "children",
-        "48",
-        "32M",
+        "16",
+        "12M",
     );
 }
 
@@ -98,7 +98,7 @@ fn descriptors_for_many_processes_are_found_where_few_are_allowed() {
     }
     let _alone = exclusive();
     let script = format!(
-        "ulimit -n; exec {} children 48",
+        "ulimit -n; exec {} children 16",
         program("survive").display()
     );
     let few: [OsString; 4] = [
@@ -107,11 +107,11 @@ fn descriptors_for_many_processes_are_found_where_few_are_allowed() {
         "ulimit -Sn 100; exec \"$@\"".into(),
         "sh".into(),
     ];
-    let run = Neap::limit("32M")
+    let run = Neap::limit("12M")
         .wrapped(few)
         .run(&Run::new(["sh", "-c", &script]).limit(Duration::from_secs(180)));
     run.must_exit(0);
-    assert_eq!(run.text(), "100\n0 of 60 pages wrong\n");
+    assert_eq!(run.text(), "100\n0 of 24 pages wrong\n");
 }
 
 #[test]

@@ -24,6 +24,8 @@ use crate::writeback;
 
 /// Path of the device that hands out userfaultfds, unless NEAP_UFFD_DEVICE names another.
 const DEVICE: &str = "/dev/userfaultfd";
+/// Least room in the pool for staged pages that forked children share, in bytes of address space.
+const FORK_ROOM: usize = 1 << 30;
 /// Like the kernel's accept_threshold_percent.
 const ACCEPT_THRESHOLD_PERCENT: u8 = 90;
 
@@ -150,8 +152,10 @@ fn open_store(options: &Options) -> Result<Store, StartError> {
         swap_size,
         ..Config::default()
     };
-    // Address space only; the cap decides what is backed. Room for fragments beyond it.
-    let room = (pool_max.0 as usize * PAGE_SIZE) * 5 / 4 + (4 << 20);
+    // Address space only; the cap decides what is backed. Room beyond it for fragments, and for what a
+    // forked child needs whatever the cap says.
+    let room =
+        (pool_max.0 as usize * PAGE_SIZE) * 5 / 4 + FORK_ROOM.max(options.limit.0 as usize * 2);
     let arena = Box::new(PoolArena(neap_sys::Arena::new(room)?));
     Ok(Store::new(config, arena, file))
 }

@@ -38,7 +38,7 @@ int vforked(size_t pages)
 /* Many children at once, each of which reads all that its parent wrote. */
 int children(size_t pages)
 {
-	enum { CHILDREN = 60 };
+	enum { CHILDREN = 24 };
 	char *memory = fresh(pages * PAGE);
 	fill(memory, pages);
 	int bad = 0;
