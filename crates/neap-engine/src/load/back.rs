@@ -96,21 +96,23 @@ fn settle(job: &Job, space: &Space, body: &Body, flock: &Flock, done: Option<usi
     if done.is_none() {
         return Served::Done; // late or gone: whoever completes the move wakes the thread
     }
-    let state = job.core().state(flock.ids[0]);
-    match state {
-        // The kernel refused: pinned for a moment by our own read, shared since a fork, or the
-        // mapping has another protection than the stage by now.
-        State::Staged { .. } => {
-            let alone = Flock {
-                first: flock.first,
-                ids: vec![flock.ids[0]],
-                slots: vec![flock.slots[0]],
-            };
-            job.must(job.core().apply(alone.ids[0], Step::BeginReturn));
-            copy_home(job, space, body, &alone)
+    {
+        // The kernel refused: pinned for a moment by our own read, shared since a fork, or the mapping
+        // has another protection than the stage by now. Unless the page has gone its way since: then
+        // this slot is not its place any more.
+        let mut core = job.core();
+        let refused = matches!(core.state(flock.ids[0]), State::Staged { slot, .. } if slot == flock.slots[0]);
+        if !refused {
+            return Served::Done;
         }
-        _ => Served::Done,
+        job.must(core.apply(flock.ids[0], Step::BeginReturn));
     }
+    let alone = Flock {
+        first: flock.first,
+        ids: vec![flock.ids[0]],
+        slots: vec![flock.slots[0]],
+    };
+    copy_home(job, space, body, &alone)
 }
 
 /// The way home without the agent: copies the first page, leaves the others staged.

@@ -29,6 +29,8 @@ const BATCH: usize = BLOCK_PAGES as usize;
 const PATIENCE: u64 = 100;
 /// Passes, each with its pause, in which everybody rests, after which nobody will give any more.
 const LONGEST_REST: u64 = 5000;
+/// Time without a page stored after which nothing is left to reclaim: 300 ms, in nanoseconds.
+const FRUITLESS_FOR: u64 = 300_000_000;
 /// Longest sleep of reclaim.
 const IDLE: Duration = Duration::from_millis(100);
 /// The same while a command is late.
@@ -109,6 +111,7 @@ impl Reclaimer {
         }
         let (mut fruitless, mut passes, mut still, mut resting) = (0, 0, 0, 0);
         let mut priority = DEF_PRIORITY;
+        let mut progress = neap_sys::monotonic_nanos();
         while !self.job.is_stopping() && self.job.meter.excess() > 0 {
             passes += 1;
             if passes % PASSES_PER_PRIORITY == 0 {
@@ -118,6 +121,7 @@ impl Reclaimer {
             let pass = self.pass();
             if pass.stored {
                 fruitless = 0;
+                progress = neap_sys::monotonic_nanos();
                 self.job.meter.set_exhausted(false);
                 continue;
             }
@@ -129,7 +133,10 @@ impl Reclaimer {
                 self.job.ask_shrinker(0);
                 std::thread::sleep(PAUSE);
             }
-            if fruitless > PATIENCE + self.batches_resident() || resting > LONGEST_REST {
+            // Not while the swap file is merely slow.
+            let long = neap_sys::monotonic_nanos() - progress > FRUITLESS_FOR;
+            let tried_all = fruitless > PATIENCE + self.batches_resident();
+            if long && tried_all || resting > LONGEST_REST {
                 self.exhausted();
                 break;
             }
