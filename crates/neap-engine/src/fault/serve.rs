@@ -42,6 +42,12 @@ impl FaultThread {
         if fault.protected {
             return self.let_write(fault);
         }
+        // The program may have discarded it too, so that the table knows nothing of it any more.
+        let throwing = self.space.in_discard.lock().expect("in discard lock");
+        if throwing.contains(&fault.page) && !matches!(found, Some((_, State::Discarding { .. }))) {
+            return Served::Later;
+        }
+        drop(throwing);
         match found {
             None | Some((_, State::Absent)) => self.fresh(fault),
             Some((_, State::Resident { .. })) => self.doubt(fault.page),

@@ -157,19 +157,21 @@ impl Reclaimer {
         let mut pages = Vec::new();
         let core = self.job.core();
         let mut own = space.own_discards.lock().expect("own discards lock");
+        let mut throwing = space.in_discard.lock().expect("in discard lock");
         for &id in leaving {
             if !matches!(core.state(id), State::Discarding { .. }) {
                 continue;
             }
             let page = core.locate(id).1;
             own.insert(page);
+            throwing.insert(page);
             pages.push(id);
             match spans.last_mut() {
                 Some(span) if span.end == page.addr() => span.end += PAGE_SIZE as u64,
                 _ => spans.push(addresses(page, 1)),
             }
         }
-        drop((core, own, gate));
+        drop((core, own, throwing, gate));
         if pages.is_empty() {
             return 0;
         }

@@ -201,6 +201,8 @@ impl Space {
     /// The agent has thrown the pages away: from here on a fault finds them in the store. What it
     /// could not throw away has never left.
     fn discarded(&self, job: &Job, pages: &[PageId], reply: &wire::Reply) -> usize {
+        // One discard at a time: the agent has its turn.
+        self.in_discard.lock().expect("in discard lock").clear();
         let (mut waiting, mut stayed) = (Vec::new(), Vec::new());
         {
             let mut core = job.core();

@@ -79,6 +79,9 @@ pub(crate) struct Space {
     pub ranges: Mutex<Ranges>,
     /// Pages whose discard by our own agent will come back as an event.
     pub own_discards: Mutex<HashSet<PageNr>>,
+    /// Pages that our own agent may throw away at any moment: from its command to its answer nobody may
+    /// fill them.
+    pub in_discard: Mutex<HashSet<PageNr>>,
     /// What the program asked us to leave alone.
     pub refused: Mutex<Refused>,
     /// What the kernel would not register, by start: where it ends, and until when (nanoseconds) it
@@ -121,6 +124,7 @@ impl Space {
             body: OnceLock::new(),
             ranges: Mutex::new(ranges),
             own_discards: Mutex::default(),
+            in_discard: Mutex::default(),
             refused: Mutex::default(),
             failed: Mutex::default(),
             wipes: AtomicBool::new(false),
