@@ -48,7 +48,7 @@ variables! {
     /// Stands in for `--on-exhausted`.
     ON_EXHAUSTED = "NEAP_ON_EXHAUSTED": "as --on-exhausted";
     /// Forces the older way out.
-    WAY_OUT = "NEAP_WAY_OUT": "write-protect: never move pages, copy and discard them (for tests)";
+    WAY_OUT = "NEAP_WAY_OUT": "write-protect: never move pages, copy and discard them; not safe for every program";
 }
 
 /// Where variables come from: the process's own environment, or a list in tests.

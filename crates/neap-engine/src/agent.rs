@@ -59,6 +59,8 @@ pub(crate) struct Agent {
     /// The cpu it was last sent to, and one more; 0: none.
     sent_to: AtomicUsize,
     gone: AtomicBool,
+    /// It is about to throw pages away: from the decision to the answer.
+    throwing: AtomicBool,
     turn: Mutex<Option<Errand>>,
 }
 
@@ -71,6 +73,7 @@ impl Agent {
             thread: AtomicU32::new(0),
             sent_to: AtomicUsize::new(0),
             gone: AtomicBool::new(false),
+            throwing: AtomicBool::new(false),
             turn: Mutex::new(None),
         }
     }
@@ -154,6 +157,27 @@ impl Agent {
         Some(self.receive(turn, errand))
     }
 
+    /// Notes that pages will be thrown away; until the answer it matters in what order events are read.
+    /// The caller holds the gate, shared.
+    pub fn set_throwing(&self, throwing: bool) {
+        self.throwing.store(throwing, Relaxed);
+    }
+
+    /// Whether it has ever answered: then its thread is known.
+    pub fn has_answered(&self) -> bool {
+        self.thread.load(Relaxed) != 0
+    }
+
+    pub fn is_throwing(&self) -> bool {
+        self.throwing.load(Relaxed)
+    }
+
+    /// Whether it sleeps until the event of its own discard is read. `None`: nobody can tell.
+    pub fn waits_for_reader(&self, pid: i32) -> Option<bool> {
+        self.keeper?;
+        Some(neap_sys::waits_for_reader(pid, self.thread.load(Relaxed)))
+    }
+
     fn receive(&self, mut turn: MutexGuard<'_, Option<Errand>>, errand: Errand) -> Called {
         let mut reply = wire::Reply::zeroed();
         match self.peer.receive(bytes_of_mut(&mut reply)) {
@@ -161,6 +185,9 @@ impl Agent {
                 if message.len == size_of::<wire::Reply>() && reply.magic == wire::MAGIC =>
             {
                 self.thread.store(reply.thread, Relaxed);
+                if let Errand::Discard(_) = errand {
+                    self.set_throwing(false);
+                }
                 Called::Done(errand, Box::new(reply))
             }
             Err(error) if error.is_timeout() => {
@@ -173,6 +200,7 @@ impl Agent {
 
     fn end(&self, errand: Errand) -> Called {
         self.gone.store(true, Relaxed);
+        self.set_throwing(false);
         Called::Gone(errand)
     }
 

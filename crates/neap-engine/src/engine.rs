@@ -16,7 +16,7 @@ use neap_units::{Bytes, PAGE_SIZE, Pages};
 
 use crate::attendant::{listen, spawn};
 use crate::job::Job;
-use crate::options::{Options, Swap};
+use crate::options::{Options, Swap, WayOut};
 use crate::reclaim::Reclaimer;
 use crate::report::Report;
 use crate::sampler::Sampler;
@@ -40,6 +40,9 @@ pub enum StartError {
         "this kernel's userfaultfd cannot announce mremap, munmap and madvise (before Linux 4.11) or write-protect (before 5.7)"
     )]
     TooOld,
+    /// The kernel cannot move pages, and the older way out was not asked for.
+    #[error("this kernel cannot move pages (UFFDIO_MOVE, Linux 6.8)")]
+    CannotMove,
     /// The swap file could not be made.
     #[error("swap file in {dir}: {source}")]
     SwapFile {
@@ -176,6 +179,9 @@ impl Engine {
     pub fn start(options: Options) -> Result<Self, StartError> {
         let device = open_device().ok();
         let features = negotiate(device.as_ref())?;
+        if !features.has(Features::MOVE) && options.way_out != WayOut::WriteProtect {
+            return Err(StartError::CannotMove);
+        }
         let store = open_store(&options)?;
         let job = Arc::new(Job::new(options, features, store, Waker::new()?));
         let socket = socket_name()?;

@@ -111,7 +111,7 @@ impl Job {
 
     /// Whether pages leave by write-protection, at least sometimes.
     pub fn needs_write_protect(&self) -> bool {
-        self.options.way_out == WayOut::WriteProtect || !self.features.has(Features::MOVE)
+        self.options.way_out == WayOut::WriteProtect
     }
 
     pub fn is_stopping(&self) -> bool {

@@ -39,6 +39,8 @@ impl Probe {
 const ALLOW: &str = "let this user open /dev/userfaultfd (udev rule, chgrp, or --device /dev/userfaultfd for a container), \
      or set sysctl vm.unprivileged_userfaultfd=1, or give CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE; \
      a seccomp profile must also allow userfaultfd)";
+const MOVE: &str = "Linux 6.8 or later; or NEAP_WAY_OUT=write-protect, the older way out, which can lose pages of a program \
+     that gives memory back (docs/design/safety.md)";
 const ALLOW_FORK: &str = "give CAP_SYS_PTRACE (setcap cap_sys_ptrace+ep on the neap binary, or docker run --cap-add SYS_PTRACE); \
      without it every page is brought back before a fork";
 
@@ -53,11 +55,10 @@ pub fn probe() -> Probe {
             features.has(Features::FORK),
             ALLOW_FORK,
         ));
-        checks.push(feature(
-            "UFFDIO_MOVE",
-            features.has(Features::MOVE),
-            "Linux 6.8 or later; before it pages are write-protected, copied and discarded, which is slower",
-        ));
+        checks.push(Check {
+            optional: false,
+            ..feature("UFFDIO_MOVE", features.has(Features::MOVE), MOVE)
+        });
     }
     let pagemap = File::open("/proc/self/pagemap").map(Pagemap::adopt);
     checks.push(feature(

@@ -15,6 +15,9 @@ use crate::job::Job;
 use crate::load::Loader;
 use crate::space::{Space, pages};
 
+/// Between two looks at an address space that is changing.
+const PAUSE: Duration = Duration::from_micros(200);
+
 fn space_of(job: &Job, peer: &Peer) -> Option<Arc<Space>> {
     let pid = peer.pid().ok()?;
     job.spaces()
@@ -130,7 +133,7 @@ fn bring_back(job: &Arc<Job>, space: &Arc<Space>, range: &Range<PageNr>, end: im
             again |= bring(job, space, &mut loader, page) == Served::Later;
         }
         if again {
-            std::thread::sleep(Duration::from_micros(200));
+            std::thread::sleep(PAUSE);
         }
     }
 }
@@ -156,7 +159,7 @@ fn bring(job: &Job, space: &Space, loader: &mut Loader, page: PageNr) -> Served 
     };
     match state {
         State::Staged { .. } | State::Storing { .. } => loader.bring_home(job, space, page),
-        State::Stored { .. } => loader.load(job, space, page),
+        State::Stored { .. } => loader.load(job, space, page, || std::thread::sleep(PAUSE)),
         State::Resident { .. } | State::Absent => Served::Done,
         // In transit: whoever carries it is not done yet.
         _ => Served::Later,

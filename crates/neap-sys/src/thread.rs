@@ -1,5 +1,6 @@
 //! Threads of neap's own: what they wait for, their priority, and the clock.
 
+use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::errno::{Result, SysError};
@@ -137,6 +138,19 @@ pub fn raise_to_realtime() -> bool {
 pub fn lower_priority() {
     // SAFETY: integers only; on Linux, 0 names the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
+}
+
+/// Whether a thread of `pid` sleeps until somebody reads the event it caused on a userfaultfd. Kernels that
+/// do not say what a thread sleeps in say at least that it is not to be disturbed: that is taken for it.
+pub fn waits_for_reader(pid: i32, tid: u32) -> bool {
+    let about = |file| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{file}"));
+    match about("wchan").as_deref() {
+        Ok("0" | "") | Err(_) => about("stat").is_ok_and(|stat| {
+            stat.rsplit_once(')')
+                .is_some_and(|(_, rest)| rest.trim_start().starts_with('D'))
+        }),
+        Ok(place) => place.contains("userfault"),
+    }
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ fn options(plan: &Plan) -> Options {
 
 fn line(error: &StartError) -> String {
     let remedy = match error {
-        StartError::Userfaultfd(_) | StartError::TooOld => probe()
+        StartError::Userfaultfd(_) | StartError::TooOld | StartError::CannotMove => probe()
             .checks
             .iter()
             .find(|check| !check.ok && !check.optional)

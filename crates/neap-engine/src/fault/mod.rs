@@ -4,21 +4,20 @@
 //! shared one. It stays on the cpu of the thread it serves, and keeps that thread there while it wakes
 //! it: a wake-up that crosses cpus costs many times what the fault itself does.
 
+mod inbox;
 mod serve;
 
-use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
-use neap_sys::Event;
 use neap_units::PageNr;
 
 use crate::agent::Agent;
 use crate::job::Job;
 use crate::load::Loader;
 use crate::space::{FreshRun, Space};
+use inbox::Inbox;
 
 /// A thread of the program waits for this page.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +45,6 @@ const IDLE_NANOS: u64 = 1_000_000_000;
 const ALONE_NANOS: u64 = 10_000_000;
 /// Pause before faults that had to wait are tried again.
 const RETRY_NANOS: u64 = 100_000;
-/// Pause before events that could not be read are tried again.
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// Faults wait for reclaim.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +64,7 @@ pub(crate) struct FaultThread {
     space: Arc<Space>,
     loader: Loader,
     fresh: FreshRun,
-    waiting: VecDeque<Fault>,
+    inbox: Inbox,
     held: Option<Held>,
     /// The thread that is followed, and the cpu it was met on.
     followed: Option<(u32, usize)>,
@@ -80,10 +77,10 @@ impl FaultThread {
     pub fn new(job: Arc<Job>, space: Arc<Space>) -> Self {
         Self {
             loader: Loader::new(&job),
+            inbox: Inbox::new(&job, &space),
             job,
             space,
             fresh: FreshRun::default(),
-            waiting: VecDeque::new(),
             held: None,
             followed: None,
             until_follow: 0,
@@ -99,7 +96,7 @@ impl FaultThread {
             let agent = space.body.get().map(|body| &body.agent);
             let alone = agent.is_none_or(Agent::is_gone);
             let limit = match alone {
-                _ if !self.waiting.is_empty() => RETRY_NANOS,
+                _ if !self.inbox.waiting.is_empty() => RETRY_NANOS,
                 true => ALONE_NANOS,
                 false => IDLE_NANOS,
             };
@@ -111,64 +108,21 @@ impl FaultThread {
             if ready.as_ref().is_ok_and(|bits| bits & 2 != 0) {
                 space.bell.clear();
             }
-            if ready.is_ok_and(|bits| bits & 1 == 0) && self.waiting.is_empty() {
+            if ready.is_ok_and(|bits| bits & 1 == 0) && self.inbox.waiting.is_empty() {
                 if alone {
                     space.look_for_life();
                 }
                 continue;
             }
-            self.read();
+            self.inbox.read();
             self.serve_all();
         }
         self.job.drop_space(&self.space);
     }
 
-    /// Takes what there is. Faults wait in the queue until the gate is free again.
-    fn read(&mut self) {
-        if !self.read_under_gate() {
-            std::thread::sleep(PAUSE);
-        }
-    }
-
-    /// False if there was nothing to be had now.
-    fn read_under_gate(&mut self) -> bool {
-        let _gate = self.space.gate.write().expect("gate");
-        if !self.space.quiesce(&self.job) {
-            return false; // the program is stopped, or starved: so are the threads that wait
-        }
-        let (space, job, waiting) = (&self.space, &self.job, &mut self.waiting);
-        let read = space.uffd.read_events(|event| match event {
-            Event::Fault {
-                address,
-                write,
-                protected,
-                thread,
-            } => {
-                let page = PageNr::containing(address);
-                // A signal makes a thread ask again for what it waits for already.
-                let known = |fault: &Fault| (fault.page, fault.protected) == (page, protected);
-                if !waiting.iter().any(known) {
-                    waiting.push_back(Fault {
-                        page,
-                        write,
-                        protected,
-                        thread,
-                    });
-                }
-            }
-            other => space.apply(job, other),
-        });
-        if read.is_err() && self.space.look_for_life() {
-            // No descriptor or no memory for a forked child's: it waits, and we try again.
-            self.job.warn("a process forks, and neap has no descriptor left for its child: it waits; raise `ulimit -n`".into());
-            return false;
-        }
-        true
-    }
-
     fn serve_all(&mut self) {
-        for _ in 0..self.waiting.len() {
-            let Some(fault) = self.waiting.pop_front() else {
+        for _ in 0..self.inbox.waiting.len() {
+            let Some(fault) = self.inbox.waiting.pop_front() else {
                 break;
             };
             self.follow(fault.thread);
@@ -177,7 +131,7 @@ impl FaultThread {
             let served = self.serve(fault);
             neap_sys::end_keep();
             if served == Served::Later {
-                self.waiting.push_back(fault);
+                self.inbox.waiting.push_back(fault);
             }
         }
     }

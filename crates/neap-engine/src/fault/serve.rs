@@ -43,11 +43,11 @@ impl FaultThread {
             return self.let_write(fault);
         }
         // The program may have discarded it too, so that the table knows nothing of it any more.
-        let throwing = self.space.in_discard.lock().expect("in discard lock");
-        if throwing.contains(&fault.page) && !matches!(found, Some((_, State::Discarding { .. }))) {
+        if self.space.is_in_discard(fault.page)
+            && !matches!(found, Some((_, State::Discarding { .. })))
+        {
             return Served::Later;
         }
-        drop(throwing);
         match found {
             None | Some((_, State::Absent)) => self.fresh(fault),
             Some((_, State::Resident { .. })) => self.doubt(fault.page),
@@ -58,7 +58,9 @@ impl FaultThread {
                 if self.must_wait(1) {
                     return Served::Later;
                 }
-                self.loader.load(&self.job, &self.space, fault.page)
+                let inbox = &mut self.inbox;
+                self.loader
+                    .load(&self.job, &self.space, fault.page, || inbox.read())
             }
             Some((_, State::Protected { .. })) => self.vanished(fault.page),
             Some((_, State::Isolated { .. } | State::Returning { .. } | State::Loading { .. })) => {
@@ -104,7 +106,7 @@ impl FaultThread {
         let _gate = self.space.gate.read().expect("gate");
         // A page that was found by a scan and has left since the first look has bytes.
         let state = self.job.core().state_at(self.space.id, fault.page);
-        if state != State::Absent {
+        if state != State::Absent || self.space.is_in_discard(fault.page) {
             return Served::Later;
         }
         let run = if fault.write {
@@ -172,8 +174,11 @@ impl FaultThread {
         let room = (range.end - page.addr()) / PAGE_SIZE as u64;
         let want = want.min(room);
         let core = self.job.core();
-        let known = |at: &u64| core.find(self.space.id, PageNr(page.0 + at)).is_none();
-        (1..want).take_while(known).count() + 1
+        let free = |at: &u64| {
+            let page = PageNr(page.0 + at);
+            core.find(self.space.id, page).is_none() && !self.space.is_in_discard(page)
+        };
+        (1..want).take_while(free).count() + 1
     }
 
     /// The table says that the page is there. Either another fault was served meanwhile, or the

@@ -17,6 +17,8 @@ use crate::space::{Space, addresses};
 const MAX_WINDOW: u32 = 16;
 /// A loaded page keeps its compressed copy while the pool takes less than this share of the limit.
 const KEEP_BELOW_PERCENT: u64 = 25;
+/// How often pages that were loaded are tried to be filled while the address space is changing.
+const TRIES: u32 = 32;
 
 /// One page on its way in. The store's reference taken for it keeps its bytes while the table may
 /// forget it.
@@ -61,14 +63,29 @@ impl Loader {
         return_staged(job, space, page, &window)
     }
 
-    /// Loads `page`, which the table says is stored, and what readahead wants with it.
-    pub fn load(&mut self, job: &Job, space: &Space, page: PageNr) -> Served {
+    /// Loads `page`, which the table says is stored, and what readahead wants with it. While the address
+    /// space is changing the bytes are kept, and `let_change` is called before they are tried again: with
+    /// a read of the swap file for every try, a program that changes it all the time would never get on.
+    pub fn load(
+        &mut self,
+        job: &Job,
+        space: &Space,
+        page: PageNr,
+        mut let_change: impl FnMut(),
+    ) -> Served {
         if !self.claim(job, space, page) {
             return Served::Later;
         }
         job.events.pgmajfault.fetch_add(1, Relaxed);
         self.find(job, space, page);
-        let served = self.fill(job, space, page);
+        let mut served = Served::Later;
+        for tries_left in (0..TRIES).rev() {
+            served = self.fill(job, space, page, tries_left == 0);
+            if served == Served::Done {
+                break;
+            }
+            let_change();
+        }
         for inbound in self.inbound.drain(..) {
             job.store.put(inbound.entry);
         }
@@ -150,8 +167,8 @@ impl Loader {
         }
     }
 
-    /// Puts the pages into the program, run by run.
-    fn fill(&mut self, job: &Job, space: &Space, wanted: PageNr) -> Served {
+    /// Puts the pages into the program, run by run. `last`: those that cannot be filled now stay stored.
+    fn fill(&mut self, job: &Job, space: &Space, wanted: PageNr, last: bool) -> Served {
         let _gate = space.gate.read().expect("gate");
         if space.is_dead() {
             return Served::Done;
@@ -168,6 +185,7 @@ impl Loader {
             };
             match done {
                 Ok(count) => from += count,
+                Err(Some(Stop::Retry)) if !last => return Served::Later,
                 Err(stop) => {
                     self.give_up(job, space, from);
                     if self.inbound[from].page == wanted

@@ -7,11 +7,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{Heat, State, Step};
 use neap_sys::{Piece, Stop};
-use neap_units::{EntryId, PAGE_SIZE, PageId};
+use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr};
 use neap_wire::op;
 
 use super::Reclaimer;
@@ -19,8 +19,14 @@ use super::stage::Run;
 use crate::agent::{Called, Errand};
 use crate::space::{Body, Space, addresses};
 
-/// Between two looks for a late reply.
-const PAUSE: Duration = Duration::from_micros(200);
+/// Rest of a space of whose pages none could be thrown away: 1 ms, in nanoseconds.
+const FRUITLESS_REST: u64 = 1_000_000;
+
+/// Pages that the agent is to throw away.
+struct Leaving {
+    span: Range<u64>,
+    pages: Vec<PageId>,
+}
 
 impl Reclaimer {
     /// Evicts up to one batch of old pages in place. Returns how many are on their way out.
@@ -28,19 +34,36 @@ impl Reclaimer {
         let Some(body) = space.body.get() else {
             return 0;
         };
+        if !body.agent.has_answered() {
+            space.arm_agent(&self.job); // who it is must be known before it throws anything away
+        }
         {
             let _gate = space.gate.read().expect("gate");
             if !space.lets_go() || !space.catch_up(&self.job, false) {
                 return 0;
             }
         }
-        let runs = self.protect(space);
-        let mut leaving = Vec::new();
-        for run in &runs {
-            let entries = self.copy_run(space, body, run);
-            self.commit(space, run, entries, &mut leaving);
+        let (mut count, mut late) = (0, false);
+        for run in self.protect(space) {
+            let entries = if late {
+                vec![None; run.ids.len()]
+            } else {
+                self.copy_run(space, body, &run)
+            };
+            let leaving = self.commit(space, body, &run, entries);
+            if let Some(leaving) = leaving {
+                match self.discard(space, body, leaving) {
+                    Some(thrown) => count += thrown,
+                    None => late = true,
+                }
+            }
         }
-        self.discard(space, body, &leaving)
+        if count == 0 && !late {
+            // The kernel keeps them (they are locked), or all are written to: not at once again.
+            let until = neap_sys::monotonic_nanos() + FRUITLESS_REST;
+            space.rests_until.store(until, Relaxed);
+        }
+        count
     }
 
     /// Picks pages and write-protects them.
@@ -75,7 +98,7 @@ impl Reclaimer {
             }
             drop(core);
             // Some of it may be protected.
-            let _ = space.uffd.write_protect(range, false);
+            space.unprotect(range);
             false
         });
         runs
@@ -103,29 +126,37 @@ impl Reclaimer {
             .collect()
     }
 
-    /// Commits the pages that are still protected, and lets the others go.
+    /// Commits the pages from the first that was not written to up to the next that was, and lets the others
+    /// go: what is thrown away is one span. Its event is announced, so that it is not taken for the program's.
     fn commit(
         &self,
         space: &Space,
+        body: &Body,
         run: &Run,
         entries: Vec<Option<EntryId>>,
-        leaving: &mut Vec<PageId>,
-    ) {
+    ) -> Option<Leaving> {
         let _gate = space.gate.read().expect("gate");
         if space.is_dead() {
             let stored: Vec<EntryId> = entries.into_iter().flatten().collect();
             self.job.store.put_many(&stored);
-            return;
+            return None;
         }
+        let (mut span, mut leaving) = (0..0, Vec::new());
         let mut released = Vec::new();
         let mut unprotect = Vec::new();
         let mut core = self.job.core();
         for (&id, entry) in run.ids.iter().zip(entries) {
             let protected = matches!(core.state(id), State::Protected { .. });
-            let untouched = protected && !core.take_wanted(id);
+            let untouched = protected && !core.take_wanted(id) && space.lets_go();
             match entry {
-                Some(entry) if untouched => {
+                Some(entry) if untouched && follows(&span, core.locate(id).1) => {
                     released.push(self.job.must(core.apply(id, Step::CommitDiscard(entry))));
+                    let page = addresses(core.locate(id).1, 1);
+                    span = if leaving.is_empty() {
+                        page.start
+                    } else {
+                        span.start
+                    }..page.end;
                     leaving.push(id);
                 }
                 Some(entry) => self.job.store.put(entry),
@@ -133,70 +164,53 @@ impl Reclaimer {
             }
             if let State::Protected { .. } = core.state(id) {
                 // Written to, or not storable. Unprotected by this thread alone, after the mark.
-                self.job.must(core.apply(id, Step::Putback(Heat::Hot)));
+                let heat = if untouched { Heat::Warm } else { Heat::Hot };
+                self.job.must(core.apply(id, Step::Putback(heat)));
                 unprotect.push(core.locate(id).1);
             }
         }
         drop(core);
+        if !leaving.is_empty() {
+            space.announce_discard(&span);
+            body.agent.set_throwing(true);
+        }
         for effect in released {
             self.job.release(space, effect);
         }
         for page in unprotect {
-            let _ = space.uffd.write_protect(addresses(page, 1), false);
+            space.unprotect(addresses(page, 1));
         }
+        (!leaving.is_empty()).then_some(Leaving {
+            span,
+            pages: leaving,
+        })
     }
 
-    /// Has the agent throw the pages away. Their events are announced first, so that they are not
-    /// taken for the program's. The fault thread reads them while we wait here, without the gate.
-    fn discard(&self, space: &Arc<Space>, body: &Body, leaving: &[PageId]) -> usize {
-        let gate = space.gate.read().expect("gate");
+    /// Has the agent throw the pages away: one span, so that it does nothing more once its event is read.
+    /// The fault thread reads it while we wait here, without the gate. Returns how many pages went; `None`:
+    /// the answer is late.
+    fn discard(&self, space: &Arc<Space>, body: &Body, leaving: Leaving) -> Option<usize> {
+        let errand = Errand::Discard(leaving.pages);
+        let called = match body
+            .agent
+            .call(op::DISCARD, &[leaving.span], 0, errand, true)
+        {
+            // Nothing was sent, so nothing has left: where the pages are tells.
+            Called::Busy(errand) => {
+                body.agent.set_throwing(false);
+                Called::Gone(errand)
+            }
+            called => called,
+        };
+        let _gate = space.gate.read().expect("gate");
         if space.is_dead() {
-            return 0;
+            return Some(0);
         }
-        let mut spans: Vec<Range<u64>> = Vec::new();
-        let mut pages = Vec::new();
-        let core = self.job.core();
-        let mut own = space.own_discards.lock().expect("own discards lock");
-        let mut throwing = space.in_discard.lock().expect("in discard lock");
-        for &id in leaving {
-            if !matches!(core.state(id), State::Discarding { .. }) {
-                continue;
-            }
-            let page = core.locate(id).1;
-            own.insert(page);
-            throwing.insert(page);
-            pages.push(id);
-            match spans.last_mut() {
-                Some(span) if span.end == page.addr() => span.end += PAGE_SIZE as u64,
-                _ => spans.push(addresses(page, 1)),
-            }
-        }
-        drop((core, own, throwing, gate));
-        if pages.is_empty() {
-            return 0;
-        }
-        let count = pages.len();
-        let mut errand = Errand::Discard(pages);
-        // One command: a batch has at most as many runs as a command has spans.
-        loop {
-            match body.agent.call(op::DISCARD, &spans, 0, errand, true) {
-                Called::Busy(kept) if !space.is_dead() => {
-                    errand = kept;
-                    std::thread::sleep(PAUSE);
-                    let _gate = space.gate.read().expect("gate");
-                    if space.is_dead() {
-                        return 0;
-                    }
-                    space.catch_up(&self.job, false);
-                }
-                called => {
-                    let _gate = space.gate.read().expect("gate");
-                    if !space.is_dead() {
-                        space.complete(&self.job, called);
-                    }
-                    return count;
-                }
-            }
-        }
+        space.complete(&self.job, called)
     }
+}
+
+/// Whether a page is the next of a span, which may be empty.
+fn follows(span: &Range<u64>, page: PageNr) -> bool {
+    span.is_empty() || span.end == page.addr()
 }

@@ -7,6 +7,7 @@ use neap_sys::Stop;
 use neap_units::{PAGE_SIZE, PageId, PageNr, SlotId};
 use neap_wire as wire;
 
+use super::judge::GONE;
 use super::{Body, Space, addresses, runs};
 use crate::agent::{Called, Errand};
 use crate::job::Job;
@@ -53,10 +54,15 @@ impl Space {
     pub fn complete(&self, job: &Job, called: Called) -> Option<usize> {
         let body = self.body.get()?;
         match called {
+            // It may have thrown away some of it.
+            Called::Done(errand @ Errand::Discard(_), reply) if reply.errno != 0 => {
+                let reply = self.judge(job, body, &errand, true);
+                Some(self.finish(job, body, errand, &reply))
+            }
             Called::Done(errand, reply) => Some(self.finish(job, body, errand, &reply)),
             Called::Late | Called::Busy(_) => None,
             Called::Gone(errand) => {
-                let reply = self.judge(job, body, &errand);
+                let reply = self.judge(job, body, &errand, false);
                 Some(self.finish(job, body, errand, &reply))
             }
         }
@@ -201,19 +207,21 @@ impl Space {
     /// The agent has thrown the pages away: from here on a fault finds them in the store. What it
     /// could not throw away has never left.
     fn discarded(&self, job: &Job, pages: &[PageId], reply: &wire::Reply) -> usize {
-        // One discard at a time: the agent has its turn.
+        // One discard at a time: the agent has its turn. Its event was read before it answered.
         self.in_discard.lock().expect("in discard lock").clear();
-        let (mut waiting, mut stayed) = (Vec::new(), Vec::new());
+        self.own_discards.lock().expect("own discards lock").clear();
+        let (mut waiting, mut stayed, mut freed) = (Vec::new(), Vec::new(), Vec::new());
         {
             let mut core = job.core();
-            let mut own = self.own_discards.lock().expect("own discards lock");
             for (&id, &result) in pages.iter().zip(&reply.pages) {
                 if let State::Discarding { .. } = core.state(id) {
                     let page = core.locate(id).1;
-                    own.remove(&page);
                     core.take_wanted(id);
                     job.must(core.apply(id, Step::Discarded));
-                    if result == 0 {
+                    if result == GONE {
+                        freed.append(&mut core.remove_range(self.id, page..PageNr(page.0 + 1)));
+                    }
+                    if result == GONE || result == 0 {
                         waiting.push(page);
                     } else {
                         job.must(core.apply(id, Step::BeginLoad));
@@ -224,8 +232,11 @@ impl Space {
                 }
             }
         }
+        for effect in freed {
+            job.release(self, effect);
+        }
         for run in runs(&stayed) {
-            let _ = self.uffd.write_protect(run, false);
+            self.unprotect(run);
         }
         for run in runs(&waiting) {
             let _ = self.uffd.wake(run);

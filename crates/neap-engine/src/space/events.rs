@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_policy::{Core, State, Step};
+use neap_policy::{Core, Heat, State, Step};
 use neap_sys::{Event, Piece, Uffd};
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, Pages, SlotId};
 
@@ -31,7 +31,7 @@ impl Space {
             }
             Event::Unmap(range) => {
                 let mut order = self.order.lock().expect("order lock");
-                if order.was_left(&range) {
+                if order.was_left(&range, neap_sys::monotonic_nanos()) {
                     return; // the end of an mremap: its records have moved
                 }
                 if let Some(parked) = order.unpark(&range) {
@@ -67,7 +67,9 @@ impl Space {
         // dropped once both have come.
         let all = pages(range);
         for number in all.start.0..all.end.0 {
-            if !own.remove(&PageNr(number)) {
+            if own.remove(&PageNr(number)) {
+                self.discard_goes_on.store(true, Relaxed);
+            } else {
                 self.forget(job, PageNr(number)..PageNr(number + 1));
             }
         }
@@ -93,7 +95,7 @@ impl Space {
             .forget(&(from..from + len));
         let mut order = self.order.lock().expect("order lock");
         let source = order.unpark(&(from..from + len)).unwrap_or(from);
-        order.leave(from..from + len);
+        order.leave(from..from + len, neap_sys::monotonic_nanos());
         let mut core = job.core();
         let (source, target) = (PageNr::containing(source), PageNr::containing(to));
         let count = Pages(len / PAGE_SIZE as u64);
@@ -116,12 +118,29 @@ impl Space {
         for (new, state) in moved {
             self.follow(job, &mut core, new, state);
         }
+        self.end_older_way(job, &mut core, target..PageNr(target.0 + count.0));
         drop(core);
         for effect in effects {
             job.release(self, effect);
         }
         // Faults that came in for the old place look again.
         let _ = self.uffd.wake(to..to + len);
+    }
+
+    /// Pages that changed their place while the older way out had them: it knows the old place only, and
+    /// may have read that after they had left it. So it ends for them.
+    fn end_older_way(&self, job: &Job, core: &mut Core, range: Range<PageNr>) {
+        let mut ended = Vec::new();
+        core.for_range(self.id, range, |_, id, state| match state {
+            // Stays protected until the first write, which finds it resident.
+            State::Protected { .. } => ended.push((id, Step::Putback(Heat::Hot))),
+            // It may be there as well; then nothing asks for its copy.
+            State::Discarding { .. } => ended.push((id, Step::Discarded)),
+            _ => {}
+        });
+        for (id, step) in ended {
+            job.must(core.apply(id, step));
+        }
     }
 
     /// A page in transit changed its record: whoever carries it knows the old one.

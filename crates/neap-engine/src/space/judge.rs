@@ -11,10 +11,18 @@ use crate::job::Job;
 
 /// EAGAIN, as a reply has it.
 const AGAIN: u8 = 11;
+/// ENOENT: the page is gone, and not by our doing.
+pub(super) const GONE: u8 = 2;
 
 impl Space {
-    /// The agent ended before it answered: where the pages are tells what it did.
-    pub(super) fn judge(&self, job: &Job, body: &Body, errand: &Errand) -> wire::Reply {
+    /// The agent ended before it answered, or `failed`: where the pages are tells what it did.
+    pub(super) fn judge(
+        &self,
+        job: &Job,
+        body: &Body,
+        errand: &Errand,
+        failed: bool,
+    ) -> wire::Reply {
         let mut reply = wire::Reply::zeroed();
         let mut unknown = None;
         let mut there = |page: PageNr| {
@@ -45,7 +53,12 @@ impl Space {
                     if let State::Discarding { .. } = core.state(id) {
                         let page = core.locate(id).1;
                         drop(core);
-                        *result = if there(page) { AGAIN } else { 0 };
+                        *result = match there(page) {
+                            true => AGAIN,
+                            // A single page is thrown away or not: if not by our agent, by the program.
+                            false if failed && pages.len() == 1 => GONE,
+                            false => 0,
+                        };
                     }
                 }
             }

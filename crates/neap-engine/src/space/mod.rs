@@ -82,6 +82,8 @@ pub(crate) struct Space {
     /// Pages that our own agent may throw away at any moment: from its command to its answer nobody may
     /// fill them.
     pub in_discard: Mutex<HashSet<PageNr>>,
+    /// The event of our own agent's discard was read: the agent acts now.
+    pub discard_goes_on: AtomicBool,
     /// What the program asked us to leave alone.
     pub refused: Mutex<Refused>,
     /// What the kernel would not register, by start: where it ends, and until when (nanoseconds) it
@@ -125,6 +127,7 @@ impl Space {
             ranges: Mutex::new(ranges),
             own_discards: Mutex::default(),
             in_discard: Mutex::default(),
+            discard_goes_on: AtomicBool::new(false),
             refused: Mutex::default(),
             failed: Mutex::default(),
             wipes: AtomicBool::new(false),
@@ -171,6 +174,31 @@ impl Space {
             self.set_dead();
         }
         !dead
+    }
+
+    /// Lifts the protection of pages, and has those look again who wait for it: while the address space is
+    /// changing the kernel refuses, and then the next write asks for it.
+    pub fn unprotect(&self, range: Range<u64>) {
+        let _ = self.uffd.write_protect(range.clone(), false);
+        let _ = self.uffd.wake(range);
+    }
+
+    /// Our own agent is about to throw these pages away. The caller holds the gate.
+    pub fn announce_discard(&self, span: &Range<u64>) {
+        let mut own = self.own_discards.lock().expect("own discards lock");
+        let mut throwing = self.in_discard.lock().expect("in discard lock");
+        self.discard_goes_on.store(false, Relaxed);
+        let all = pages(span);
+        for number in all.start.0..all.end.0 {
+            own.insert(PageNr(number));
+            throwing.insert(PageNr(number));
+        }
+    }
+
+    /// Whether our own agent may throw the page away at any moment: nobody may fill it.
+    pub fn is_in_discard(&self, page: PageNr) -> bool {
+        let throwing = self.in_discard.lock().expect("in discard lock");
+        throwing.contains(&page)
     }
 
     /// The registered range that holds a page.

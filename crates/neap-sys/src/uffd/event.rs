@@ -44,11 +44,11 @@ pub enum Event {
 const BATCH: usize = 16;
 
 impl Uffd {
-    /// Reads what is there, up to 16 messages, without waiting, and passes each to `each`.
+    /// Reads what is there, up to `most` messages (and 16), without waiting, and passes each to `each`.
     /// Returns how many there were. The descriptor must be non-blocking.
-    pub fn read_events(&self, mut each: impl FnMut(Event)) -> Result<usize> {
+    pub fn read_events(&self, most: usize, mut each: impl FnMut(Event)) -> Result<usize> {
         let mut buffer = [const { MaybeUninit::<raw::uffd_msg>::uninit() }; BATCH];
-        let bytes = size_of::<raw::uffd_msg>() * BATCH;
+        let bytes = size_of::<raw::uffd_msg>() * most.min(BATCH);
         // SAFETY: the kernel writes at most `bytes` bytes into `buffer`, which is that large.
         let got = unsafe { libc::read(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), bytes) };
         if got < 0 {

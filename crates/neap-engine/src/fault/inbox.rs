@@ -1,0 +1,134 @@
+//! What the kernel tells of one space: events are applied at once, faults wait here to be served.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use neap_sys::Event;
+use neap_units::PageNr;
+
+use super::Fault;
+use crate::job::Job;
+use crate::space::Space;
+
+/// Pause before events that could not be read are tried again.
+const PAUSE: Duration = Duration::from_millis(5);
+/// How long events wait for an agent that throws pages away, in nanoseconds: then they are tried again.
+const LONGEST_THROW: u64 = 2_000_000;
+/// Messages read one by one in search of an event.
+const SINGLES: usize = 32;
+const THROW_PAUSE: Duration = Duration::from_micros(20);
+
+pub(super) struct Inbox {
+    job: Arc<Job>,
+    space: Arc<Space>,
+    pub waiting: VecDeque<Fault>,
+}
+
+impl Inbox {
+    pub fn new(job: &Arc<Job>, space: &Arc<Space>) -> Self {
+        Self {
+            job: job.clone(),
+            space: space.clone(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Takes what there is. Faults wait in the queue until the gate is free again.
+    pub fn read(&mut self) {
+        if !self.read_under_gate() {
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// False if there was nothing to be had now.
+    fn read_under_gate(&mut self) -> bool {
+        let _gate = self.space.gate.write().expect("gate");
+        if !self.space.quiesce(&self.job) {
+            return false; // the program is stopped, or starved: so are the threads that wait
+        }
+        let throwing = self.is_throwing();
+        if throwing && !self.agent_stands_still() {
+            return false;
+        }
+        let (space, job, waiting) = (&self.space, &self.job, &mut self.waiting);
+        // The kernel hands out faults first. A thread that spins on one (a system call that a signal
+        // interrupts) is back before the next call, so that calls for one message never reach the event.
+        let singles = if throwing { SINGLES } else { 0 };
+        let mut read = Ok(0);
+        for most in std::iter::repeat_n(1, singles).chain([if throwing { 2 } else { usize::MAX }]) {
+            let mut changed = false;
+            read = space.uffd.read_events(most, |event| match event {
+                Event::Fault { .. } => note(waiting, &event),
+                other => {
+                    changed = true;
+                    space.apply(job, other);
+                }
+            });
+            // One event, and the faults before it.
+            if changed || !matches!(read, Ok(1)) {
+                break;
+            }
+        }
+        if read.is_err() && self.space.look_for_life() {
+            // No descriptor or no memory for a forked child's: it waits, and we try again.
+            self.job.warn("a process forks, and neap has no descriptor left for its child: it waits; raise `ulimit -n`".into());
+            return false;
+        }
+        true
+    }
+
+    fn is_throwing(&self) -> bool {
+        let body = self.space.body.get();
+        body.is_some_and(|body| body.agent.is_throwing())
+    }
+
+    /// The older way out: a thread that replaced a mapping goes on once its event is read, and must not
+    /// write to the new one before our agent has thrown away what it takes for the old. So events are read
+    /// only while the agent waits for its own, or has answered. False if it takes long.
+    fn agent_stands_still(&self) -> bool {
+        let Some(body) = self.space.body.get() else {
+            return true;
+        };
+        let until = neap_sys::monotonic_nanos() + LONGEST_THROW;
+        loop {
+            if body.agent.is_late() {
+                self.space.catch_up(&self.job, false);
+            }
+            let stands = body.agent.waits_for_reader(body.pid);
+            // Right after its event was read it may still look as if it waited.
+            let acts = self.space.discard_goes_on.load(Relaxed);
+            if !body.agent.is_throwing() || stands == Some(true) && !acts {
+                return true;
+            }
+            if neap_sys::monotonic_nanos() > until {
+                return stands != Some(false);
+            }
+            std::thread::sleep(THROW_PAUSE);
+        }
+    }
+}
+
+/// Puts a fault into the queue, unless it is there: a signal makes a thread ask again for what it waits for.
+fn note(waiting: &mut VecDeque<Fault>, event: &Event) {
+    let &Event::Fault {
+        address,
+        write,
+        protected,
+        thread,
+    } = event
+    else {
+        return;
+    };
+    let page = PageNr::containing(address);
+    let known = |fault: &Fault| (fault.page, fault.protected) == (page, protected);
+    if !waiting.iter().any(known) {
+        waiting.push_back(Fault {
+            page,
+            write,
+            protected,
+            thread,
+        });
+    }
+}
