@@ -95,6 +95,7 @@ impl Space {
             .forget(&(from..from + len));
         let mut order = self.order.lock().expect("order lock");
         let source = order.unpark(&(from..from + len)).unwrap_or(from);
+        order.arrive(&(to..to + len));
         order.leave(from..from + len, neap_sys::monotonic_nanos());
         let mut core = job.core();
         let (source, target) = (PageNr::containing(source), PageNr::containing(to));

@@ -13,10 +13,20 @@ const PARKING: u64 = 1 << 52;
 /// leaves the old mapping there (MREMAP_DONTUNMAP) it never does. In nanoseconds.
 const FOLLOWS_WITHIN: u64 = 1_000_000_000;
 
+/// The old place of a moved mapping.
+#[derive(Debug)]
+struct Left {
+    range: Range<u64>,
+    /// When it moved, in nanoseconds.
+    since: u64,
+    /// Another mapping has come there since, with records of its own.
+    taken: bool,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     /// Old places of moved mappings, whose unmapping is still to be announced.
-    left: Vec<(Range<u64>, u64)>,
+    left: Vec<Left>,
     /// Places whose records were in the way of a newcomer, and where they are parked.
     parked: Vec<(Range<u64>, u64)>,
     next: u64,
@@ -25,14 +35,26 @@ pub(crate) struct Order {
 impl Order {
     /// A mapping left this place at `now` (nanoseconds).
     pub fn leave(&mut self, range: Range<u64>, now: u64) {
-        self.left.push((range, now));
+        self.left.push(Left {
+            range,
+            since: now,
+            taken: false,
+        });
     }
 
-    /// Whether this unmapping only ends a move.
+    /// A mapping with records came to this place.
+    pub fn arrive(&mut self, range: &Range<u64>) {
+        for left in &mut self.left {
+            left.taken |= left.range.start < range.end && range.start < left.range.end;
+        }
+    }
+
+    /// Whether this unmapping only ends a move, and the records there are a newcomer's. Without a newcomer
+    /// they are what was made in a mapping that stayed (MREMAP_DONTUNMAP), and go with it.
     pub fn was_left(&mut self, range: &Range<u64>, now: u64) -> bool {
-        self.left.retain(|(_, since)| now - since < FOLLOWS_WITHIN);
-        let at = self.left.iter().position(|(left, _)| left == range);
-        at.map(|at| self.left.swap_remove(at)).is_some()
+        self.left.retain(|left| now - left.since < FOLLOWS_WITHIN);
+        let at = self.left.iter().position(|left| left.range == *range);
+        at.is_some_and(|at| self.left.swap_remove(at).taken)
     }
 
     /// Where the records of this place can be parked.
@@ -57,10 +79,17 @@ mod tests {
     #[test]
     fn a_place_is_left_once_for_each_move_and_parked_places_are_apart() {
         let mut order = Order::default();
-        order.leave(0..10, 5);
-        assert!(order.was_left(&(0..10), 6) && !order.was_left(&(0..10), 6));
-        order.leave(0..10, 5);
-        assert!(!order.was_left(&(0..10), 5 + FOLLOWS_WITHIN));
+        let mut leave = |range: Range<u64>, newcomer: bool, until: u64| {
+            order.leave(range.clone(), 5);
+            if newcomer {
+                order.arrive(&(range.end - 1..range.end));
+            }
+            order.was_left(&range, until)
+        };
+        assert!(leave(0..10, true, 6));
+        assert!(!leave(0..10, false, 6));
+        assert!(!leave(0..10, true, 5 + FOLLOWS_WITHIN));
+        assert!(!order.was_left(&(0..10), 6));
         let (one, two) = (order.park(0..10), order.park(0..10));
         assert!(two >= one + 10);
         assert_eq!(order.unpark(&(0..10)), Some(one));
