@@ -29,8 +29,9 @@ const BATCH: usize = BLOCK_PAGES as usize;
 const PATIENCE: u64 = 100;
 /// Passes, each with its pause, in which everybody rests, after which nobody will give any more.
 const LONGEST_REST: u64 = 5000;
-/// Time without a page stored after which nothing is left to reclaim: 300 ms, in nanoseconds.
-const FRUITLESS_FOR: u64 = 300_000_000;
+/// Time without a page stored after which nothing is left to reclaim: 2 s, in nanoseconds. A busy machine may
+/// keep reclaim from its work for tenths of a second.
+const FRUITLESS_FOR: u64 = 2_000_000_000;
 /// Longest sleep of reclaim.
 const IDLE: Duration = Duration::from_millis(100);
 /// The same while a command is late.
