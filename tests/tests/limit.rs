@@ -147,6 +147,25 @@ fn memory_that_cannot_shrink_goes_over_with_one_warning() {
 }
 
 #[test]
+fn memory_that_cannot_shrink_ends_the_job_where_that_is_asked_for() {
+    if !require(
+        "memory_that_cannot_shrink_ends_the_job_where_that_is_asked_for",
+        &[Need::Neap, Need::Userfaultfd],
+    ) {
+        return;
+    }
+    let _alone = exclusive();
+    let run = Neap::limit("48M")
+        .option("--no-swap")
+        .option("--on-exhausted")
+        .option("kill")
+        .run(&words("incompressible", &["96"]));
+    run.must_exit(137);
+    assert!(run.stderr.contains("killed, as asked"), "{}", run.stderr);
+    assert_eq!(run.text(), "");
+}
+
+#[test]
 fn a_swap_file_holds_what_does_not_compress() {
     if !require(
         "a_swap_file_holds_what_does_not_compress",

@@ -5,6 +5,7 @@
 //! holds its share.
 
 mod guard;
+mod outlook;
 mod samples;
 mod stage;
 mod store;
@@ -16,6 +17,8 @@ use std::time::Duration;
 use neap_units::{PAGE_SIZE, PageId, SpaceId};
 use neap_wire::{BLOCK_PAGES, op};
 
+use self::outlook::Outlook;
+use self::store::Taken;
 use crate::agent::{Called, Errand};
 use crate::job::Job;
 use crate::options::Exhausted;
@@ -25,13 +28,6 @@ use crate::space::Space;
 const STAGE_SHARE: u64 = 32;
 /// Pages taken in one go: one staging block.
 const BATCH: usize = BLOCK_PAGES as usize;
-/// Fruitless passes, beyond those that try everything once, after which nothing is left to reclaim.
-const PATIENCE: u64 = 100;
-/// Passes, each with its pause, in which everybody rests, after which nobody will give any more.
-const LONGEST_REST: u64 = 5000;
-/// Time without a page stored after which nothing is left to reclaim: 2 s, in nanoseconds. A busy machine may
-/// keep reclaim from its work for tenths of a second.
-const FRUITLESS_FOR: u64 = 2_000_000_000;
 /// Longest sleep of reclaim.
 const IDLE: Duration = Duration::from_millis(100);
 /// The same while a command is late.
@@ -66,8 +62,10 @@ fn rests(space: &Space) -> bool {
 
 /// What one pass achieved.
 struct Pass {
-    /// Pages went to the store, or memory became free.
-    stored: bool,
+    /// Pages that went to the store.
+    stored: u64,
+    /// Pages that no store will take.
+    refused: u64,
     /// Pages moved to staging, or blocks were emptied.
     moved: bool,
     /// There was somebody to take pages from.
@@ -104,15 +102,14 @@ impl Reclaimer {
         }
     }
 
-    /// Reclaims until usage is where the pacer wants it, or nothing is left: all that is resident has
-    /// been tried and no store took any of it.
+    /// Reclaims until usage is where the pacer wants it, or nothing is left.
     fn work(&mut self) {
         if self.job.meter.is_exhausted() {
             std::thread::sleep(REST);
         }
-        let (mut fruitless, mut passes, mut still, mut resting) = (0, 0, 0, 0);
+        let (mut passes, mut still) = (0, 0);
         let mut priority = DEF_PRIORITY;
-        let mut progress = neap_sys::monotonic_nanos();
+        let mut outlook = Outlook::new(neap_sys::monotonic_nanos());
         while !self.job.is_stopping() && self.job.meter.excess() > 0 {
             passes += 1;
             if passes % PASSES_PER_PRIORITY == 0 {
@@ -120,26 +117,21 @@ impl Reclaimer {
                 priority = priority.saturating_sub(1);
             }
             let pass = self.pass();
-            if pass.stored {
-                fruitless = 0;
-                progress = neap_sys::monotonic_nanos();
+            let resident = self.job.core().total_resident().0;
+            let round = resident / BLOCK_PAGES + self.stage_target as u64;
+            if outlook.is_bleak(&pass, resident, round, neap_sys::monotonic_nanos()) {
+                self.exhausted();
+                break;
+            }
+            if outlook::is_worth(pass.stored, pass.refused) {
                 self.job.meter.set_exhausted(false);
                 continue;
             }
-            fruitless += u64::from(pass.tried);
-            resting = if pass.tried { 0 } else { resting + 1 };
             still = if pass.moved { 0 } else { still + 1 };
             if still > self.job.spaces().len() {
                 // Every space was tried in vain.
                 self.job.ask_shrinker(0);
                 std::thread::sleep(PAUSE);
-            }
-            // Not while the swap file is merely slow.
-            let long = neap_sys::monotonic_nanos() - progress > FRUITLESS_FOR;
-            let tried_all = fruitless > PATIENCE + self.batches_resident();
-            if long && tried_all || resting > LONGEST_REST {
-                self.exhausted();
-                break;
             }
         }
     }
@@ -164,12 +156,6 @@ impl Reclaimer {
                 }
             }
         }
-    }
-
-    /// Passes that it takes to try everything once, by way of staging.
-    fn batches_resident(&self) -> u64 {
-        let pages = self.job.core().total_resident().0;
-        pages / BLOCK_PAGES + self.stage_target as u64
     }
 
     /// One step of each kind.
@@ -198,8 +184,11 @@ impl Reclaimer {
             }
             None => 0,
         };
-        let stored = if guards {
-            taken
+        let store = if guards {
+            Taken {
+                stored: taken as u64,
+                refused: 0,
+            }
         } else {
             self.store_overdue(taken == 0)
         };
@@ -208,7 +197,8 @@ impl Reclaimer {
         self.samples.forget_all_but(&spaces);
         let freed: usize = spaces.iter().map(|space| self.recycle(space)).sum();
         Pass {
-            stored: stored > 0,
+            stored: store.stored,
+            refused: store.refused,
             moved: taken + freed > 0,
             tried: space.is_some() || resting.is_empty(),
         }
@@ -223,23 +213,25 @@ impl Reclaimer {
 
     /// Compresses the oldest blocks of every space that stages more than its share. `all`: nothing
     /// could be staged, so what is staged must go.
-    fn store_overdue(&mut self, all: bool) -> usize {
+    fn store_overdue(&mut self, all: bool) -> Taken {
         let spaces = self.job.spaces();
         let target = if all {
             0
         } else {
             self.stage_target / spaces.len().max(1)
         };
-        let mut stored = 0;
+        let mut sum = Taken::default();
         for space in &spaces {
             let Some(body) = space.body.get() else {
                 continue;
             };
             if body.stage.waiting() > target || all {
-                stored += self.store_block(space, body, all);
+                let taken = self.store_block(space, body, all);
+                sum.stored += taken.stored;
+                sum.refused += taken.refused;
             }
         }
-        stored
+        sum
     }
 
     /// Has the agent empty the dead blocks.

@@ -10,6 +10,7 @@ use neap_units::{EntryId, PAGE_SIZE, SlotId};
 
 use super::Reclaimer;
 use crate::load::return_staged;
+use crate::options::Swap;
 use crate::space::{Body, Space};
 
 /// What became of one staged page.
@@ -17,18 +18,29 @@ enum Outcome {
     Stored,
     /// It was touched or dropped meanwhile.
     Gone,
-    Refused,
+    /// It stays with the program. `for_good`: it does not compress, or there is nothing that could make room.
+    Refused {
+        for_good: bool,
+    },
+}
+
+/// What became of a block of staged pages.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub stored: u64,
+    /// Refused for good.
+    pub refused: u64,
 }
 
 impl Reclaimer {
-    /// Stores the live pages of the oldest staged block. Returns how many were stored.
-    pub(super) fn store_block(&mut self, space: &Arc<Space>, body: &Body, early: bool) -> usize {
+    /// Stores the live pages of the oldest staged block.
+    pub(super) fn store_block(&mut self, space: &Arc<Space>, body: &Body, early: bool) -> Taken {
+        let mut taken = Taken::default();
         let Some((block, slots)) = body.stage.take_oldest(early) else {
-            return 0;
+            return taken;
         };
         let slots = self.begin(body, slots);
         let read = read_slots(body, &slots, &mut self.buffer);
-        let mut stored = 0;
         let mut refused = Vec::new();
         for (i, &slot) in slots.iter().enumerate() {
             let bytes = &self.buffer[i * PAGE_SIZE..(i + 1) * PAGE_SIZE];
@@ -36,14 +48,17 @@ impl Reclaimer {
             let outcome = if read {
                 store_page(&self.job, space, body, slot, bytes, &mut self.codec)
             } else {
-                abort(&self.job, body, slot)
+                abort(&self.job, body, slot, false)
             };
             match outcome {
                 Outcome::Stored => {
-                    stored += 1;
+                    taken.stored += 1;
                     self.samples.note(&self.job, space, bytes);
                 }
-                Outcome::Refused => refused.push(slot),
+                Outcome::Refused { for_good } => {
+                    taken.refused += u64::from(for_good);
+                    refused.push(slot);
+                }
                 Outcome::Gone => {}
             }
         }
@@ -51,7 +66,7 @@ impl Reclaimer {
             self.send_home(space, body, slot);
         }
         body.stage.unpin_block(block);
-        stored
+        taken
     }
 
     /// Marks the pages as being stored; returns the slots that still hold one.
@@ -130,10 +145,12 @@ fn store_page(
         None => match job.store.store(space.id, bytes, codec) {
             Ok(entry) => entry,
             Err(refused) => {
-                if matches!(refused, Refused::PoolFull) {
+                let full = matches!(refused, Refused::PoolFull);
+                if full {
                     job.ask_shrinker(0);
                 }
-                return abort(job, body, slot);
+                let for_good = !full || matches!(job.options.swap, Swap::Off);
+                return abort(job, body, slot, for_good);
             }
         },
     };
@@ -186,7 +203,7 @@ fn storing(job: &crate::job::Job, body: &Body, slot: SlotId) -> Option<Option<En
     }
 }
 
-fn abort(job: &crate::job::Job, body: &Body, slot: SlotId) -> Outcome {
+fn abort(job: &crate::job::Job, body: &Body, slot: SlotId, for_good: bool) -> Outcome {
     let mut core = job.core();
     let Some(id) = body.stage.page_in(slot) else {
         return Outcome::Gone;
@@ -194,7 +211,7 @@ fn abort(job: &crate::job::Job, body: &Body, slot: SlotId) -> Outcome {
     match core.state(id) {
         State::Storing { slot: at, .. } if at == slot => {
             job.must(core.apply(id, Step::AbortStore));
-            Outcome::Refused
+            Outcome::Refused { for_good }
         }
         _ => Outcome::Gone,
     }
