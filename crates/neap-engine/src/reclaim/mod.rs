@@ -117,9 +117,9 @@ impl Reclaimer {
                 priority = priority.saturating_sub(1);
             }
             let pass = self.pass();
-            let evictable = self.job.core().total_evictable().0;
-            let round = evictable / BLOCK_PAGES + self.stage_target as u64;
-            if outlook.is_bleak(&pass, evictable, round, neap_sys::monotonic_nanos()) {
+            let resident = self.job.core().total_resident().0;
+            let round = resident / BLOCK_PAGES + self.stage_target as u64;
+            if outlook.is_bleak(&pass, resident, round, neap_sys::monotonic_nanos()) {
                 self.exhausted();
                 break;
             }
@@ -169,9 +169,6 @@ impl Reclaimer {
             .filter(|space| rests(space))
             .map(|space| space.id)
             .collect();
-        for space in self.job.spaces().iter().filter(|space| !rests(space)) {
-            self.rescue(space);
-        }
         let chosen = self.job.core().choose_space(|id| !resting.contains(&id));
         let space = chosen.and_then(|id| self.job.space(id));
         if let Some(space) = &space {
@@ -180,7 +177,11 @@ impl Reclaimer {
         let guards = self.job.needs_write_protect();
         let taken = match &space {
             Some(space) if guards => self.guard_batch(space),
-            Some(space) => self.stage_batch(space),
+            Some(space) => {
+                let staged = self.stage_batch(space);
+                self.unshare(space);
+                staged
+            }
             None => 0,
         };
         let store = if guards {

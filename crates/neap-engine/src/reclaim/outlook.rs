@@ -1,6 +1,6 @@
 //! Whether anything can still be reclaimed.
 //!
-//! Either a whole round over what may be tried was compressed and hardly any of it taken, which a
+//! Either a whole round over what is resident was compressed and hardly any of it taken, which a
 //! fast program may bring about within tenths of a second; or nothing left the programs for a long
 //! time although everything was tried (pinned, locked, shared); or nobody has let go for a long time.
 
@@ -45,9 +45,9 @@ impl Outlook {
         }
     }
 
-    /// Takes note of a pass. `evictable`: pages that may be tried. `round`: passes that it takes
+    /// Takes note of a pass. `resident`: pages that the programs hold. `round`: passes that it takes
     /// to try everything once. True: nothing is left to reclaim.
-    pub fn is_bleak(&mut self, pass: &Pass, evictable: u64, round: u64, now: u64) -> bool {
+    pub fn is_bleak(&mut self, pass: &Pass, resident: u64, round: u64, now: u64) -> bool {
         self.stored += pass.stored;
         self.refused += pass.refused;
         if pass.stored > 0 {
@@ -57,7 +57,7 @@ impl Outlook {
         } else {
             self.resting += 1;
         }
-        if self.refused + self.stored >= evictable.max(1) {
+        if self.refused + self.stored >= resident.max(1) {
             let worth = is_worth(self.stored, self.refused);
             (self.stored, self.refused) = (0, 0);
             if !worth {

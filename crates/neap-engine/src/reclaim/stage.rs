@@ -2,21 +2,14 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
-use neap_policy::{Heat, Step};
+use neap_policy::{Heat, State, Step};
 use neap_units::{PAGE_SIZE, PageId, PageNr};
 use neap_wire::op;
 
 use super::{BATCH, Reclaimer};
 use crate::agent::{Called, Errand};
 use crate::space::{Space, addresses, runs};
-
-/// Between two times that pages which would not move are taken up again: 20 ms, in nanoseconds.
-const RESCUE_EVERY: u64 = 20_000_000;
-/// How many are, and how many while a forked child shares pages.
-const RESCUED: usize = 1024;
-const RESCUED_SHARED: usize = 256;
 
 /// Consecutive pages of the program.
 pub(super) struct Run {
@@ -95,39 +88,31 @@ impl Reclaimer {
         taken
     }
 
-    /// Takes up again some of the pages that would not move: whatever held them may be over. They are
-    /// few and the next ones wait, or trying in vain would take all of reclaim's time.
-    ///
     /// Pages that a forked child shared do not move, also after its end, until somebody writes to
     /// them. The agent makes the kernel see that they are the program's alone. While a child lives
     /// this would copy them, and free nothing.
-    pub(super) fn rescue(&self, space: &Space) {
-        let now = neap_sys::monotonic_nanos();
-        if now - space.rescued_at.load(Relaxed) < RESCUE_EVERY {
+    pub(super) fn unshare(&self, space: &Space) {
+        let mut stuck = std::mem::take(&mut *space.stuck.lock().expect("stuck lock"));
+        let Some(body) = space.body.get() else {
+            return;
+        };
+        if stuck.is_empty() || space.kin.has_children() || space.is_dead() {
             return;
         }
-        space.rescued_at.store(now, Relaxed);
-        let shared = space.kin.has_children();
-        let most = if shared { RESCUED_SHARED } else { RESCUED };
+        stuck.sort_unstable();
         let _gate = space.gate.read().expect("gate");
         if space.is_dead() {
             return;
         }
-        let mut pages: Vec<PageNr> = {
-            let mut core = self.job.core();
-            let rescued = core.rescue(space.id, most);
-            rescued.iter().map(|&id| core.locate(id).1).collect()
-        };
-        // Only what is registered: the agent must not wait for a fault of its own.
-        pages.retain(|page| space.registered(*page).is_some());
-        let Some(body) = space.body.get() else {
-            return;
-        };
-        if shared || pages.is_empty() {
-            return;
+        // Only what is still ours and still there: the agent must not wait for a fault of its own.
+        {
+            let core = self.job.core();
+            stuck.retain(|page| {
+                matches!(core.state_at(space.id, *page), State::Resident { .. })
+                    && space.registered(*page).is_some()
+            });
         }
-        pages.sort_unstable();
-        let mut spans = runs(&pages);
+        let mut spans = runs(&stuck);
         spans.truncate(neap_wire::MAX_RANGES);
         let called = body
             .agent

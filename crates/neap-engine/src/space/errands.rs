@@ -12,6 +12,9 @@ use super::{Body, Space, addresses, runs};
 use crate::agent::{Called, Errand};
 use crate::job::Job;
 
+/// Rest of a space of whose pages none moved: 20 ms, in nanoseconds.
+const STUCK_REST: u64 = 20_000_000;
+
 impl Space {
     /// Ends what must not be under way when an event is read: a move must not meet a mapping that the
     /// program changed, and the kernel refuses it only until then. A discard by our own agent, on
@@ -111,6 +114,7 @@ impl Space {
     ) -> usize {
         let mut wanted = Vec::new();
         let mut freed = Vec::new();
+        let mut stuck = Vec::new();
         let mut taken = 0;
         let mut core = job.core();
         for (i, (&id, &result)) in ids.iter().zip(results).enumerate() {
@@ -131,15 +135,19 @@ impl Space {
                 // There was no page: the program gave it back, or the kernel dropped it.
                 Stop::Absent => Step::Vanish,
                 Stop::Retry => Step::Putback(Heat::Warm),
-                _ => {
+                stop => {
                     job.events.busy.fetch_add(1, Relaxed);
-                    Step::Putback(Heat::Unevictable)
+                    if stop == Stop::Busy {
+                        stuck.push(page);
+                    }
+                    Step::Putback(Heat::Hot)
                 }
             };
             freed.push(job.must(core.apply(id, step)));
         }
         drop(core);
         body.stage.unpin(first);
+        self.note_stuck(job, stuck, taken);
         for effect in freed {
             job.release(self, effect);
         }
@@ -148,6 +156,22 @@ impl Space {
         }
         job.events.staged.fetch_add(taken as u64, Relaxed);
         taken
+    }
+
+    /// These pages would not move, while `taken` others did. Once a whole round would not, trying again
+    /// at once would only take time.
+    fn note_stuck(&self, job: &Job, mut stuck: Vec<PageNr>, taken: usize) {
+        let run = match taken {
+            0 => self.stuck_run.load(Relaxed) + stuck.len() as u64,
+            _ => 0,
+        };
+        let round = run > 0 && run >= job.core().resident(self.id).0;
+        self.stuck_run.store(if round { 0 } else { run }, Relaxed);
+        if round {
+            self.rests_until
+                .store(neap_sys::monotonic_nanos() + STUCK_REST, Relaxed);
+        }
+        self.stuck.lock().expect("stuck lock").append(&mut stuck);
     }
 
     /// The pages are home, or stay staged. Threads that came to wait for them are woken in either case.

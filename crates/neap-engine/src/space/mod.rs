@@ -94,12 +94,14 @@ pub(crate) struct Space {
     pub quarantine: Mutex<Quarantine>,
     pub kin: Kin,
     pub order: Mutex<Order>,
+    /// Pages that would not move (EBUSY), to be unshared.
+    pub stuck: Mutex<Vec<PageNr>>,
     /// The cpu that its faults are served on, and one more; 0: none yet.
     pub served_on: AtomicUsize,
     /// Pages that must stay, since the kernel writes to them at the end of a thread.
     pub threads: ThreadPages,
-    /// When (nanoseconds) pages that would not move were taken up again last.
-    pub rescued_at: AtomicU64,
+    /// How many pages in a row would not move.
+    pub stuck_run: AtomicU64,
     /// Until when (nanoseconds) reclaim leaves the space alone: its pages did not move.
     pub rests_until: AtomicU64,
     pub armed: AtomicBool,
@@ -132,9 +134,10 @@ impl Space {
             quarantine: Mutex::default(),
             kin: Kin::default(),
             order: Mutex::default(),
+            stuck: Mutex::default(),
             served_on: AtomicUsize::new(0),
             threads: ThreadPages::default(),
-            rescued_at: AtomicU64::new(0),
+            stuck_run: AtomicU64::new(0),
             rests_until: AtomicU64::new(0),
             armed: AtomicBool::new(false),
             told: AtomicBool::new(false),

@@ -25,8 +25,6 @@ pub(crate) enum Refault {
 pub(crate) struct Lru {
     /// Indexed by sequence number mod 4.
     lists: [List; MAX_NR_GENS as usize],
-    /// What the kernel will not let go, in no generation (kernel: LRU_UNEVICTABLE).
-    unevictable: List,
     max_seq: u64,
     min_seq: u64,
     /// Non-resident age: evictions and activations so far. Stamps are its low 32
@@ -47,7 +45,6 @@ impl Lru {
         let lists = [List::default(); MAX_NR_GENS as usize];
         Lru {
             lists,
-            unevictable: List::default(),
             max_seq: MAX_NR_GENS - 1,
             min_seq: 0,
             age,
@@ -58,12 +55,6 @@ impl Lru {
     #[inline]
     pub(crate) fn resident(&self) -> u64 {
         self.resident
-    }
-
-    /// Resident pages that are in a generation.
-    #[inline]
-    pub(crate) fn evictable(&self) -> u64 {
-        self.resident - self.unevictable.len()
     }
 
     #[inline]
@@ -78,54 +69,29 @@ impl Lru {
     /// Puts a resident page on the list its heat asks for.
     #[inline]
     pub(crate) fn insert(&mut self, table: &mut Table, id: PageId, heat: Heat) {
-        self.resident += 1;
         let seq = match heat {
             Heat::Hot => self.max_seq,
             Heat::Warm => self.max_seq - 1,
-            Heat::Unevictable => {
-                let (leaf, at) = table.at_mut(id);
-                leaf.set_unevictable(at, true);
-                self.unevictable.push(table, id);
-                return;
-            }
         };
         let generation = generation_of(seq);
         let (leaf, at) = table.at_mut(id);
         leaf.set_generation(at, generation);
         self.lists[generation].push(table, id);
+        self.resident += 1;
     }
 
     /// Takes a page off its list.
     #[inline]
     pub(crate) fn remove(&mut self, table: &mut Table, id: PageId) {
-        self.list_of(table, id).unlink(table, id);
-        self.resident -= 1;
-    }
-
-    /// The list that a resident page is on.
-    #[inline]
-    fn list_of(&mut self, table: &Table, id: PageId) -> &mut List {
         let (leaf, at) = table.at(id);
-        if leaf.is_unevictable(at) {
-            &mut self.unevictable
-        } else {
-            &mut self.lists[leaf.generation(at)]
-        }
-    }
-
-    /// Takes the page up again that has been unevictable for longest.
-    pub(crate) fn rescue(&mut self, table: &mut Table) -> Option<PageId> {
-        let id = self.unevictable.oldest()?;
-        self.remove(table, id);
-        let (leaf, at) = table.at_mut(id);
-        leaf.set_unevictable(at, false);
-        self.insert(table, id, Heat::Warm);
-        Some(id)
+        self.lists[leaf.generation(at)].unlink(table, id);
+        self.resident -= 1;
     }
 
     /// A resident page has moved to another place in the table.
     pub(crate) fn rename(&mut self, table: &mut Table, id: PageId) {
-        self.list_of(table, id).rename(table, id);
+        let (leaf, at) = table.at(id);
+        self.lists[leaf.generation(at)].rename(table, id);
     }
 
     /// Pages of the two youngest generations (kernel: active).
@@ -193,11 +159,11 @@ impl Lru {
 
     /// Makes pages evictable: ages while `min_seq + 2 >= max_seq` (the `Mglru614`
     /// trigger, SPEC 3.6). Returns the generations opened and the pages they demoted.
-    /// Afterwards, unless nothing is evictable, the oldest generation has pages and is
+    /// Afterwards, unless nothing is resident, the oldest generation has pages and is
     /// not one of the two youngest.
     pub(crate) fn age(&mut self) -> (u64, Pages) {
         let (mut opened, mut demoted) = (0, Pages::ZERO);
-        if self.evictable() == 0 {
+        if self.resident == 0 {
             return (opened, demoted);
         }
         self.advance_min_seq();
@@ -222,16 +188,9 @@ impl Lru {
             .map(|id| (id, self.min_seq))
     }
 
-    /// Sequence number of the generation that a resident page is in; `None`: it is unevictable.
-    #[inline]
-    pub(crate) fn seq_of_page(&self, table: &Table, id: PageId) -> Option<u64> {
-        let (leaf, at) = table.at(id);
-        (!leaf.is_unevictable(at)).then(|| self.seq_of(leaf.generation(at)))
-    }
-
     /// Sequence number of a generation in the window.
     #[inline]
-    fn seq_of(&self, generation: usize) -> u64 {
+    pub(crate) fn seq_of(&self, generation: usize) -> u64 {
         self.min_seq + (generation as u64).wrapping_sub(self.min_seq) % MAX_NR_GENS
     }
 
@@ -251,11 +210,6 @@ impl Lru {
             );
             list.check(table, |id| {
                 let (leaf, at) = table.at(id);
-                assert!(
-                    !leaf.is_unevictable(at),
-                    "{} is in a generation",
-                    leaf.page(at)
-                );
                 assert_eq!(
                     leaf.generation(at),
                     generation,
@@ -266,12 +220,6 @@ impl Lru {
             });
             sum += list.len();
         }
-        self.unevictable.check(table, |id| {
-            let (leaf, at) = table.at(id);
-            assert!(leaf.is_unevictable(at), "{} is evictable", leaf.page(at));
-            visit(id);
-        });
-        sum += self.unevictable.len();
         assert_eq!(sum, self.resident, "resident pages");
     }
 }

@@ -14,8 +14,6 @@ mod vmstat;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
-mod operations;
-#[cfg(test)]
 mod tests;
 
 use neap_units::{Bytes, PageId, PageNr, Pages, SpaceId};
@@ -288,12 +286,6 @@ impl Core {
     #[must_use]
     pub fn resident(&self, space: SpaceId) -> Pages {
         Pages(self.space(space).lru.resident())
-    }
-
-    /// Resident pages of all spaces that are not unevictable.
-    #[must_use]
-    pub fn total_evictable(&self) -> Pages {
-        Pages(self.spaces.iter().map(|space| space.lru.evictable()).sum())
     }
 
     /// Resident pages of all spaces.

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, HashMap};
 use neap_units::{EntryId, PageId, PageNr, Pages, SlotId, SpaceId};
 use proptest::prelude::*;
 
-use super::operations::{Op, op};
 use super::*;
 use crate::page::step;
 
@@ -23,7 +22,6 @@ struct Page {
 struct ModelSpace {
     pages: HashMap<u64, Page>,
     lists: BTreeMap<u64, Vec<u64>>,
-    unevictable: Vec<u64>,
     max_seq: u64,
     min_seq: u64,
     age: u64,
@@ -36,7 +34,6 @@ impl ModelSpace {
         ModelSpace {
             pages,
             lists,
-            unevictable: Vec::new(),
             max_seq: 3,
             min_seq: 0,
             age: 0,
@@ -49,8 +46,7 @@ impl ModelSpace {
     }
 
     fn resident(&self) -> u64 {
-        let listed: usize = self.lists.values().map(Vec::len).sum();
-        (listed + self.unevictable.len()) as u64
+        self.lists.values().map(|list| list.len() as u64).sum()
     }
 
     fn state(&self, page: u64) -> State {
@@ -63,14 +59,9 @@ impl ModelSpace {
         for list in self.lists.values_mut() {
             list.retain(|&other| other != page);
         }
-        self.unevictable.retain(|&other| other != page);
     }
 
     fn enlist(&mut self, page: u64, heat: Heat) {
-        if heat == Heat::Unevictable {
-            self.unevictable.push(page);
-            return;
-        }
         let seq = if heat == Heat::Hot {
             self.max_seq
         } else {
@@ -100,11 +91,7 @@ impl ModelSpace {
         if let Step::EndLoad { heat: asked, .. } = taken {
             let active = self.len(self.max_seq) + self.len(self.max_seq - 1);
             let recent = self.age - record.stamp <= active;
-            heat = if recent && asked == Heat::Hot {
-                asked
-            } else {
-                Heat::Warm
-            };
+            heat = if recent { asked } else { Heat::Warm };
             self.counted.workingset_refault_anon += 1;
             self.counted.workingset_activate_anon += u64::from(heat == Heat::Hot);
             self.counted.pgactivate += u64::from(heat == Heat::Hot);
@@ -118,8 +105,6 @@ impl ModelSpace {
             self.counted.pgsteal += 1;
         }
         self.counted.pgrotated += u64::from(taken == Step::Putback(Heat::Warm));
-        let culled = taken == Step::Putback(Heat::Unevictable);
-        self.counted.unevictable_pgs_culled += u64::from(culled);
         let touched = matches!(taken, Step::Putback(Heat::Hot) | Step::EndReturn(Heat::Hot));
         self.counted.pgactivate += u64::from(touched);
         self.pages.insert(page, record);
@@ -148,7 +133,7 @@ impl ModelSpace {
     fn pick(&mut self, max: usize) -> Vec<u64> {
         let mut out = Vec::new();
         let mut limit = self.max_seq - 2;
-        if self.resident() > self.unevictable.len() as u64 {
+        if self.resident() > 0 {
             self.advance();
             while self.min_seq + 2 >= self.max_seq {
                 self.max_seq += 1;
@@ -181,16 +166,6 @@ impl ModelSpace {
         out
     }
 
-    fn rescue(&mut self, max: usize) -> Vec<u64> {
-        let count = max.min(self.unevictable.len());
-        let rescued: Vec<u64> = self.unevictable.drain(..count).collect();
-        for &page in &rescued {
-            self.enlist(page, Heat::Warm);
-        }
-        self.counted.unevictable_pgs_rescued += count as u64;
-        rescued
-    }
-
     fn inside(&self, range: std::ops::Range<u64>) -> Vec<u64> {
         let mut pages: Vec<u64> = self
             .pages
@@ -215,12 +190,7 @@ impl ModelSpace {
         for page in self.inside(from..from + len) {
             let record = self.pages.remove(&page).unwrap();
             self.pages.insert(page - from + to, record);
-            for listed in self
-                .lists
-                .values_mut()
-                .flatten()
-                .chain(&mut self.unevictable)
-            {
+            for listed in self.lists.values_mut().flatten() {
                 if *listed == page {
                     *listed = page - from + to;
                 }
@@ -228,6 +198,74 @@ impl ModelSpace {
         }
         effects
     }
+}
+
+/// What a test does to both.
+#[derive(Clone, Debug)]
+enum Op {
+    AddSpace,
+    DropSpace,
+    Step(u64, Step),
+    /// Takes a page all the way out, or all the way in.
+    Journey(u64, u32),
+    Fill(u64, u64, Heat),
+    Pick(usize),
+    Remove(u64, u64),
+    Remap(u64, u64, u64),
+    Fork(u32),
+    Want(u64),
+}
+
+/// Pages near zero, where leaves are dense, and a few in another directory.
+fn page() -> impl Strategy<Value = u64> {
+    prop_oneof![9 => 0u64..200, 1 => 0x10_0000u64..0x10_0050]
+}
+
+fn heat() -> impl Strategy<Value = Heat> {
+    prop_oneof![Just(Heat::Hot), Just(Heat::Warm)]
+}
+
+pub(super) fn any_step() -> impl Strategy<Value = Step> {
+    let entry = || (0u32..6).prop_map(EntryId);
+    prop_oneof![
+        heat().prop_map(Step::Adopt),
+        Just(Step::Isolate),
+        (0u32..6).prop_map(|slot| Step::Stage(SlotId(slot))),
+        heat().prop_map(Step::Putback),
+        Just(Step::Vanish),
+        Just(Step::BeginStore),
+        Just(Step::AbortStore),
+        entry().prop_map(Step::CommitStore),
+        Just(Step::BeginReturn),
+        Just(Step::EndReturn(Heat::Hot)),
+        Just(Step::AbortReturn),
+        Just(Step::BeginLoad),
+        (any::<bool>(), heat()).prop_map(|(keep, heat)| Step::EndLoad { keep, heat }),
+        Just(Step::AbortLoad),
+        Just(Step::Protect),
+        entry().prop_map(Step::CommitDiscard),
+        Just(Step::Discarded),
+        entry().prop_map(Step::SetCopy),
+        Just(Step::DropCopy),
+        Just(Step::Drop),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        1 => Just(Op::AddSpace),
+        1 => Just(Op::DropSpace),
+        20 => (page(), any_step()).prop_map(|(page, taken)| Op::Step(page, taken)),
+        20 => (page(), 0u32..1000).prop_map(|(page, entry)| Op::Journey(page, entry)),
+        5 => (page(), 0u64..90, heat()).prop_map(|(page, len, heat)| Op::Fill(page, len, heat)),
+        8 => (0usize..80).prop_map(Op::Pick),
+        2 => (page(), 0u64..100).prop_map(|(page, len)| Op::Remove(page, len)),
+        2 => (0u64..4, 0u64..6, 0u64..140).prop_map(|(from, to, len)| {
+            Op::Remap(from * 32, 256 + to * 32, len)
+        }),
+        1 => (1u32..4).prop_map(Op::Fork),
+        2 => page().prop_map(Op::Want),
+    ]
 }
 
 /// The table and the model, side by side.
@@ -365,12 +403,6 @@ impl Both {
                 let picked: Vec<u64> = out.iter().map(|&id| self.core.locate(id).1.0).collect();
                 assert_eq!(picked, model.pick(max));
             }
-            Op::Rescue(max) => {
-                let rescued = self.core.rescue(space, max);
-                let rescued: Vec<u64> =
-                    rescued.iter().map(|&id| self.core.locate(id).1.0).collect();
-                assert_eq!(rescued, model.rescue(max));
-            }
             Op::Remove(page, len) => {
                 let effects = self.core.remove_range(space, PageNr(page).span(Pages(len)));
                 assert_eq!(effects, model.remove(page..page + len));
@@ -439,8 +471,6 @@ proptest! {
         both.compare();
         // Whatever order the lists are in shows when they are emptied.
         for (&space, model) in &mut both.model {
-            both.core.rescue(space, usize::MAX);
-            model.rescue(usize::MAX);
             while model.resident() > 0 {
                 let mut out = Vec::new();
                 both.core.pick(space, 7, &mut out);

@@ -13,9 +13,9 @@ const _: () = assert!(LEAF_PAGES.is_multiple_of(FOLIO_PAGES));
 
 impl Core {
     /// The space to take pages from next among those that `may` give some, or `None` when nothing is
-    /// evictable there.
+    /// resident there.
     ///
-    /// A smooth weighted round robin: each space earns its evictable pages as credit at
+    /// A smooth weighted round robin: each space earns its resident pages as credit at
     /// every turn, the richest is chosen and pays for all. Over many turns each is
     /// chosen in proportion to its size, evenly spread, and without chance.
     pub fn choose_space(&mut self, may: impl Fn(SpaceId) -> bool) -> Option<SpaceId> {
@@ -23,7 +23,7 @@ impl Core {
         let mut total = 0i64;
         for at in 0..self.spaces.len() {
             let space = &mut self.spaces[at];
-            let resident = space.lru.evictable() as i64;
+            let resident = space.lru.resident() as i64;
             if !space.live || resident == 0 {
                 // Credit of an empty space would be spent on pages that came later.
                 space.credit = 0;
@@ -72,10 +72,10 @@ impl Core {
                 if out.len() - first == max {
                     break;
                 }
-                let id = page_id(leaf, at);
                 if let State::Resident { copy } = self.table.leaf(leaf).state(at)
-                    && lru.seq_of_page(&self.table, id).is_some_and(|of| of <= seq)
+                    && lru.seq_of(self.table.leaf(leaf).generation(at)) <= seq
                 {
+                    let id = page_id(leaf, at);
                     lru.remove(&mut self.table, id);
                     self.table
                         .leaf_mut(leaf)
@@ -88,18 +88,6 @@ impl Core {
         self.total_resident -= picked;
         self.vmstat.pgscan += picked;
         sort_by_address(&self.table, &mut out[first..]);
-    }
-
-    /// Takes up again up to `max` unevictable pages of a space, those first that have been so for
-    /// longest, and returns them: they are warm now, and the kernel may be asked once more.
-    pub fn rescue(&mut self, space: SpaceId, max: usize) -> Vec<PageId> {
-        let Space { lru, live, .. } = &mut self.spaces[space.index()];
-        assert!(*live, "{space} was dropped");
-        let rescued: Vec<PageId> = std::iter::from_fn(|| lru.rescue(&mut self.table))
-            .take(max)
-            .collect();
-        self.vmstat.unevictable_pgs_rescued += rescued.len() as u64;
-        rescued
     }
 
     /// Pages of a space that are in its two youngest generations.

@@ -204,32 +204,6 @@ fn readahead_refaults_but_never_activates() {
 }
 
 /// Evicts the page at once, and loads it again.
-/// A page the kernel will not let go is in nobody's way until it is rescued.
-#[test]
-fn an_unevictable_page_is_not_picked_until_it_is_rescued() {
-    let mut core = Core::new();
-    let space = core.add_space();
-    let id = adopt(&mut core, space, 5, Heat::Warm);
-    let mut out = Vec::new();
-    core.pick(space, 10, &mut out);
-    assert_eq!(out, [id]);
-    steps(&mut core, id, &[Step::Putback(Heat::Unevictable)]);
-    out.clear();
-    core.pick(space, 10, &mut out);
-    assert_eq!((out.len(), core.choose_space(|_| true)), (0, None));
-    assert_eq!(
-        (core.resident(space), core.total_evictable()),
-        (Pages(1), Pages(0))
-    );
-    // A new copy does not change where it is.
-    steps(&mut core, id, &[Step::SetCopy(EntryId(7)), Step::DropCopy]);
-    core.check();
-    assert_eq!(core.rescue(space, 10), [id]);
-    core.pick(space, 10, &mut out);
-    assert_eq!(out, [id]);
-    core.check();
-}
-
 fn bounce(core: &mut Core, id: PageId, heat: Heat) {
     steps(core, id, &[Step::Isolate]);
     store(core, id, 1);

@@ -33,10 +33,6 @@ counters! {
     pgactivate,
     /// Isolated pages that were put back because the kernel refused to move them.
     pgrotated,
-    /// Isolated pages that were set aside because the kernel will not let them go.
-    unevictable_pgs_culled,
-    /// Pages that had been set aside and were taken up again.
-    unevictable_pgs_rescued,
     /// Pages loaded that had been evicted.
     workingset_refault_anon,
     /// Loaded pages that went to the youngest generation: they had not been away for
@@ -56,7 +52,6 @@ impl Vmstat {
             Step::CommitStore(_) | Step::Discarded => self.pgsteal += 1,
             Step::Putback(Heat::Hot) | Step::EndReturn(Heat::Hot) => self.pgactivate += 1,
             Step::Putback(Heat::Warm) => self.pgrotated += 1,
-            Step::Putback(Heat::Unevictable) => self.unevictable_pgs_culled += 1,
             _ => (),
         }
     }

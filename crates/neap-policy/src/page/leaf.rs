@@ -46,8 +46,6 @@ const STORED: u8 = 6;
 const LOADING: u8 = 7;
 const PROTECTED: u8 = 8;
 const DISCARDING: u8 = 9;
-/// `Resident`, and on the list of what the kernel will not let go.
-const UNEVICTABLE: u8 = 10;
 
 /// Records of 64 neighbouring pages of one space.
 #[derive(Clone)]
@@ -119,20 +117,7 @@ impl Leaf {
 
     #[inline]
     pub(crate) fn is_resident(&self, at: usize) -> bool {
-        matches!(self.meta[at] & TAG, RESIDENT | UNEVICTABLE)
-    }
-
-    /// Whether a resident page is in no generation.
-    #[inline]
-    pub(crate) fn is_unevictable(&self, at: usize) -> bool {
-        self.meta[at] & TAG == UNEVICTABLE
-    }
-
-    #[inline]
-    pub(crate) fn set_unevictable(&mut self, at: usize, on: bool) {
-        debug_assert!(self.is_resident(at));
-        let tag = if on { UNEVICTABLE } else { RESIDENT };
-        self.meta[at] = self.meta[at] & !TAG | tag;
+        self.meta[at] & TAG == RESIDENT
     }
 
     pub(crate) fn state(&self, at: usize) -> State {
@@ -141,7 +126,7 @@ impl Leaf {
         let entry = EntryId(c);
         let copy = (c != NONE).then_some(entry);
         match self.meta[at] & TAG {
-            RESIDENT | UNEVICTABLE => State::Resident { copy },
+            RESIDENT => State::Resident { copy },
             ISOLATED => State::Isolated { copy },
             STAGED => State::Staged { slot, copy },
             STORING => State::Storing { slot, copy },
@@ -159,7 +144,6 @@ impl Leaf {
     pub(crate) fn set_state(&mut self, at: usize, state: State) {
         let tag = match state {
             State::Absent => ABSENT,
-            State::Resident { .. } if self.is_unevictable(at) => UNEVICTABLE,
             State::Resident { .. } => RESIDENT,
             State::Isolated { .. } => ISOLATED,
             State::Staged { .. } => STAGED,
@@ -287,7 +271,7 @@ impl Leaf {
         for at in 0..LEAF_PAGES {
             let meta = self.meta[at];
             assert!(
-                meta & TAG <= UNEVICTABLE,
+                meta & TAG <= DISCARDING,
                 "state tag {meta:#x} of {}",
                 self.page(at)
             );

@@ -77,9 +77,6 @@ pub enum Heat {
     Hot,
     /// Brought by readahead or found by a scan: second youngest generation.
     Warm,
-    /// The kernel will not let it go (pinned, locked, shared since a fork): in no generation, until
-    /// [`crate::Core::rescue`] takes it up again.
-    Unevictable,
 }
 
 /// What happens to a page.
@@ -91,8 +88,8 @@ pub enum Step {
     Isolate,
     /// `Isolated -> Staged`.
     Stage(SlotId),
-    /// `Isolated | Protected -> Resident`: the kernel refused (warm, or for long:
-    /// unevictable) or the program touched it (hot).
+    /// `Isolated | Protected -> Resident`: the kernel refused (warm) or the program
+    /// touched it (hot).
     Putback(Heat),
     /// `Isolated | Resident | Protected -> Absent`: there was no page after all.
     Vanish,
