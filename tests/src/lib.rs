@@ -20,4 +20,4 @@ pub use program::{Program, program, static_program, target_dir};
 pub use run::{Outcome, Run};
 pub use sample::{Peak, Sampler};
 pub use skip::{Need, exclusive, require, skip, tool};
-pub use user::{OrdinaryUser, install_for_everyone};
+pub use user::{OrdinaryUser, install, install_for_everyone};

@@ -23,10 +23,27 @@ pub struct OrdinaryUser {
 /// If that fails.
 pub fn install_for_everyone(file: &Path, dir: &Path) -> PathBuf {
     let to = dir.join(file.file_name().expect("a file has a name"));
-    fs::copy(file, &to)
-        .unwrap_or_else(|e| panic!("copying {} to {}: {e}", file.display(), to.display()));
-    fs::set_permissions(&to, Permissions::from_mode(0o755)).expect("our own file");
+    install(file, &to, "755");
     to
+}
+
+/// Copies `file` to `to` with `mode`, so that it can be executed at once: by a process of its own,
+/// because one that this process forks meanwhile for another test would hold the copy open for
+/// writing, and what is open for writing cannot be executed.
+///
+/// # Panics
+/// If that fails.
+pub fn install(file: &Path, to: &Path, mode: &str) {
+    let status = Command::new("install")
+        .args(["-m", mode])
+        .args([file, to])
+        .status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "copying {} to {}",
+        file.display(),
+        to.display()
+    );
 }
 
 impl OrdinaryUser {

@@ -9,7 +9,9 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use neap_tests::{Managed, Neap, Need, Run, neap_binary, program, require, skip, static_program};
+use neap_tests::{
+    Managed, Neap, Need, Run, install, neap_binary, program, require, skip, static_program,
+};
 
 /// Generous: these runs are about manners, not about memory.
 fn neap() -> Neap {
@@ -212,7 +214,7 @@ fn a_setuid_program_runs_unmanaged_with_one_warning() {
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755))
         .expect("our own folder");
     let copy = dir.path().join("id");
-    std::fs::copy("/usr/bin/id", &copy).expect("a copy");
+    install(Path::new("/usr/bin/id"), &copy, "755");
     let owned = Command::new("chown").arg("65534").arg(&copy).status();
     assert!(owned.is_ok_and(|s| s.success()));
     std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o4755)).expect("our own file");
@@ -238,13 +240,9 @@ fn a_script_and_what_it_executes_are_managed() {
     let plain = Run::new([hog.as_os_str(), "96".as_ref()]).go();
     let dir = tempfile::tempdir().expect("a temporary folder");
     let script = dir.path().join("script");
-    std::fs::write(
-        &script,
-        format!("#!/bin/sh\ntrue | cat\nexec {} 96\n", hog.display()),
-    )
-    .expect("our own file");
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))
-        .expect("our own file");
+    let text = format!("#!/bin/sh\ntrue | cat\nexec {} 96\n", hog.display());
+    std::fs::write(dir.path().join("text"), text).expect("our own file");
+    install(&dir.path().join("text"), &script, "755");
     let run = Neap::limit("48M").run(&Run::new([&script]));
     run.must_have_paged();
     assert_eq!(run.text(), plain.text());

@@ -163,12 +163,16 @@ mod tests {
 
     #[test]
     fn a_missing_interpreter_is_127_and_rubbish_is_126() {
-        use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("script");
         let spawn = |text: &str| {
-            fs::write(&file, text).unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+            // Written by another process: one that this one forks meanwhile for another test
+            // would hold it open for writing, and then nobody can execute it.
+            let written = Command::new("sh")
+                .args(["-c", r#"printf %s "$0" >"$1" && chmod 755 "$1""#, text])
+                .arg(&file)
+                .status();
+            assert!(written.unwrap().success());
             let target = Target {
                 file: file.clone(),
                 argv: vec!["script".into()],
