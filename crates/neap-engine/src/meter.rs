@@ -113,6 +113,15 @@ impl Meter {
         self.usage() + bytes > self.hold_above.load(Relaxed) && !self.is_exhausted()
     }
 
+    /// How much may be filled before faults must wait, in bytes.
+    pub fn room(&self) -> u64 {
+        if self.is_exhausted() {
+            return u64::MAX;
+        }
+        let above = self.hold_above.load(Relaxed);
+        above.saturating_sub(self.usage())
+    }
+
     /// How many bytes reclaim still has to free; 0: none.
     pub fn excess(&self) -> u64 {
         let to = self.reclaim_to.load(Relaxed);

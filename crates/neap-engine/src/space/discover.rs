@@ -11,6 +11,7 @@ use neap_policy::{Heat, State, Step};
 use neap_sys::{Mapping, Mode};
 use neap_units::{PAGE_SIZE, PageNr};
 
+use super::kin::inherit;
 use super::{Body, Space, addresses, pages};
 use crate::job::Job;
 
@@ -19,12 +20,17 @@ const TRY_AGAIN: u64 = 1_000_000_000;
 
 impl Space {
     /// Registers every mapping that can be managed and is not registered yet. Returns how many were
-    /// new. Called again and again: mappings come and go.
+    /// new. Called again and again: mappings come and go. The first time in a forked child, all of them:
+    /// its pages are not in the table, and not all its mappings are its parent's.
     pub fn discover(&self, job: &Job) -> usize {
         let Some(body) = self.body.get() else {
             return 0;
         };
         let asked = self.refused.lock().expect("refused lock").asked();
+        let inherits = self.kin.take_inherits();
+        if inherits {
+            self.forget_unmapped(body);
+        }
         let Ok(mappings) = body.maps.read() else {
             return 0;
         };
@@ -44,7 +50,7 @@ impl Space {
         let mut wiped: Option<Vec<Range<u64>>> = None;
         for mapping in mappings.iter().filter(|mapping| manageable(mapping, body)) {
             let range = &mapping.range;
-            let known = self.ranges.lock().expect("ranges lock").covers(range);
+            let known = !inherits && self.ranges.lock().expect("ranges lock").covers(range);
             if known || self.is_refused(range) || self.failed_lately(range) {
                 continue;
             }
@@ -59,6 +65,22 @@ impl Space {
             new += usize::from(self.adopt(job, body, range));
         }
         new
+    }
+
+    /// A forked child has not all that its parent had registered (MADV_DONTFORK), and what comes to such a
+    /// place is not registered.
+    fn forget_unmapped(&self, body: &Body) {
+        let _gate = self.gate.write().expect("gate");
+        let Ok(mappings) = body.maps.read() else {
+            return;
+        };
+        let mut ranges = self.ranges.lock().expect("ranges lock");
+        let mut start = 0;
+        for mapping in &mappings {
+            ranges.remove(start..mapping.range.start);
+            start = mapping.range.end;
+        }
+        ranges.remove(start..u64::MAX);
     }
 
     fn is_refused(&self, range: &Range<u64>) -> bool {
@@ -173,6 +195,7 @@ impl Space {
         const CHUNK: usize = 512;
         let all = pages(run);
         let leaving = self.quarantine.lock().expect("quarantine lock").all();
+        let parent = self.kin.parent();
         for first in (all.start.0..all.end.0).step_by(CHUNK) {
             let mut core = job.core();
             for number in first..(first + CHUNK as u64).min(all.end.0) {
@@ -182,6 +205,9 @@ impl Space {
                 let id = core.ensure(self.id, PageNr(number));
                 if core.state(id) == State::Absent {
                     job.must(core.apply(id, Step::Adopt(Heat::Warm)));
+                    if let Some(parent) = &parent {
+                        inherit(job, &mut core, parent, self, PageNr(number));
+                    }
                 }
             }
         }

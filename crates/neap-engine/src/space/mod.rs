@@ -28,7 +28,7 @@ use neap_sys::{Maps, Pagemap, Pidfd, Remote, Stop, Uffd, Waker};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
-pub(crate) use kin::Kin;
+pub(crate) use kin::{Kin, offer};
 use order::Order;
 use quarantine::Quarantine;
 pub(crate) use ranges::Ranges;
@@ -104,6 +104,8 @@ pub(crate) struct Space {
     pub stuck_run: AtomicU64,
     /// Until when (nanoseconds) reclaim leaves the space alone: its pages did not move.
     pub rests_until: AtomicU64,
+    /// Its faults wait for memory to be freed.
+    pub queues: AtomicBool,
     pub armed: AtomicBool,
     /// The agent knows that the program depends on the engine.
     pub told: AtomicBool,
@@ -139,6 +141,7 @@ impl Space {
             threads: ThreadPages::default(),
             stuck_run: AtomicU64::new(0),
             rests_until: AtomicU64::new(0),
+            queues: AtomicBool::new(false),
             armed: AtomicBool::new(false),
             told: AtomicBool::new(false),
             dead: AtomicBool::new(false),
