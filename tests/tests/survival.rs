@@ -73,6 +73,16 @@ fn threads_may_move_mappings_into_each_others_places() {
 }
 
 #[test]
+fn what_comes_where_a_mapping_stayed_behind_is_new_memory() {
+    survives(
+        "what_comes_where_a_mapping_stayed_behind_is_new_memory",
+        "husks",
+        "48",
+        "24M",
+    );
+}
+
+#[test]
 fn addresses_that_came_and_went_are_managed_again() {
     let test = "addresses_that_came_and_went_are_managed_again";
     if let Some(run) = survives(test, "churn", "64", "48M") {

@@ -93,3 +93,35 @@ int churn(size_t pages)
 		memset(more + page * PAGE, (int)page, 64);
 	return verdict(wrong(memory, pages), pages);
 }
+
+/* Mappings that stay empty where another moved away (MREMAP_DONTUNMAP), are unmapped later, and followed
+ * by new ones at the same place. */
+int husks(size_t pages)
+{
+	enum { HUSK = 256, ROUNDS = 8 };
+	size_t bad = 0, len = HUSK * PAGE;
+	char *memory = fresh(pages * PAGE), *at = fresh(len);
+	fill(memory, pages);
+	for (int round = 0; round < ROUNDS; round++) {
+		fill(at, HUSK);
+		char *to = mremap(at, len, len, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+		if (to == MAP_FAILED) {
+			perror("mremap");
+			exit(77);
+		}
+		for (size_t i = 0; i < HUSK; i += 2)
+			bad += *(volatile uint64_t *)(at + i * PAGE) != 0;
+		usleep(150000); /* neap looks for mappings meanwhile */
+		munmap(at, len);
+		char *newcomer = mmap(at, len, PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		if (newcomer != at) {
+			perror("mmap");
+			exit(77);
+		}
+		fill(newcomer, HUSK);
+		bad += wrong(memory, pages) + wrong(newcomer, HUSK) + wrong(to, HUSK);
+		munmap(to, len);
+	}
+	return verdict(bad, pages);
+}

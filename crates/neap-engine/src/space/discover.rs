@@ -149,7 +149,6 @@ impl Space {
             .lock()
             .expect("ranges lock")
             .insert(range.clone());
-        self.order.lock().expect("order lock").arrive(range);
         self.armed.store(true, Relaxed);
         // Grown meanwhile: the rest must be registered too.
         let grown = body.maps.at(range.end).ok().flatten();

@@ -31,7 +31,7 @@ impl Space {
             }
             Event::Unmap(range) => {
                 let mut order = self.order.lock().expect("order lock");
-                if order.was_left(&range, neap_sys::monotonic_nanos()) {
+                if order.was_left(&range) {
                     return; // the end of an mremap: its records have moved
                 }
                 if let Some(parked) = order.unpark(&range) {
@@ -50,6 +50,17 @@ impl Space {
                     .forget(&range);
                 self.forget(job, pages(&range));
             }
+        }
+    }
+
+    /// What was expected of earlier events, if none is still to come. The caller holds the gate exclusively.
+    pub fn settle(&self, job: &Job) {
+        let mut order = self.order.lock().expect("order lock");
+        if !order.expects() || self.is_changing() {
+            return;
+        }
+        for parked in order.settle() {
+            self.forget(job, pages(&parked));
         }
     }
 
@@ -96,7 +107,7 @@ impl Space {
         let mut order = self.order.lock().expect("order lock");
         let source = order.unpark(&(from..from + len)).unwrap_or(from);
         order.arrive(&(to..to + len));
-        order.leave(from..from + len, neap_sys::monotonic_nanos());
+        order.leave(from..from + len);
         let mut core = job.core();
         let (source, target) = (PageNr::containing(source), PageNr::containing(to));
         let count = Pages(len / PAGE_SIZE as u64);

@@ -168,15 +168,25 @@ impl Space {
 
     /// Asks the kernel whether the address space still exists; notes it if not.
     pub fn look_for_life(&self) -> bool {
-        // Nothing is filled there: the guard page below the agent's stack is not registered, and a
-        // forked child that has none has no memory so low.
-        let guard = self.body.get().map_or(LOWEST, |body| body.agent_guard);
-        let range = guard..guard + PAGE_SIZE as u64;
-        let dead = self.uffd.zero(range).stop == Some(Stop::Dead);
+        let dead = self.probe() == Some(Stop::Dead);
         if dead {
             self.set_dead();
         }
         !dead
+    }
+
+    /// Whether some thread has changed the address space, and what it tells of that is still to come: from
+    /// the change on until it goes on, the kernel refuses every fill.
+    pub fn is_changing(&self) -> bool {
+        self.probe() == Some(Stop::Retry)
+    }
+
+    /// What the kernel says to a fill of a page that it never fills.
+    fn probe(&self) -> Option<Stop> {
+        // The guard page below the agent's stack is not registered, and a forked child that has none
+        // has no memory so low.
+        let guard = self.body.get().map_or(LOWEST, |body| body.agent_guard);
+        self.uffd.zero(guard..guard + PAGE_SIZE as u64).stop
     }
 
     /// Lifts the protection of pages, and has those look again who wait for it: while the address space is
