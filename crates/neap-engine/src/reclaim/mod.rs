@@ -117,6 +117,9 @@ impl Reclaimer {
                 priority = priority.saturating_sub(1);
             }
             let pass = self.pass();
+            if pass.moved {
+                self.job.meter.set_vain(false);
+            }
             self.job.offer_room();
             let resident = self.job.core().total_resident().0;
             let round = resident / BLOCK_PAGES + self.stage_target as u64;
@@ -130,11 +133,14 @@ impl Reclaimer {
             }
             still = if pass.moved { 0 } else { still + 1 };
             if still > self.job.spaces().len() {
-                // Every space was tried in vain.
+                // Every space was tried in vain. A late agent is another matter.
+                let late = self.job.spaces().iter().any(|space| space.is_late());
+                self.job.meter.set_vain(!late);
                 self.job.ask_shrinker(0);
                 std::thread::sleep(PAUSE);
             }
         }
+        self.job.meter.set_vain(false);
     }
 
     /// Panics on a broken invariant of any structure. For tests: it walks everything.
