@@ -25,6 +25,7 @@ impl Room {
     pub fn call(&self, count: usize) {
         let called: Vec<Arc<Space>> = {
             let mut waiting = self.waiting.lock().expect("room lock");
+            waiting.retain(|space| !space.is_dead());
             let count = count.min(waiting.len());
             waiting.drain(..count).collect()
         };

@@ -125,3 +125,34 @@ int husks(size_t pages)
 	}
 	return verdict(bad, pages);
 }
+
+/* What stayed behind a move is partly covered by another mapping that moves there, and then all of it is
+ * unmapped and followed by new memory. */
+int covered(size_t pages)
+{
+	enum { HUSK = 256, ROUNDS = 8 };
+	size_t bad = 0, len = HUSK * PAGE;
+	char *memory = fresh(pages * PAGE), *at = fresh(len);
+	fill(memory, pages);
+	for (int round = 0; round < ROUNDS; round++) {
+		char *other = fresh(len / 2);
+		fill(at, HUSK), fill(other, HUSK / 2);
+		char *to = mremap(at, len, len, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+		if (to == MAP_FAILED ||
+		    mremap(other, len / 2, len / 2, MREMAP_MAYMOVE | MREMAP_FIXED, at) != at) {
+			perror("mremap");
+			exit(77);
+		}
+		munmap(at, len);
+		char *newcomer = mmap(at, len, PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		if (newcomer != at) {
+			perror("mmap");
+			exit(77);
+		}
+		fill(newcomer, HUSK);
+		bad += wrong(memory, pages) + wrong(newcomer, HUSK) + wrong(to, HUSK);
+		munmap(to, len);
+	}
+	return verdict(bad, pages);
+}

@@ -20,4 +20,6 @@ int vforked(size_t pages);
 int moves(size_t pages);
 int churn(size_t pages);
 int husks(size_t pages);
+int covered(size_t pages);
+int holes(size_t pages);
 int children(size_t pages);

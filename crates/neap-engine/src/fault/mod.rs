@@ -45,6 +45,8 @@ const FOLLOW_EVERY: u32 = 256;
 const IDLE_NANOS: u64 = 1_000_000_000;
 /// The same while nobody would tell of the end of the address space: it has no agent.
 const ALONE_NANOS: u64 = 10_000_000;
+/// The same while an unmapping may have been mistaken.
+const UNSURE_NANOS: u64 = 1_000_000;
 /// Pause before faults that had to wait are tried again.
 const RETRY_NANOS: u64 = 100_000;
 
@@ -105,6 +107,7 @@ impl FaultThread {
             let alone = agent.is_none_or(Agent::is_gone);
             let limit = match alone {
                 _ if !self.inbox.waiting.is_empty() => self.pause(),
+                _ if space.unsure.load(Relaxed) => UNSURE_NANOS,
                 true => ALONE_NANOS,
                 false => IDLE_NANOS,
             };
@@ -116,7 +119,8 @@ impl FaultThread {
             if ready.as_ref().is_ok_and(|bits| bits & 2 != 0) {
                 space.bell.clear();
             }
-            if ready.is_ok_and(|bits| bits & 1 == 0) && self.inbox.waiting.is_empty() {
+            let unsure = space.unsure.load(Relaxed);
+            if ready.is_ok_and(|bits| bits & 1 == 0) && self.inbox.waiting.is_empty() && !unsure {
                 if alone {
                     space.look_for_life();
                 }
@@ -137,7 +141,7 @@ impl FaultThread {
     }
 
     fn serve_all(&mut self) {
-        self.soon = false;
+        let mut held = 0;
         for _ in 0..self.inbox.waiting.len() {
             let Some(fault) = self.inbox.waiting.pop_front() else {
                 break;
@@ -151,11 +155,13 @@ impl FaultThread {
                     self.job.events.pgfault.fetch_add(1, Relaxed);
                 }
                 Served::Later | Served::Held => {
-                    self.soon |= served == Served::Later;
+                    held += usize::from(served == Served::Held);
                     self.inbox.waiting.push_back(fault);
                 }
             }
         }
+        // Others were to be tried again, or have come while these were served.
+        self.soon = self.inbox.waiting.len() > held;
     }
 
     /// Runs where the faulting thread runs.

@@ -107,7 +107,7 @@ impl Reclaimer {
         stuck.sort_unstable();
         stuck.truncate(BATCH);
         let _gate = space.gate.read().expect("gate");
-        if !space.lets_go() || !space.catch_up(&self.job, false) {
+        if !space.lets_go() || !space.catch_up(&self.job, false) || space.is_changing() {
             return 0;
         }
         // Only what is still ours and still there: the agent must not wait for a fault of its own.
@@ -116,6 +116,7 @@ impl Reclaimer {
             stuck.retain(|page| {
                 matches!(core.state_at(space.id, *page), State::Resident { .. })
                     && space.registered(*page).is_some()
+                    && !space.threads.holds(*page)
             });
         }
         let mut spans = runs(&stuck);
@@ -125,6 +126,8 @@ impl Reclaimer {
         if space.kin.shares() {
             space.kin.part(&stuck);
             self.job.meter.charge(count);
+        } else {
+            space.kin.forget_parted();
         }
         let called = body
             .agent
@@ -145,6 +148,7 @@ impl Reclaimer {
         drop(core);
         let runs = self.runs();
         let taken = self.send(space, body, runs);
+        space.kin.has_parted(taken);
         // What does not move now is held by something else.
         space.stuck.lock().expect("stuck lock").clear();
         taken

@@ -154,7 +154,7 @@ fn store_page(
             }
         },
     };
-    let others = job.spaces();
+    let relatives = space.kin.relatives(job, space.id);
     let mut core = job.core();
     let page = body.stage.page_in(slot);
     let storing = page.and_then(|id| match core.state(id) {
@@ -169,8 +169,8 @@ fn store_page(
     let reused = copy == Some(entry);
     let effect = job.must(core.apply(id, Step::CommitStore(entry)));
     let page = core.locate(id).1;
-    if others.len() > 1 && space.kin.take_parted(page) {
-        offer(job, &mut core, space, &others, page, entry);
+    if !relatives.is_empty() && space.kin.take_parted(page) {
+        offer(job, &mut core, &relatives, page, entry);
     }
     drop(core);
     job.release(space, effect);

@@ -18,6 +18,9 @@ use crate::job::Job;
 /// A mapping that the kernel would not register is tried again after this, in nanoseconds: 1 s.
 const TRY_AGAIN: u64 = 1_000_000_000;
 
+/// No program has memory from here on: 2^47 on x86-64, 2^48 on arm64; records are parked from 2^52 on.
+const HIGHEST: u64 = 1 << 48;
+
 impl Space {
     /// Registers every mapping that can be managed and is not registered yet. Returns how many were
     /// new. Called again and again: mappings come and go. The first time in a forked child, all of them:
@@ -27,9 +30,9 @@ impl Space {
             return 0;
         };
         let asked = self.refused.lock().expect("refused lock").asked();
-        let inherits = self.kin.take_inherits();
-        if inherits {
-            self.forget_unmapped(body);
+        let inherits = self.kin.inherits();
+        if inherits && !self.forget_unregistered(job, body) {
+            return 0;
         }
         let Ok(mappings) = body.maps.read() else {
             return 0;
@@ -67,20 +70,21 @@ impl Space {
         new
     }
 
-    /// A forked child has not all that its parent had registered (MADV_DONTFORK), and what comes to such a
-    /// place is not registered.
-    fn forget_unmapped(&self, body: &Body) {
+    /// A forked child has not all that its parent had registered (MADV_DONTFORK, or unmapped before the fork
+    /// by another thread that has not told yet), and what comes to such a place is not registered: forgets
+    /// what the table has of it. False: not now.
+    fn forget_unregistered(&self, job: &Job, body: &Body) -> bool {
         let _gate = self.gate.write().expect("gate");
-        let Ok(mappings) = body.maps.read() else {
-            return;
+        let Some(registered) = neap_sys::traps_missing(body.pid) else {
+            return false;
         };
-        let mut ranges = self.ranges.lock().expect("ranges lock");
-        let mut start = 0;
-        for mapping in &mappings {
-            ranges.remove(start..mapping.range.start);
-            start = mapping.range.end;
+        // Asked afterwards: a mapping that moved since the last event has records at its old place.
+        if self.is_dead() || self.is_changing() {
+            return false;
         }
-        ranges.remove(start..u64::MAX);
+        self.forget_holes(job, &(0..HIGHEST), &registered);
+        self.kin.end_inherits();
+        true
     }
 
     fn is_refused(&self, range: &Range<u64>) -> bool {

@@ -10,10 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use neap_policy::{Core, State, Step};
-use neap_units::{EntryId, PAGE_SIZE, PageNr};
+use neap_units::{EntryId, PAGE_SIZE, PageNr, SpaceId};
 
 use super::Space;
 use crate::job::Job;
+
+/// Copies are offered while the pool takes less than this share of the limit.
+const OFFER_BELOW_PERCENT: u64 = 50;
 
 #[derive(Default)]
 pub(crate) struct Kin {
@@ -28,6 +31,8 @@ pub(crate) struct Kin {
     parted: Mutex<HashSet<PageNr>>,
     /// Bytes of the process that are counted elsewhere, as measured last.
     elsewhere: AtomicU64,
+    /// Not measured yet.
+    new: AtomicBool,
 }
 
 impl Kin {
@@ -39,6 +44,7 @@ impl Kin {
         parent.kin.family.store(family, Relaxed);
         self.family.store(family, Relaxed);
         self.inherits.store(true, Relaxed);
+        self.new.store(true, Relaxed);
         // All that a child has at first is its parent's.
         let inherited = parent.body.get();
         let inherited = inherited.and_then(|body| neap_sys::anon_resident(body.pid));
@@ -64,15 +70,24 @@ impl Kin {
         self.children.load(Relaxed) > 0 || parent()
     }
 
-    /// True once, if the pages that were there at the fork must still be found.
-    pub fn take_inherits(&self) -> bool {
-        self.inherits.swap(false, Relaxed)
+    /// Whether the pages that were there at the fork must still be found.
+    pub fn inherits(&self) -> bool {
+        self.inherits.load(Relaxed)
+    }
+
+    /// They have been found.
+    pub fn end_inherits(&self) {
+        self.inherits.store(false, Relaxed);
     }
 
     /// Our agent is about to make these pages the process's own.
     pub fn part(&self, pages: &[PageNr]) {
         self.parted.lock().expect("parted lock").extend(pages);
-        let bytes = (pages.len() * PAGE_SIZE) as u64;
+    }
+
+    /// So many pages that were parted have left: no other process counts them any more.
+    pub fn has_parted(&self, pages: usize) {
+        let bytes = (pages * PAGE_SIZE) as u64;
         let less = |elsewhere: u64| Some(elsewhere.saturating_sub(bytes));
         let _ = self.elsewhere.fetch_update(Relaxed, Relaxed, less);
     }
@@ -82,16 +97,36 @@ impl Kin {
         self.parted.lock().expect("parted lock").remove(&page)
     }
 
-    fn is_related(&self, other: &Kin) -> bool {
-        let family = self.family.load(Relaxed);
-        family != 0 && family == other.family.load(Relaxed)
+    /// Nothing is shared any more: what was parted is the process's alone.
+    pub fn forget_parted(&self) {
+        self.parted.lock().expect("parted lock").clear();
+    }
+
+    /// The other spaces that come from the same one. `own`: the id of this space.
+    pub fn relatives(&self, job: &Job, own: SpaceId) -> Vec<Arc<Space>> {
+        let family = self.family();
+        if family == 0 {
+            return Vec::new();
+        }
+        let mut spaces = job.spaces();
+        spaces.retain(|other| other.id != own && other.kin.family() == family);
+        spaces
+    }
+
+    /// The space from which this one comes; 0: there was no fork.
+    pub fn family(&self) -> u64 {
+        self.family.load(Relaxed)
+    }
+
+    /// Whether it has come to the family since it was measured.
+    pub fn is_new(&self) -> bool {
+        self.new.load(Relaxed)
     }
 
     /// Measures how much of process `pid` is counted elsewhere. The kernel walks every page for that.
     pub fn measure(&self, pid: i32) {
-        let resident = neap_sys::anon_resident(pid).unwrap_or(0);
-        if let Some(bytes) = neap_sys::anon_proportional(pid) {
-            let elsewhere = resident.saturating_sub(bytes);
+        self.new.store(false, Relaxed);
+        if let Some(elsewhere) = neap_sys::anon_of_sharers(pid) {
             self.elsewhere.store(elsewhere, Relaxed);
         }
     }
@@ -103,27 +138,25 @@ impl Kin {
     }
 }
 
-/// Tells the relatives of `space` that `entry` may hold the bytes of their page, too. A copy is compared
-/// before it is used, so that a wrong guess costs no more than that. `others`: as they were before the core
-/// was locked.
+/// Tells relatives that `entry` may hold the bytes of their page, too. A copy is compared before it is used,
+/// so that a wrong guess costs no more than that.
 pub(crate) fn offer(
     job: &Job,
     core: &mut Core,
-    space: &Space,
-    others: &[Arc<Space>],
+    relatives: &[Arc<Space>],
     page: PageNr,
     entry: EntryId,
 ) {
-    for other in others {
-        // Who is not dead under the core's lock keeps its number while that is held.
-        if other.id == space.id || !space.kin.is_related(&other.kin) || other.is_dead() {
-            continue;
-        }
-        accept(job, core, other, page, entry);
+    // Who is not dead under the core's lock keeps its number while that is held.
+    for relative in relatives.iter().filter(|relative| !relative.is_dead()) {
+        accept(job, core, relative, page, entry);
     }
 }
 
 fn accept(job: &Job, core: &mut Core, space: &Space, page: PageNr, entry: EntryId) {
+    if !job.keeps_copies(OFFER_BELOW_PERCENT) {
+        return; // a copy holds its place in the pool
+    }
     if let Some(id) = core.find(space.id, page)
         && let State::Resident { copy: None } = core.state(id)
     {

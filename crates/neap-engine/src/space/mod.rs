@@ -94,6 +94,8 @@ pub(crate) struct Space {
     pub quarantine: Mutex<Quarantine>,
     pub kin: Kin,
     pub order: Mutex<Order>,
+    /// An unmapping may have been mistaken: no page leaves until that is known.
+    pub unsure: AtomicBool,
     /// Pages that would not move (EBUSY), to be unshared.
     pub stuck: Mutex<Vec<PageNr>>,
     /// The cpu that its faults are served on, and one more; 0: none yet.
@@ -136,6 +138,7 @@ impl Space {
             quarantine: Mutex::default(),
             kin: Kin::default(),
             order: Mutex::default(),
+            unsure: AtomicBool::new(false),
             stuck: Mutex::default(),
             served_on: AtomicUsize::new(0),
             threads: ThreadPages::default(),
@@ -163,7 +166,9 @@ impl Space {
     /// Whether pages may leave: an agent is there to move them, and nobody asked for a pause.
     pub fn lets_go(&self) -> bool {
         let agent = self.body.get().is_some_and(|body| !body.agent.is_gone());
-        agent && self.told.load(Relaxed) && !self.is_dead() && self.thawed.load(Relaxed) == 0
+        let sure = !self.unsure.load(Relaxed);
+        let pauses = self.thawed.load(Relaxed) > 0;
+        agent && sure && self.told.load(Relaxed) && !self.is_dead() && !pauses
     }
 
     /// Asks the kernel whether the address space still exists; notes it if not.

@@ -28,6 +28,17 @@ pub(crate) struct Order {
     /// Places whose records were in the way of a newcomer, and where they are parked.
     parked: Vec<(Range<u64>, u64)>,
     next: u64,
+    /// Places whose unmapping was taken for the end of a move, since a newcomer seems to be there.
+    doubtful: Vec<Range<u64>>,
+}
+
+/// What becomes of expectations once no event is still to come.
+#[derive(Debug, Default)]
+pub(crate) struct Settled {
+    /// Where records are parked that nobody will ask for.
+    pub parked: Vec<Range<u64>>,
+    /// Places to be compared with what is there.
+    pub doubtful: Vec<Range<u64>>,
 }
 
 impl Order {
@@ -49,20 +60,32 @@ impl Order {
     /// Whether this unmapping only ends a move, and the records there are a newcomer's.
     pub fn was_left(&mut self, range: &Range<u64>) -> bool {
         let at = self.left.iter().position(|left| left.range == *range);
-        at.is_some_and(|at| self.left.swap_remove(at).taken)
+        let taken = at.is_some_and(|at| self.left.swap_remove(at).taken);
+        if taken {
+            self.doubtful.push(range.clone());
+        }
+        taken
     }
 
     /// Whether an unmapping is expected.
     pub fn expects(&self) -> bool {
-        !self.left.is_empty() || !self.parked.is_empty()
+        !self.left.is_empty() || !self.parked.is_empty() || self.doubts()
     }
 
-    /// No event is still to come: what is expected never comes, since the mapping stayed where it was
-    /// (MREMAP_DONTUNMAP). Returns where records are parked that nobody will ask for.
-    pub fn settle(&mut self) -> Vec<Range<u64>> {
+    /// Whether an unmapping may have been mistaken: the mapping had stayed where it was (MREMAP_DONTUNMAP),
+    /// was covered by another, and both are gone.
+    pub fn doubts(&self) -> bool {
+        !self.doubtful.is_empty()
+    }
+
+    /// No event is still to come: what is expected never comes.
+    pub fn settle(&mut self) -> Settled {
         self.left.clear();
         let place = |(range, at): (Range<u64>, u64)| at..at + (range.end - range.start);
-        self.parked.drain(..).map(place).collect()
+        Settled {
+            parked: self.parked.drain(..).map(place).collect(),
+            doubtful: std::mem::take(&mut self.doubtful),
+        }
     }
 
     /// Where the records of this place can be parked.
@@ -92,6 +115,8 @@ mod tests {
         order.arrive(&(9..20));
         assert!(order.was_left(&(0..10)) && order.was_left(&(0..10)));
         assert!(!order.was_left(&(0..10)));
+        assert_eq!(order.settle().doubtful.len(), 2);
+        assert!(!order.expects());
         order.leave(0..10);
         order.arrive(&(10..20));
         assert!(!order.was_left(&(0..10)));
@@ -104,8 +129,8 @@ mod tests {
         order.arrive(&(0..10));
         let at = order.park(0..10);
         assert!(order.expects());
-        let places = order.settle();
-        assert_eq!((places.len(), places[0].clone()), (1, at..at + 10));
+        let parked = order.settle().parked;
+        assert_eq!((parked.len(), parked[0].clone()), (1, at..at + 10));
         assert!(!order.expects() && !order.was_left(&(0..10)));
     }
 
