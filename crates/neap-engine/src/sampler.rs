@@ -74,20 +74,21 @@ impl Sampler {
     /// those who share with a child that has no name yet, whose part nobody would count.
     fn measure_shares(&mut self, spaces: &[Arc<Space>]) {
         let start = neap_sys::monotonic_nanos();
-        let nameless: Vec<u64> = spaces
-            .iter()
-            .filter(|space| space.body.get().is_none() && space.kin.is_young(start))
-            .map(|space| space.kin.family())
-            .collect();
-        let sharers: Vec<_> = spaces
-            .iter()
-            .filter(|space| space.kin.shares() && !nameless.contains(&space.kin.family()))
-            .collect();
-        if start < self.next_share && !sharers.iter().any(|space| space.kin.is_new()) {
+        let shares = |space: &&Arc<Space>| space.kin.shares();
+        let known = |space: &Arc<Space>| space.body.get().is_some();
+        let new = |space: &Arc<Space>| space.kin.is_new() && known(space);
+        if start < self.next_share && !spaces.iter().filter(shares).any(new) {
             return;
         }
-        for space in sharers {
-            if let Some(body) = space.body.get() {
+        let nameless: Vec<u64> = spaces
+            .iter()
+            .filter(|space| !known(space))
+            .map(|space| space.kin.family())
+            .collect();
+        for space in spaces.iter().filter(shares) {
+            if let Some(body) = space.body.get()
+                && !nameless.contains(&space.kin.family())
+            {
                 space.kin.measure(body.pid);
             }
         }

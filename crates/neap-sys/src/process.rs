@@ -105,32 +105,23 @@ pub fn comm(pid: i32) -> Option<String> {
 /// The mappings of process `pid` that a forked child finds empty (`wf` in VmFlags); `None` if they
 /// cannot be read. Slow: the kernel walks every page for it.
 pub fn wiped_on_fork(pid: i32) -> Option<Vec<Range<u64>>> {
-    Some(with_flag(mappings_with_flags(pid)?, "wf"))
+    flagged(pid, "wf")
 }
 
 /// The mappings of process `pid` that a userfaultfd gets the faults of (`um` in VmFlags), in order of address;
-/// `None` if they cannot be read, or `known` is not mapped: then it is not the address space that is meant.
-/// Slow: the kernel walks every page for it.
-pub fn traps_missing(pid: i32, known: u64) -> Option<Vec<Range<u64>>> {
-    let found = mappings_with_flags(pid)?;
-    found.iter().find(|(range, _)| range.contains(&known))?;
-    Some(with_flag(found, "um"))
+/// `None` if they cannot be read. Slow: the kernel walks every page for it.
+pub fn traps_missing(pid: i32) -> Option<Vec<Range<u64>>> {
+    flagged(pid, "um")
 }
 
-fn with_flag(mappings: Vec<(Range<u64>, String)>, flag: &str) -> Vec<Range<u64>> {
-    let has = |flags: &String| flags.split(' ').any(|other| other == flag);
-    let ranges = mappings.into_iter();
-    ranges
-        .filter_map(|(range, flags)| has(&flags).then_some(range))
-        .collect()
-}
-
-fn mappings_with_flags(pid: i32) -> Option<Vec<(Range<u64>, String)>> {
+fn flagged(pid: i32, flag: &str) -> Option<Vec<Range<u64>>> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps")).ok()?;
     let (mut found, mut here) = (Vec::new(), 0..0);
     for line in text.lines() {
         if let Some(flags) = line.strip_prefix("VmFlags:") {
-            found.push((here.clone(), flags.to_owned()));
+            if flags.split(' ').any(|other| other == flag) {
+                found.push(here.clone());
+            }
         } else if let Some((start, end)) =
             line.split(' ').next().and_then(|word| word.split_once('-'))
             && let (Ok(start), Ok(end)) =

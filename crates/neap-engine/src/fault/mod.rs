@@ -45,7 +45,7 @@ const FOLLOW_EVERY: u32 = 256;
 const IDLE_NANOS: u64 = 1_000_000_000;
 /// The same while nobody would tell of the end of the address space: it has no agent.
 const ALONE_NANOS: u64 = 10_000_000;
-/// The same while an event is expected that may never come.
+/// The same while an unmapping may have been mistaken.
 const UNSURE_NANOS: u64 = 1_000_000;
 /// Pause before faults that had to wait are tried again.
 const RETRY_NANOS: u64 = 100_000;
@@ -107,7 +107,7 @@ impl FaultThread {
             let alone = agent.is_none_or(Agent::is_gone);
             let limit = match alone {
                 _ if !self.inbox.waiting.is_empty() => self.pause(),
-                _ if space.expects() => UNSURE_NANOS,
+                _ if space.unsure.load(Relaxed) => UNSURE_NANOS,
                 true => ALONE_NANOS,
                 false => IDLE_NANOS,
             };
@@ -119,8 +119,8 @@ impl FaultThread {
             if ready.as_ref().is_ok_and(|bits| bits & 2 != 0) {
                 space.bell.clear();
             }
-            let quiet = self.inbox.waiting.is_empty() && !space.expects();
-            if ready.is_ok_and(|bits| bits & 1 == 0) && quiet {
+            let unsure = space.unsure.load(Relaxed);
+            if ready.is_ok_and(|bits| bits & 1 == 0) && self.inbox.waiting.is_empty() && !unsure {
                 if alone {
                     space.look_for_life();
                 }

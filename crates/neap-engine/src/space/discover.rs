@@ -37,7 +37,6 @@ impl Space {
         let Ok(mappings) = body.maps.read() else {
             return 0;
         };
-        self.kin.end_inherits();
         self.find_threads();
         let mut new = 0;
         let cookie = self.cookie_page.load(Relaxed);
@@ -76,7 +75,7 @@ impl Space {
     /// what the table has of it. False: not now.
     fn forget_unregistered(&self, job: &Job, body: &Body) -> bool {
         let _gate = self.gate.write().expect("gate");
-        let Some(registered) = body.traps_missing() else {
+        let Some(registered) = neap_sys::traps_missing(body.pid) else {
             return false;
         };
         // Asked afterwards: a mapping that moved since the last event has records at its old place.
@@ -84,6 +83,7 @@ impl Space {
             return false;
         }
         self.forget_holes(job, &(0..HIGHEST), &registered);
+        self.kin.end_inherits();
         true
     }
 
@@ -125,8 +125,8 @@ impl Space {
     /// waits for its event to be read, which comes after.
     fn adopt(&self, job: &Job, body: &Body, range: &Range<u64>) -> bool {
         let _gate = self.gate.write().expect("gate");
-        if self.is_dead() || self.unsure.load(Relaxed) {
-            return false; // what is recorded there may be another's
+        if self.is_dead() {
+            return false;
         }
         // As it is now: a part of a mapping must not be registered, mremap would fail.
         let now = body.maps.at(range.start).ok().flatten();

@@ -15,9 +15,6 @@ use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, Pages, SlotId};
 use super::{Body, Space, pages};
 use crate::job::Job;
 
-/// A look at all mappings that was in vain is repeated after so many times what it took.
-const LOOK_REST: u64 = 10;
-
 impl Space {
     /// Applies one event that is not a fault.
     pub fn apply(self: &Arc<Self>, job: &Arc<Job>, event: Event) {
@@ -44,10 +41,6 @@ impl Space {
                     self.forget(job, pages(&(parked..parked + (range.end - range.start))));
                     return;
                 }
-                if order.was_expected(&range) {
-                    self.unsure.store(true, Relaxed);
-                    return;
-                }
                 drop(order);
                 self.ranges
                     .lock()
@@ -62,11 +55,6 @@ impl Space {
         }
     }
 
-    /// Whether something is expected of events that are still to come.
-    pub fn expects(&self) -> bool {
-        self.order.lock().expect("order lock").expects()
-    }
-
     /// Ends what was expected of earlier events, if none is still to come. The caller holds the gate
     /// exclusively.
     pub fn settle(&self, job: &Job) {
@@ -74,20 +62,15 @@ impl Space {
             let order = self.order.lock().expect("order lock");
             (order.expects(), order.doubts())
         };
-        let start = neap_sys::monotonic_nanos();
-        let rests = doubts && start < self.settles_at.load(Relaxed);
-        if !expects || rests || self.is_changing() {
+        if !expects || self.is_changing() {
             return;
         }
         // Read first: if nothing is to come after that, it was true.
-        let registered = match self.body.get() {
-            Some(body) if doubts => body.traps_missing(),
+        let registered = match &self.body.get() {
+            Some(body) if doubts => neap_sys::traps_missing(body.pid),
             _ => None,
         };
         if self.is_changing() {
-            let end = neap_sys::monotonic_nanos();
-            self.settles_at
-                .store(end + (end - start) * LOOK_REST, Relaxed);
             return;
         }
         let settled = self.order.lock().expect("order lock").settle();
@@ -154,8 +137,6 @@ impl Space {
     fn remapped(&self, job: &Job, from: u64, to: u64, len: u64) {
         let mut ranges = self.ranges.lock().expect("ranges lock");
         ranges.remove(from..from + len);
-        // Who was there has been unmapped, and its event is still to come.
-        let unmapped = ranges.touches(&(to..to + len));
         ranges.insert(to..to + len);
         drop(ranges);
         self.quarantine
@@ -165,9 +146,6 @@ impl Space {
         let mut order = self.order.lock().expect("order lock");
         let source = order.unpark(&(from..from + len)).unwrap_or(from);
         order.arrive(&(to..to + len));
-        if unmapped {
-            order.expect(to..to + len);
-        }
         order.leave(from..from + len);
         let mut core = job.core();
         let (source, target) = (PageNr::containing(source), PageNr::containing(to));

@@ -18,9 +18,6 @@ use crate::job::Job;
 /// Copies are offered while the pool takes less than this share of the limit.
 const OFFER_BELOW_PERCENT: u64 = 50;
 
-/// A child that has told nothing of itself after this never will (raw clone): 1 s, in nanoseconds.
-const CHILDHOOD: u64 = 1_000_000_000;
-
 #[derive(Default)]
 pub(crate) struct Kin {
     parent: OnceLock<Weak<Space>>,
@@ -36,8 +33,6 @@ pub(crate) struct Kin {
     elsewhere: AtomicU64,
     /// Not measured yet.
     new: AtomicBool,
-    /// When it was forked, in nanoseconds.
-    born: AtomicU64,
 }
 
 impl Kin {
@@ -50,7 +45,6 @@ impl Kin {
         self.family.store(family, Relaxed);
         self.inherits.store(true, Relaxed);
         self.new.store(true, Relaxed);
-        self.born.store(neap_sys::monotonic_nanos(), Relaxed);
         // All that a child has at first is its parent's.
         let inherited = parent.body.get();
         let inherited = inherited.and_then(|body| neap_sys::anon_resident(body.pid));
@@ -122,11 +116,6 @@ impl Kin {
     /// The space from which this one comes; 0: there was no fork.
     pub fn family(&self) -> u64 {
         self.family.load(Relaxed)
-    }
-
-    /// Whether it was forked a moment ago, so that its agent may still come.
-    pub fn is_young(&self, now: u64) -> bool {
-        now - self.born.load(Relaxed) < CHILDHOOD
     }
 
     /// Whether it has come to the family since it was measured.

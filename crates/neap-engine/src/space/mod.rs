@@ -54,14 +54,6 @@ pub(crate) struct Body {
     pub own: Vec<Range<u64>>,
 }
 
-impl Body {
-    /// Its mappings that a userfaultfd gets the faults of; `None` if they cannot be read, or the process has
-    /// exec'd and its memory is that of others only. Slow.
-    pub fn traps_missing(&self) -> Option<Vec<Range<u64>>> {
-        neap_sys::traps_missing(self.pid, self.own.first()?.start)
-    }
-}
-
 /// Where the fresh memory of a space is being filled, to fill ahead of it.
 #[derive(Debug, Default)]
 pub(crate) struct FreshRun {
@@ -104,8 +96,6 @@ pub(crate) struct Space {
     pub order: Mutex<Order>,
     /// An unmapping may have been mistaken: no page leaves until that is known.
     pub unsure: AtomicBool,
-    /// Until when (nanoseconds) that is not looked at again: the look is long, and was in vain.
-    pub settles_at: AtomicU64,
     /// Pages that would not move (EBUSY), to be unshared.
     pub stuck: Mutex<Vec<PageNr>>,
     /// The cpu that its faults are served on, and one more; 0: none yet.
@@ -149,7 +139,6 @@ impl Space {
             kin: Kin::default(),
             order: Mutex::default(),
             unsure: AtomicBool::new(false),
-            settles_at: AtomicU64::new(0),
             stuck: Mutex::default(),
             served_on: AtomicUsize::new(0),
             threads: ThreadPages::default(),

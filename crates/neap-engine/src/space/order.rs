@@ -28,9 +28,7 @@ pub(crate) struct Order {
     /// Places whose records were in the way of a newcomer, and where they are parked.
     parked: Vec<(Range<u64>, u64)>,
     next: u64,
-    /// Newcomers that came, by a move, to a place whose unmapping is still to be announced.
-    expected: Vec<Range<u64>>,
-    /// Places whose unmapping was spared, since a newcomer seems to be there.
+    /// Places whose unmapping was taken for the end of a move, since a newcomer seems to be there.
     doubtful: Vec<Range<u64>>,
 }
 
@@ -69,25 +67,9 @@ impl Order {
         taken
     }
 
-    /// A mapping has come to a place whose unmapping is still to be announced.
-    pub fn expect(&mut self, range: Range<u64>) {
-        self.expected.push(range);
-    }
-
-    /// Whether this unmapping may be one that is older than a newcomer there.
-    pub fn was_expected(&mut self, range: &Range<u64>) -> bool {
-        let meets = |other: &Range<u64>| other.start < range.end && range.start < other.end;
-        let expected = self.expected.iter().any(meets);
-        if expected {
-            self.doubtful.push(range.clone());
-        }
-        expected
-    }
-
     /// Whether an unmapping is expected.
     pub fn expects(&self) -> bool {
-        let some = !self.left.is_empty() || !self.parked.is_empty() || !self.expected.is_empty();
-        some || self.doubts()
+        !self.left.is_empty() || !self.parked.is_empty() || self.doubts()
     }
 
     /// Whether an unmapping may have been mistaken: the mapping had stayed where it was (MREMAP_DONTUNMAP),
@@ -99,7 +81,6 @@ impl Order {
     /// No event is still to come: what is expected never comes.
     pub fn settle(&mut self) -> Settled {
         self.left.clear();
-        self.expected.clear();
         let place = |(range, at): (Range<u64>, u64)| at..at + (range.end - range.start);
         Settled {
             parked: self.parked.drain(..).map(place).collect(),
@@ -151,16 +132,6 @@ mod tests {
         let parked = order.settle().parked;
         assert_eq!((parked.len(), parked[0].clone()), (1, at..at + 10));
         assert!(!order.expects() && !order.was_left(&(0..10)));
-    }
-
-    #[test]
-    fn an_older_unmapping_spares_whoever_came_before_it_was_announced() {
-        let mut order = Order::default();
-        order.expect(10..20);
-        assert!(!order.was_expected(&(0..10)));
-        assert!(order.was_expected(&(5..25)) && order.doubts());
-        assert_eq!(order.settle().doubtful.len(), 1);
-        assert!(!order.was_expected(&(5..25)));
     }
 
     #[test]
