@@ -22,7 +22,6 @@ mod options;
 mod probe;
 mod reclaim;
 mod report;
-mod room;
 mod sampler;
 mod space;
 mod thaw;

@@ -130,7 +130,7 @@ fn bring_back(job: &Arc<Job>, space: &Arc<Space>, range: &Range<PageNr>, end: im
             elsewhere(job, space, range)
         };
         for page in found {
-            again |= bring(job, space, &mut loader, page) != Served::Done;
+            again |= bring(job, space, &mut loader, page) == Served::Later;
         }
         if again {
             std::thread::sleep(PAUSE);

@@ -53,7 +53,7 @@ int verdict(size_t bad, size_t pages)
 int main(int argc, char **argv)
 {
 	if (argc != 3) {
-		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|moves|churn|husks|covered|holes|children MIB\n", stderr);
+		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|moves|churn|children MIB\n", stderr);
 		return 2;
 	}
 	const char *mode = argv[1];
@@ -68,12 +68,6 @@ int main(int argc, char **argv)
 		return moves(pages);
 	if (!strcmp(mode, "churn"))
 		return churn(pages);
-	if (!strcmp(mode, "husks"))
-		return husks(pages);
-	if (!strcmp(mode, "covered"))
-		return covered(pages);
-	if (!strcmp(mode, "holes"))
-		return holes(pages);
 	if (!strcmp(mode, "children"))
 		return children(pages);
 	fprintf(stderr, "survive: no mode %s\n", mode);

@@ -3,7 +3,6 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,40 +55,4 @@ int children(size_t pages)
 			bad++;
 	}
 	return verdict((size_t)bad, CHILDREN);
-}
-
-/* A child maps new memory where its parent has some that children do not get (MADV_DONTFORK). */
-int holes(size_t pages)
-{
-	char *memory = fresh(pages * PAGE);
-	fill(memory, pages);
-	size_t half = pages / 2;
-	if (madvise(memory, half * PAGE, MADV_DONTFORK))
-		return 77;
-	pid_t child = fork();
-	if (child == 0) {
-		char *newcomer = mmap(memory, half * PAGE, PROT_READ | PROT_WRITE,
-				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-		if (newcomer != memory)
-			_exit(77);
-		/* some pages before neap looks for mappings, the others after */
-		for (size_t page = 0; page < half; page += 7)
-			*(volatile uint64_t *)(newcomer + page * PAGE) = page + 1;
-		size_t bad = 0;
-		usleep(300000);
-		for (size_t page = 0; page < half; page++) {
-			volatile uint64_t *word = (volatile uint64_t *)(newcomer + page * PAGE);
-			bad += *word != (page % 7 ? 0 : page + 1);
-			*word = page + 1;
-		}
-		for (size_t page = half; page < pages; page++)
-			bad += *(volatile uint64_t *)(memory + page * PAGE) != page + 1;
-		_exit(bad + wrong(newcomer, half) != 0);
-	}
-	int status;
-	if (child < 0 || wait(&status) < 0)
-		return 2;
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-		return 77;
-	return verdict((status != 0) + wrong(memory, pages), pages);
 }

@@ -19,7 +19,4 @@ int sandbox(size_t pages, int kills);
 int vforked(size_t pages);
 int moves(size_t pages);
 int churn(size_t pages);
-int husks(size_t pages);
-int covered(size_t pages);
-int holes(size_t pages);
 int children(size_t pages);

@@ -11,29 +11,20 @@ use neap_policy::{Heat, State, Step};
 use neap_sys::{Mapping, Mode};
 use neap_units::{PAGE_SIZE, PageNr};
 
-use super::kin::inherit;
 use super::{Body, Space, addresses, pages};
 use crate::job::Job;
 
 /// A mapping that the kernel would not register is tried again after this, in nanoseconds: 1 s.
 const TRY_AGAIN: u64 = 1_000_000_000;
 
-/// No program has memory from here on: 2^47 on x86-64, 2^48 on arm64; records are parked from 2^52 on.
-const HIGHEST: u64 = 1 << 48;
-
 impl Space {
     /// Registers every mapping that can be managed and is not registered yet. Returns how many were
-    /// new. Called again and again: mappings come and go. The first time in a forked child, all of them:
-    /// its pages are not in the table, and not all its mappings are its parent's.
+    /// new. Called again and again: mappings come and go.
     pub fn discover(&self, job: &Job) -> usize {
         let Some(body) = self.body.get() else {
             return 0;
         };
         let asked = self.refused.lock().expect("refused lock").asked();
-        let inherits = self.kin.inherits();
-        if inherits && !self.forget_unregistered(job, body) {
-            return 0;
-        }
         let Ok(mappings) = body.maps.read() else {
             return 0;
         };
@@ -53,7 +44,7 @@ impl Space {
         let mut wiped: Option<Vec<Range<u64>>> = None;
         for mapping in mappings.iter().filter(|mapping| manageable(mapping, body)) {
             let range = &mapping.range;
-            let known = !inherits && self.ranges.lock().expect("ranges lock").covers(range);
+            let known = self.ranges.lock().expect("ranges lock").covers(range);
             if known || self.is_refused(range) || self.failed_lately(range) {
                 continue;
             }
@@ -68,23 +59,6 @@ impl Space {
             new += usize::from(self.adopt(job, body, range));
         }
         new
-    }
-
-    /// A forked child has not all that its parent had registered (MADV_DONTFORK, or unmapped before the fork
-    /// by another thread that has not told yet), and what comes to such a place is not registered: forgets
-    /// what the table has of it. False: not now.
-    fn forget_unregistered(&self, job: &Job, body: &Body) -> bool {
-        let _gate = self.gate.write().expect("gate");
-        let Some(registered) = neap_sys::traps_missing(body.pid) else {
-            return false;
-        };
-        // Asked afterwards: a mapping that moved since the last event has records at its old place.
-        if self.is_dead() || self.is_changing() {
-            return false;
-        }
-        self.forget_holes(job, &(0..HIGHEST), &registered);
-        self.kin.end_inherits();
-        true
     }
 
     fn is_refused(&self, range: &Range<u64>) -> bool {
@@ -153,6 +127,7 @@ impl Space {
             .lock()
             .expect("ranges lock")
             .insert(range.clone());
+        self.order.lock().expect("order lock").arrive(range);
         self.armed.store(true, Relaxed);
         // Grown meanwhile: the rest must be registered too.
         let grown = body.maps.at(range.end).ok().flatten();
@@ -198,7 +173,6 @@ impl Space {
         const CHUNK: usize = 512;
         let all = pages(run);
         let leaving = self.quarantine.lock().expect("quarantine lock").all();
-        let parent = self.kin.parent();
         for first in (all.start.0..all.end.0).step_by(CHUNK) {
             let mut core = job.core();
             for number in first..(first + CHUNK as u64).min(all.end.0) {
@@ -208,9 +182,6 @@ impl Space {
                 let id = core.ensure(self.id, PageNr(number));
                 if core.state(id) == State::Absent {
                     job.must(core.apply(id, Step::Adopt(Heat::Warm)));
-                    if let Some(parent) = &parent {
-                        inherit(job, &mut core, parent, self, PageNr(number));
-                    }
                 }
             }
         }

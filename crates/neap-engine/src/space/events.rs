@@ -31,10 +31,8 @@ impl Space {
             }
             Event::Unmap(range) => {
                 let mut order = self.order.lock().expect("order lock");
-                if order.was_left(&range) {
-                    // The end of an mremap, whose records have moved; so it seems.
-                    self.unsure.store(true, Relaxed);
-                    return;
+                if order.was_left(&range, neap_sys::monotonic_nanos()) {
+                    return; // the end of an mremap: its records have moved
                 }
                 if let Some(parked) = order.unpark(&range) {
                     // A newcomer is there already; what was unmapped is what it found.
@@ -51,54 +49,6 @@ impl Space {
                     .expect("quarantine lock")
                     .forget(&range);
                 self.forget(job, pages(&range));
-            }
-        }
-    }
-
-    /// Ends what was expected of earlier events, if none is still to come. The caller holds the gate
-    /// exclusively.
-    pub fn settle(&self, job: &Job) {
-        let (expects, doubts) = {
-            let order = self.order.lock().expect("order lock");
-            (order.expects(), order.doubts())
-        };
-        if !expects || self.is_changing() {
-            return;
-        }
-        // Read first: if nothing is to come after that, it was true.
-        let registered = match &self.body.get() {
-            Some(body) if doubts => neap_sys::traps_missing(body.pid),
-            _ => None,
-        };
-        if self.is_changing() {
-            return;
-        }
-        let settled = self.order.lock().expect("order lock").settle();
-        for parked in settled.parked {
-            self.forget(job, pages(&parked));
-        }
-        // Where the kernel does not tell, the mark is believed.
-        if let Some(registered) = registered {
-            for doubtful in settled.doubtful {
-                self.forget_holes(job, &doubtful, &registered);
-            }
-        }
-        self.unsure.store(false, Relaxed);
-    }
-
-    /// Forgets what the table has of a range where nothing is registered. `registered` in order of address.
-    pub(super) fn forget_holes(&self, job: &Job, range: &Range<u64>, registered: &[Range<u64>]) {
-        let mut start = range.start;
-        let end = range.end..range.end;
-        for there in registered.iter().chain([&end]) {
-            let hole = start..there.start.min(range.end);
-            start = start.max(there.end);
-            if hole.start < hole.end {
-                self.ranges
-                    .lock()
-                    .expect("ranges lock")
-                    .remove(hole.clone());
-                self.forget(job, pages(&hole));
             }
         }
     }
@@ -146,7 +96,7 @@ impl Space {
         let mut order = self.order.lock().expect("order lock");
         let source = order.unpark(&(from..from + len)).unwrap_or(from);
         order.arrive(&(to..to + len));
-        order.leave(from..from + len);
+        order.leave(from..from + len, neap_sys::monotonic_nanos());
         let mut core = job.core();
         let (source, target) = (PageNr::containing(source), PageNr::containing(to));
         let count = Pages(len / PAGE_SIZE as u64);
