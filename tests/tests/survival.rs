@@ -73,6 +73,56 @@ fn threads_may_move_mappings_into_each_others_places() {
 }
 
 #[test]
+fn a_forked_child_finds_wiped_what_a_mapping_grew_by() {
+    survives(
+        "a_forked_child_finds_wiped_what_a_mapping_grew_by",
+        "wiped",
+        "48",
+        "32M",
+    );
+}
+
+#[test]
+fn each_process_may_fork_the_next_and_end() {
+    survives(
+        "each_process_may_fork_the_next_and_end",
+        "orphans",
+        "24",
+        "12M",
+    );
+}
+
+#[test]
+fn what_comes_where_a_mapping_stayed_behind_is_new_memory() {
+    survives(
+        "what_comes_where_a_mapping_stayed_behind_is_new_memory",
+        "husks",
+        "48",
+        "24M",
+    );
+}
+
+#[test]
+fn what_stayed_behind_may_be_covered_by_another_that_moves() {
+    survives(
+        "what_stayed_behind_may_be_covered_by_another_that_moves",
+        "covered",
+        "48",
+        "24M",
+    );
+}
+
+#[test]
+fn a_child_finds_new_memory_new_where_its_parent_keeps_some_to_itself() {
+    survives(
+        "a_child_finds_new_memory_new_where_its_parent_keeps_some_to_itself",
+        "holes",
+        "96",
+        "48M",
+    );
+}
+
+#[test]
 fn addresses_that_came_and_went_are_managed_again() {
     let test = "addresses_that_came_and_went_are_managed_again";
     if let Some(run) = survives(test, "churn", "64", "48M") {

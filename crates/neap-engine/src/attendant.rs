@@ -70,6 +70,7 @@ fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>) {
         purpose::THAW => crate::thaw::thaw(job, &peer),
         purpose::RESUME => crate::thaw::resume(job, &peer),
         purpose::LEAVE => crate::thaw::leave(job, &peer),
+        purpose::FORKED => crate::thaw::forked(job, &peer),
         _ => {}
     }
 }

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use neap_policy::{Core, Effect, Illegal};
 use neap_store::Store;
 use neap_sys::{Features, Keeper, Uffd, Waker};
-use neap_units::{PageNr, SpaceId};
+use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::meter::{Bell, Meter};
 use crate::options::{Options, WayOut};
 use crate::report::ProcessReport;
+use crate::room::Room;
 use crate::space::{Ranges, Space};
 
 const SIGKILL: i32 = 9;
@@ -24,6 +25,8 @@ pub(crate) struct Job {
     pub store: Store,
     spaces: RwLock<Vec<Arc<Space>>>,
     pub meter: Meter,
+    /// Who waits until the meter allows more.
+    pub room: Room,
     /// Keeps woken threads on the cpu of whoever wakes them.
     pub keeper: Keeper,
     /// Wakes reclaim.
@@ -73,6 +76,7 @@ impl Job {
             keeper: Keeper::new(),
             options,
             features,
+            room: Room::default(),
             core: Mutex::new(Core::new()),
             store,
             spaces: RwLock::default(),
@@ -220,6 +224,18 @@ impl Job {
         // Forked children without a name are in no list but their parent's: end the job here, and
         // whoever waits for a page of ours keeps waiting until neap, as its subreaper, is gone.
         neap_sys::kill_descendants();
+    }
+
+    /// Memory may have become free: calls those who wait for it.
+    pub fn offer_room(&self) {
+        /// What one of them takes, more or less: a window of readahead.
+        const SHARE: u64 = 8 * PAGE_SIZE as u64;
+        let room = self.meter.room();
+        if room >= PAGE_SIZE as u64 {
+            let shares = (room / SHARE).max(1);
+            self.room
+                .call(usize::try_from(shares).unwrap_or(usize::MAX));
+        }
     }
 
     /// Wants write-back at this priority or a more urgent one (12 is gentle, 0 desperate).

@@ -22,6 +22,7 @@ mod options;
 mod probe;
 mod reclaim;
 mod report;
+mod room;
 mod sampler;
 mod space;
 mod thaw;

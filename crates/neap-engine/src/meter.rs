@@ -18,6 +18,8 @@ pub(crate) struct Meter {
     peak_pool: AtomicU64,
     overhead: AtomicU64,
     exhausted: AtomicBool,
+    /// Everything was tried just now, and nothing moved.
+    vain: AtomicBool,
     /// The pool as it is in the estimate.
     pool: AtomicU64,
     /// Bytes freed since the start: tells whether reclaim gets on.
@@ -48,6 +50,7 @@ impl Meter {
             peak_pool: zero(),
             overhead: zero(),
             exhausted: AtomicBool::new(false),
+            vain: AtomicBool::new(false),
             pool: zero(),
             freed: zero(),
         }
@@ -110,7 +113,16 @@ impl Meter {
 
     /// Whether a fill of this size must wait for reclaim.
     pub fn must_hold(&self, bytes: u64) -> bool {
-        self.usage() + bytes > self.hold_above.load(Relaxed) && !self.is_exhausted()
+        self.usage() + bytes > self.hold_above.load(Relaxed) && !self.is_open()
+    }
+
+    /// How much may be filled before faults must wait, in bytes.
+    pub fn room(&self) -> u64 {
+        if self.is_open() {
+            return u64::MAX;
+        }
+        let above = self.hold_above.load(Relaxed);
+        above.saturating_sub(self.usage())
     }
 
     /// How many bytes reclaim still has to free; 0: none.
@@ -122,6 +134,16 @@ impl Meter {
     /// Nothing can be reclaimed (or again something can). True when that is news.
     pub fn set_exhausted(&self, exhausted: bool) -> bool {
         self.exhausted.swap(exhausted, Relaxed) != exhausted
+    }
+
+    /// Reclaim tries in vain, for now: over the limit is better than stuck.
+    pub fn set_vain(&self, vain: bool) {
+        self.vain.store(vain, Relaxed);
+    }
+
+    /// Whether fills need not wait, since nothing can be had by waiting.
+    fn is_open(&self) -> bool {
+        self.vain.load(Relaxed) || self.is_exhausted()
     }
 
     pub fn is_exhausted(&self) -> bool {

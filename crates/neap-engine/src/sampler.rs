@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use neap_policy::{Pacer, Plan};
+use neap_policy::Pacer;
 use neap_units::{Bytes, Nanos};
 
 use crate::job::Job;
@@ -17,11 +17,16 @@ const UNEXPLAINED: u64 = 1 << 20;
 /// Mappings are looked for at least this often once armed.
 const LOOK_EVERY: Nanos = Nanos(50_000_000);
 
+/// A look at what processes share walks every page, so the next one waits this many times as long.
+const REST: u64 = 10;
+
 pub(crate) struct Sampler {
     job: Arc<Job>,
     pacer: Pacer,
     own_pid: i32,
     looked: u64,
+    /// When to measure again what a process shares.
+    next_share: u64,
 }
 
 impl Sampler {
@@ -31,6 +36,7 @@ impl Sampler {
             pacer: Pacer::new(job.options.limit, u32::try_from(cpus).unwrap_or(u32::MAX)),
             own_pid: std::process::id().cast_signed(),
             looked: 0,
+            next_share: 0,
             job,
         }
     }
@@ -46,6 +52,7 @@ impl Sampler {
 
     fn tick(&mut self) -> Nanos {
         let spaces = self.job.spaces();
+        self.measure_shares(&spaces);
         let sample = self.measure(&spaces);
         let unexplained = self.job.meter.sample(sample);
         let now = neap_sys::monotonic_nanos();
@@ -59,11 +66,33 @@ impl Sampler {
         if plan.reclaim_to.is_some() {
             self.job.reclaim.ring();
         }
-        self.next(&plan)
+        self.job.offer_room();
+        plan.next_sample
     }
 
-    fn next(&self, plan: &Plan) -> Nanos {
-        plan.next_sample
+    /// Measures how much each process shares with others: of all at once, so that the parts sum up. Not of
+    /// those who share with a child that has no name yet, whose part nobody would count.
+    fn measure_shares(&mut self, spaces: &[Arc<Space>]) {
+        let start = neap_sys::monotonic_nanos();
+        let nameless: Vec<u64> = spaces
+            .iter()
+            .filter(|space| space.body.get().is_none() && space.kin.is_young(start))
+            .map(|space| space.kin.family())
+            .collect();
+        let sharers: Vec<_> = spaces
+            .iter()
+            .filter(|space| space.kin.shares() && !nameless.contains(&space.kin.family()))
+            .collect();
+        if start < self.next_share && !sharers.iter().any(|space| space.kin.is_new()) {
+            return;
+        }
+        for space in sharers {
+            if let Some(body) = space.body.get() {
+                space.kin.measure(body.pid);
+            }
+        }
+        let end = neap_sys::monotonic_nanos();
+        self.next_share = end + (end - start) * REST;
     }
 
     fn measure(&self, spaces: &[Arc<Space>]) -> Sample {

@@ -63,16 +63,20 @@ pub(crate) fn leave(job: &Arc<Job>, peer: &Peer) {
 
 /// Brings the range back and leaves it alone from now on.
 fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
-    space
-        .refused
-        .lock()
-        .expect("refused lock")
-        .insert(range.clone());
+    let earlier = {
+        let mut refused = space.refused.lock().expect("refused lock");
+        let earlier = refused.clone();
+        refused.insert(range.clone());
+        earlier
+    };
     space.thawed.fetch_add(1, Relaxed);
     bring_back(job, space, &pages(&range), || {
+        let grown = space.may_have_grown(&range);
         let mut ranges = space.ranges.lock().expect("ranges lock");
-        let ours: Vec<Range<u64>> = ranges.within(&range);
-        for part in ours {
+        let known: Vec<Range<u64>> = ranges.within(&range);
+        // What was refused before may be registered with a userfaultfd of the program's own.
+        let grown = grown.into_iter().filter(|part| !earlier.touches(part));
+        for part in known.into_iter().chain(grown) {
             if space.uffd.unregister(part.clone()).is_err() {
                 continue;
             }
@@ -106,6 +110,15 @@ pub(crate) fn resume(job: &Arc<Job>, peer: &Peer) {
     acknowledge(peer);
 }
 
+/// The process has forked. Its staged pages are its child's too, and go with it when it ends: it waits until
+/// the fork, which was read before it went on, has been applied.
+pub(crate) fn forked(job: &Arc<Job>, peer: &Peer) {
+    if let Some(space) = space_of(job, peer) {
+        drop(space.gate.write().expect("gate"));
+    }
+    acknowledge(peer);
+}
+
 /// Fills every page of the range that is elsewhere, until none is; then calls `end` before anything
 /// can leave again. The caller has set `thawed`, so reclaim takes no new pages.
 fn bring_back(job: &Arc<Job>, space: &Arc<Space>, range: &Range<PageNr>, end: impl FnOnce()) {
@@ -130,7 +143,7 @@ fn bring_back(job: &Arc<Job>, space: &Arc<Space>, range: &Range<PageNr>, end: im
             elsewhere(job, space, range)
         };
         for page in found {
-            again |= bring(job, space, &mut loader, page) == Served::Later;
+            again |= bring(job, space, &mut loader, page) != Served::Done;
         }
         if again {
             std::thread::sleep(PAUSE);

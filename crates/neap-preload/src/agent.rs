@@ -10,6 +10,7 @@
 //! pages from reading as zeros, and it kills the program with a message.
 
 use core::mem::size_of;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use neap_wire as wire;
 
@@ -34,6 +35,29 @@ const UFFDIO_MOVE: usize = 0xc028_aa05;
 const MOVE_DONT_WAKE: u64 = 1;
 const EAGAIN: i64 = 11;
 
+/// Whether the address space depends on the engine. It adjoins a file's mapping, so it is never managed.
+static ARMED: AtomicBool = AtomicBool::new(false);
+/// The agent's thread number; 0: there was none.
+static THREAD: AtomicU32 = AtomicU32::new(0);
+
+/// Whether pages of this process may be elsewhere.
+pub fn is_armed() -> bool {
+    ARMED.load(Relaxed)
+}
+
+/// Waits until the agent, which was told to end, is no thread of the process any more: 2 s at most.
+pub fn join() {
+    const PAUSE: u32 = 100_000;
+    const PAUSES: u32 = 20_000;
+    let thread = THREAD.load(Relaxed);
+    for _ in 0..PAUSES {
+        if thread == 0 || !sys::has_thread(thread) {
+            return;
+        }
+        sys::sleep(PAUSE);
+    }
+}
+
 /// Top of the agent's stack: what it was started with.
 #[repr(C)]
 struct Start {
@@ -55,9 +79,11 @@ pub fn start(base: usize, socket: Fd, uffd: Fd, armed: bool) -> bool {
             armed,
         });
     }
+    ARMED.store(armed, Relaxed);
     let old = sys::set_signal_mask(u64::MAX);
     // SAFETY: the stack is the agent's own and stays mapped; `run` never returns.
     let started = unsafe { sys::clone_thread(CLONE_FLAGS, top, run, top) };
+    THREAD.store(u32::try_from(started).unwrap_or(0), Relaxed);
     sys::set_signal_mask(old);
     started > 0
 }
@@ -84,7 +110,10 @@ extern "C" fn run(start: usize) -> ! {
         if command.op == wire::op::LEAVE {
             sys::exit_thread();
         }
-        armed |= command.op == wire::op::ARM;
+        if command.op == wire::op::ARM {
+            armed = true;
+            ARMED.store(true, Relaxed);
+        }
         let reply = obey(&command, uffd);
         if !sys::send(socket, &reply, &[]) && !sys::is_gone(socket) {
             sys::exit_thread(); // a filter again

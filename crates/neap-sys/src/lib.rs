@@ -23,8 +23,8 @@ pub use file::SwapFile;
 pub use maps::{Mapping, Maps};
 pub use pagemap::Pagemap;
 pub use process::{
-    Pidfd, anon_proportional, anon_resident, comm, kill_descendants, robust_lists, signal,
-    wiped_on_fork,
+    Pidfd, anon_of_sharers, anon_resident, comm, kill_descendants, robust_lists, signal,
+    traps_missing, wiped_on_fork,
 };
 pub use remote::{Piece, Remote};
 pub use socket::{Listener, Message, Peer};

@@ -1,6 +1,7 @@
 //! Facts about other processes, and signals to them.
 
 use std::fs;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::errno::{Result, SysError};
@@ -67,15 +68,16 @@ pub fn anon_resident(pid: i32) -> Option<u64> {
     Some(resident.saturating_sub(shared) * 4096)
 }
 
-/// Anonymous memory of process `pid` with shared pages divided by their sharers (`Pss_Anon`), in
+/// How much of the anonymous memory of process `pid` is its sharers' part (`Anonymous` less `Pss_Anon`), in
 /// bytes. The kernel walks every page for it.
-pub fn anon_proportional(pid: i32) -> Option<u64> {
+pub fn anon_of_sharers(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Pss_Anon:"))?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
-    Some(kib * 1024)
+    let field = |name| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+        Some(kib * 1024)
+    };
+    Some(field("Anonymous:")?.saturating_sub(field("Pss_Anon:")?))
 }
 
 /// Where each thread of process `pid` keeps its list of robust futexes, in its own record in libc.
@@ -102,14 +104,33 @@ pub fn comm(pid: i32) -> Option<String> {
 
 /// The mappings of process `pid` that a forked child finds empty (`wf` in VmFlags); `None` if they
 /// cannot be read. Slow: the kernel walks every page for it.
-pub fn wiped_on_fork(pid: i32) -> Option<Vec<std::ops::Range<u64>>> {
+pub fn wiped_on_fork(pid: i32) -> Option<Vec<Range<u64>>> {
+    Some(with_flag(mappings_with_flags(pid)?, "wf"))
+}
+
+/// The mappings of process `pid` that a userfaultfd gets the faults of (`um` in VmFlags), in order of address;
+/// `None` if they cannot be read, or `known` is not mapped: then it is not the address space that is meant.
+/// Slow: the kernel walks every page for it.
+pub fn traps_missing(pid: i32, known: u64) -> Option<Vec<Range<u64>>> {
+    let found = mappings_with_flags(pid)?;
+    found.iter().find(|(range, _)| range.contains(&known))?;
+    Some(with_flag(found, "um"))
+}
+
+fn with_flag(mappings: Vec<(Range<u64>, String)>, flag: &str) -> Vec<Range<u64>> {
+    let has = |flags: &String| flags.split(' ').any(|other| other == flag);
+    let ranges = mappings.into_iter();
+    ranges
+        .filter_map(|(range, flags)| has(&flags).then_some(range))
+        .collect()
+}
+
+fn mappings_with_flags(pid: i32) -> Option<Vec<(Range<u64>, String)>> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps")).ok()?;
-    let (mut wiped, mut here) = (Vec::new(), 0..0);
+    let (mut found, mut here) = (Vec::new(), 0..0);
     for line in text.lines() {
         if let Some(flags) = line.strip_prefix("VmFlags:") {
-            if flags.split(' ').any(|flag| flag == "wf") {
-                wiped.push(here.clone());
-            }
+            found.push((here.clone(), flags.to_owned()));
         } else if let Some((start, end)) =
             line.split(' ').next().and_then(|word| word.split_once('-'))
             && let (Ok(start), Ok(end)) =
@@ -118,7 +139,7 @@ pub fn wiped_on_fork(pid: i32) -> Option<Vec<std::ops::Range<u64>>> {
             here = start..end;
         }
     }
-    Some(wiped)
+    Some(found)
 }
 
 /// Sends SIGKILL to every descendant of this process.

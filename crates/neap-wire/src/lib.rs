@@ -43,6 +43,8 @@ pub mod purpose {
     pub const WIPE: u32 = 6;
     /// The process needs to be without a second thread: let go of everything, and of the agent.
     pub const LEAVE: u32 = 7;
+    /// The process has forked, and must not end before what its child needs of it has been kept.
+    pub const FORKED: u32 = 8;
 }
 
 /// First message of a connection.

@@ -53,7 +53,7 @@ int verdict(size_t bad, size_t pages)
 int main(int argc, char **argv)
 {
 	if (argc != 3) {
-		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|moves|churn|children MIB\n", stderr);
+		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|orphans|moves|churn|husks|wiped|covered|holes|children MIB\n", stderr);
 		return 2;
 	}
 	const char *mode = argv[1];
@@ -64,10 +64,20 @@ int main(int argc, char **argv)
 		return sandbox(pages, 0);
 	if (!strcmp(mode, "vforked"))
 		return vforked(pages);
+	if (!strcmp(mode, "orphans"))
+		return orphans(pages);
 	if (!strcmp(mode, "moves"))
 		return moves(pages);
 	if (!strcmp(mode, "churn"))
 		return churn(pages);
+	if (!strcmp(mode, "husks"))
+		return husks(pages);
+	if (!strcmp(mode, "wiped"))
+		return wiped(pages);
+	if (!strcmp(mode, "covered"))
+		return covered(pages);
+	if (!strcmp(mode, "holes"))
+		return holes(pages);
 	if (!strcmp(mode, "children"))
 		return children(pages);
 	fprintf(stderr, "survive: no mode %s\n", mode);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -92,4 +93,119 @@ int churn(size_t pages)
 	for (size_t page = 0; page < 2 * pages; page++)
 		memset(more + page * PAGE, (int)page, 64);
 	return verdict(wrong(memory, pages), pages);
+}
+
+/* Mappings that stay empty where another moved away (MREMAP_DONTUNMAP), are unmapped later, and followed
+ * by new ones at the same place. */
+int husks(size_t pages)
+{
+	enum { HUSK = 256, ROUNDS = 8 };
+	size_t bad = 0, len = HUSK * PAGE;
+	char *memory = fresh(pages * PAGE), *at = fresh(len);
+	fill(memory, pages);
+	for (int round = 0; round < ROUNDS; round++) {
+		fill(at, HUSK);
+		char *to = mremap(at, len, len, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+		if (to == MAP_FAILED) {
+			perror("mremap");
+			exit(77);
+		}
+		for (size_t i = 0; i < HUSK; i += 2)
+			bad += *(volatile uint64_t *)(at + i * PAGE) != 0;
+		usleep(150000); /* neap looks for mappings meanwhile */
+		munmap(at, len);
+		char *newcomer = mmap(at, len, PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		if (newcomer != at) {
+			perror("mmap");
+			exit(77);
+		}
+		fill(newcomer, HUSK);
+		bad += wrong(memory, pages) + wrong(newcomer, HUSK) + wrong(to, HUSK);
+		munmap(to, len);
+	}
+	return verdict(bad, pages);
+}
+
+/* What stayed behind a move is partly covered by another mapping that moves there, and then all of it is
+ * unmapped and followed by new memory. */
+int covered(size_t pages)
+{
+	enum { HUSK = 256, ROUNDS = 8 };
+	size_t bad = 0, len = HUSK * PAGE;
+	char *memory = fresh(pages * PAGE), *at = fresh(len);
+	fill(memory, pages);
+	for (int round = 0; round < ROUNDS; round++) {
+		char *other = fresh(len / 2);
+		fill(at, HUSK), fill(other, HUSK / 2);
+		char *to = mremap(at, len, len, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+		if (to == MAP_FAILED ||
+		    mremap(other, len / 2, len / 2, MREMAP_MAYMOVE | MREMAP_FIXED, at) != at) {
+			perror("mremap");
+			exit(77);
+		}
+		munmap(at, len);
+		char *newcomer = mmap(at, len, PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		if (newcomer != at) {
+			perror("mmap");
+			exit(77);
+		}
+		fill(newcomer, HUSK);
+		bad += wrong(memory, pages) + wrong(newcomer, HUSK) + wrong(to, HUSK);
+		munmap(to, len);
+	}
+	return verdict(bad, pages);
+}
+
+/* Mappings that grow, are written to in what is new, and will be wiped in forked children from then on. */
+int wiped(size_t pages)
+{
+	enum { MANY = 64, OLD = 64, GROWN = 96 };
+	size_t bad = 0;
+	char *memory = fresh(pages * PAGE), *at[MANY];
+	for (int i = 0; i < MANY; i++) {
+		at[i] = fresh(OLD * PAGE);
+		fill(at[i], OLD);
+	}
+	fill(memory, pages);
+	usleep(300000); /* neap looks for mappings meanwhile */
+	for (int i = 0; i < MANY; i++) {
+		at[i] = mremap(at[i], OLD * PAGE, GROWN * PAGE, MREMAP_MAYMOVE);
+		if (at[i] == MAP_FAILED) {
+			perror("mremap");
+			exit(77);
+		}
+		fill(at[i], GROWN);
+		if (madvise(at[i] + OLD * PAGE, (GROWN - OLD) * PAGE, MADV_WIPEONFORK)) {
+			perror("madvise");
+			exit(77);
+		}
+	}
+	bad += wrong(memory, pages) + wrong(memory, pages);
+	for (int generation = 0; generation < 2; generation++) {
+		pid_t child = fork();
+		if (child < 0) {
+			perror("fork");
+			exit(77);
+		}
+		if (child > 0) {
+			int status;
+			waitpid(child, &status, 0);
+			if (generation > 0)
+				_exit(bad || status);
+			for (int i = 0; i < MANY; i++)
+				bad += wrong(at[i], GROWN);
+			return verdict(bad + (status != 0), pages);
+		}
+		bad = 0;
+		for (int i = 0; i < MANY; i++)
+			for (size_t page = OLD; page < GROWN; page++) {
+				volatile uint64_t *word = (uint64_t *)(at[i] + page * PAGE);
+				bad += *word != 0;
+				*word = page;
+			}
+		bad += wrong(memory, pages); /* all that leaves memory, leaves */
+	}
+	_exit(bad != 0);
 }

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +36,35 @@ int vforked(size_t pages)
 	return WIFSIGNALED(status) ? 0 : 2;
 }
 
+/* Each process forks the next and ends at once: what the next reads was staged by one that is gone. */
+int orphans(size_t pages)
+{
+	enum { GENERATIONS = 24 };
+	int ends[2];
+	if (pipe(ends))
+		return 2;
+	if (fork() == 0) {
+		close(ends[0]);
+		char *memory = fresh(pages * PAGE);
+		fill(memory, pages);
+		for (int generation = 0; generation < GENERATIONS; generation++) {
+			if (generation % 4 == 0 && wrong(memory, pages))
+				_exit(1);
+			usleep(generation * 100);
+			pid_t next = fork();
+			if (next != 0)
+				_exit(next < 0);
+		}
+		char right = wrong(memory, pages) == 0;
+		_exit(write(ends[1], &right, 1) != 1);
+	}
+	close(ends[1]);
+	char right = 0;
+	while (read(ends[0], &right, 1) > 0)
+		;
+	return verdict(!right, pages);
+}
+
 /* Many children at once, each of which reads all that its parent wrote. */
 int children(size_t pages)
 {
@@ -55,4 +85,40 @@ int children(size_t pages)
 			bad++;
 	}
 	return verdict((size_t)bad, CHILDREN);
+}
+
+/* A child maps new memory where its parent has some that children do not get (MADV_DONTFORK). */
+int holes(size_t pages)
+{
+	char *memory = fresh(pages * PAGE);
+	fill(memory, pages);
+	size_t half = pages / 2;
+	if (madvise(memory, half * PAGE, MADV_DONTFORK))
+		return 77;
+	pid_t child = fork();
+	if (child == 0) {
+		char *newcomer = mmap(memory, half * PAGE, PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		if (newcomer != memory)
+			_exit(77);
+		/* some pages before neap looks for mappings, the others after */
+		for (size_t page = 0; page < half; page += 7)
+			*(volatile uint64_t *)(newcomer + page * PAGE) = page + 1;
+		size_t bad = 0;
+		usleep(300000);
+		for (size_t page = 0; page < half; page++) {
+			volatile uint64_t *word = (volatile uint64_t *)(newcomer + page * PAGE);
+			bad += *word != (page % 7 ? 0 : page + 1);
+			*word = page + 1;
+		}
+		for (size_t page = half; page < pages; page++)
+			bad += *(volatile uint64_t *)(memory + page * PAGE) != page + 1;
+		_exit(bad + wrong(newcomer, half) != 0);
+	}
+	int status;
+	if (child < 0 || wait(&status) < 0)
+		return 2;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		return 77;
+	return verdict((status != 0) + wrong(memory, pages), pages);
 }

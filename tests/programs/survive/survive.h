@@ -17,6 +17,11 @@ int verdict(size_t bad, size_t pages);
 
 int sandbox(size_t pages, int kills);
 int vforked(size_t pages);
+int orphans(size_t pages);
 int moves(size_t pages);
 int churn(size_t pages);
+int husks(size_t pages);
+int wiped(size_t pages);
+int covered(size_t pages);
+int holes(size_t pages);
 int children(size_t pages);

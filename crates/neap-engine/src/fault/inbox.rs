@@ -48,6 +48,7 @@ impl Inbox {
         if !self.space.quiesce(&self.job) {
             return false; // the program is stopped, or starved: so are the threads that wait
         }
+        self.space.settle(&self.job);
         let throwing = self.is_throwing();
         if throwing && !self.agent_stands_still() {
             return false;

@@ -33,8 +33,10 @@ pub(crate) struct Fault {
 pub(crate) enum Served {
     /// Filled, or somebody else is about to: that one wakes the thread.
     Done,
-    /// The address space is changing, or memory must be reclaimed first: again, after the events.
+    /// The address space is changing: again, after the events.
     Later,
+    /// Memory must be reclaimed first: again, once there is room.
+    Held,
 }
 
 /// Faults between two looks at where the program's thread runs.
@@ -43,8 +45,13 @@ const FOLLOW_EVERY: u32 = 256;
 const IDLE_NANOS: u64 = 1_000_000_000;
 /// The same while nobody would tell of the end of the address space: it has no agent.
 const ALONE_NANOS: u64 = 10_000_000;
+/// The same while an event is expected that may never come.
+const UNSURE_NANOS: u64 = 1_000_000;
 /// Pause before faults that had to wait are tried again.
 const RETRY_NANOS: u64 = 100_000;
+
+/// Longest sleep of faults that wait for room, in nanoseconds: they are called when there is some.
+const HELD_NANOS: u64 = 10_000_000;
 
 /// Faults wait for reclaim.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +73,8 @@ pub(crate) struct FaultThread {
     fresh: FreshRun,
     inbox: Inbox,
     held: Option<Held>,
+    /// Some fault waits for something else than room.
+    soon: bool,
     /// The thread that is followed, and the cpu it was met on.
     followed: Option<(u32, usize)>,
     until_follow: u32,
@@ -82,6 +91,7 @@ impl FaultThread {
             space,
             fresh: FreshRun::default(),
             held: None,
+            soon: false,
             followed: None,
             until_follow: 0,
             ahead: false,
@@ -96,7 +106,8 @@ impl FaultThread {
             let agent = space.body.get().map(|body| &body.agent);
             let alone = agent.is_none_or(Agent::is_gone);
             let limit = match alone {
-                _ if !self.inbox.waiting.is_empty() => RETRY_NANOS,
+                _ if !self.inbox.waiting.is_empty() => self.pause(),
+                _ if space.expects() => UNSURE_NANOS,
                 true => ALONE_NANOS,
                 false => IDLE_NANOS,
             };
@@ -108,7 +119,8 @@ impl FaultThread {
             if ready.as_ref().is_ok_and(|bits| bits & 2 != 0) {
                 space.bell.clear();
             }
-            if ready.is_ok_and(|bits| bits & 1 == 0) && self.inbox.waiting.is_empty() {
+            let quiet = self.inbox.waiting.is_empty() && !space.expects();
+            if ready.is_ok_and(|bits| bits & 1 == 0) && quiet {
                 if alone {
                     space.look_for_life();
                 }
@@ -120,20 +132,36 @@ impl FaultThread {
         self.job.drop_space(&self.space);
     }
 
+    /// How long to sleep while faults wait.
+    fn pause(&self) -> u64 {
+        match &self.held {
+            Some(held) if !self.soon => held.patience.min(HELD_NANOS),
+            _ => RETRY_NANOS,
+        }
+    }
+
     fn serve_all(&mut self) {
+        let mut held = 0;
         for _ in 0..self.inbox.waiting.len() {
             let Some(fault) = self.inbox.waiting.pop_front() else {
                 break;
             };
             self.follow(fault.thread);
-            self.job.events.pgfault.fetch_add(1, Relaxed);
             self.keep(fault.thread);
             let served = self.serve(fault);
             neap_sys::end_keep();
-            if served == Served::Later {
-                self.inbox.waiting.push_back(fault);
+            match served {
+                Served::Done => {
+                    self.job.events.pgfault.fetch_add(1, Relaxed);
+                }
+                Served::Later | Served::Held => {
+                    held += usize::from(served == Served::Held);
+                    self.inbox.waiting.push_back(fault);
+                }
             }
         }
+        // Others were to be tried again, or have come while these were served.
+        self.soon = self.inbox.waiting.len() > held;
     }
 
     /// Runs where the faulting thread runs.

@@ -7,6 +7,7 @@ use neap_sys::Stop;
 use neap_units::{PAGE_SIZE, PageNr};
 
 use super::{Fault, FaultThread, Held, Served};
+use crate::job::Job;
 use crate::space::addresses;
 
 /// Longest run of fresh pages filled for one fault.
@@ -55,8 +56,8 @@ impl FaultThread {
                 self.loader.bring_home(&self.job, &self.space, fault.page)
             }
             Some((_, State::Stored { .. })) => {
-                if self.must_wait(1) {
-                    return Served::Later;
+                if self.must_wait() {
+                    return Served::Held;
                 }
                 let inbox = &mut self.inbox;
                 self.loader
@@ -70,10 +71,16 @@ impl FaultThread {
         }
     }
 
-    /// Whether fills must wait for reclaim: as long as it gets on.
-    fn must_wait(&mut self, pages: u64) -> bool {
-        if !self.job.meter.must_hold(pages * PAGE_SIZE as u64) {
-            self.held = None;
+    /// Whether a fill must wait for reclaim: as long as that gets on.
+    fn must_wait(&mut self) -> bool {
+        let full = |job: &Job| job.meter.must_hold(PAGE_SIZE as u64);
+        if full(&self.job) {
+            self.job.room.wait(&self.space);
+        }
+        if !full(&self.job) {
+            if self.held.take().is_some() {
+                self.job.room.call(1); // there may be more
+            }
             return false;
         }
         let (now, freed) = (neap_sys::monotonic_nanos(), self.job.meter.freed());
@@ -100,8 +107,8 @@ impl FaultThread {
 
     /// Memory nobody has touched before. A thread that walks upwards gets a run of pages at once.
     fn fresh(&mut self, fault: Fault) -> Served {
-        if self.must_wait(1) {
-            return Served::Later;
+        if self.must_wait() {
+            return Served::Held;
         }
         let _gate = self.space.gate.read().expect("gate");
         // A page that was found by a scan and has left since the first look has bytes.

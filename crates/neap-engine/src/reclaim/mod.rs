@@ -117,6 +117,10 @@ impl Reclaimer {
                 priority = priority.saturating_sub(1);
             }
             let pass = self.pass();
+            if pass.moved {
+                self.job.meter.set_vain(false);
+            }
+            self.job.offer_room();
             let resident = self.job.core().total_resident().0;
             let round = resident / BLOCK_PAGES + self.stage_target as u64;
             if outlook.is_bleak(&pass, resident, round, neap_sys::monotonic_nanos()) {
@@ -129,11 +133,14 @@ impl Reclaimer {
             }
             still = if pass.moved { 0 } else { still + 1 };
             if still > self.job.spaces().len() {
-                // Every space was tried in vain.
+                // Every space was tried in vain. A late agent is another matter.
+                let late = self.job.spaces().iter().any(|space| space.is_late());
+                self.job.meter.set_vain(!late);
                 self.job.ask_shrinker(0);
                 std::thread::sleep(PAUSE);
             }
         }
+        self.job.meter.set_vain(false);
     }
 
     /// Panics on a broken invariant of any structure. For tests: it walks everything.
@@ -177,11 +184,7 @@ impl Reclaimer {
         let guards = self.job.needs_write_protect();
         let taken = match &space {
             Some(space) if guards => self.guard_batch(space),
-            Some(space) => {
-                let staged = self.stage_batch(space);
-                self.unshare(space);
-                staged
-            }
+            Some(space) => self.stage_batch(space) + self.part(space),
             None => 0,
         };
         let store = if guards {
@@ -204,8 +207,13 @@ impl Reclaimer {
         }
     }
 
-    /// Reclaim is not to take the cpu from those it works for: the waiting thread and who serves it.
+    /// Reclaim is not to take the cpu from those it works for: the waiting thread and who serves it. Not
+    /// where it works for several: they are everywhere, and each step costs more than it gains.
     fn step_aside(&self, space: &Space) {
+        let served = |space: &&Arc<Space>| space.served_on.load(Relaxed) > 0;
+        if self.job.spaces().iter().filter(served).count() > 1 {
+            return;
+        }
         if let Some(cpu) = space.served_on.load(Relaxed).checked_sub(1) {
             self.job.keeper.leave(cpu);
         }
@@ -260,7 +268,9 @@ impl Reclaimer {
     }
 
     fn exhausted(&self) {
-        if self.job.meter.set_exhausted(true) {
+        let news = self.job.meter.set_exhausted(true);
+        self.job.offer_room();
+        if news {
             let over = match self.job.options.on_exhausted {
                 Exhausted::Open => "the program goes over its limit",
                 Exhausted::Kill => "the job is killed, as asked",

@@ -9,7 +9,7 @@ use neap_wire::op;
 
 use super::{BATCH, Reclaimer};
 use crate::agent::{Called, Errand};
-use crate::space::{Space, addresses, runs};
+use crate::space::{Body, Space, addresses, runs};
 
 /// Consecutive pages of the program.
 pub(super) struct Run {
@@ -61,6 +61,11 @@ impl Reclaimer {
             return 0;
         }
         let runs = self.pick_runs(space);
+        self.send(space, body, runs)
+    }
+
+    /// Has the agent move the picked pages. Returns how many it moved. The caller holds the gate.
+    fn send(&self, space: &Space, body: &Body, runs: Vec<Run>) -> usize {
         let mut taken = 0;
         let mut rest = &self.picked[..];
         let mut cuts = Cuts::new(runs);
@@ -88,21 +93,22 @@ impl Reclaimer {
         taken
     }
 
-    /// Pages that a forked child shared do not move, also after its end, until somebody writes to
-    /// them. The agent makes the kernel see that they are the program's alone. While a child lives
-    /// this would copy them, and free nothing.
-    pub(super) fn unshare(&self, space: &Space) {
+    /// Pages that a fork shared do not move, also after the end of the other process, until somebody
+    /// writes to them. The agent makes the kernel part them, which copies what is still shared, and then
+    /// they move at once. Returns how many.
+    pub(super) fn part(&mut self, space: &Arc<Space>) -> usize {
         let mut stuck = std::mem::take(&mut *space.stuck.lock().expect("stuck lock"));
         let Some(body) = space.body.get() else {
-            return;
+            return 0;
         };
-        if stuck.is_empty() || space.kin.has_children() || space.is_dead() {
-            return;
+        if stuck.is_empty() {
+            return 0;
         }
         stuck.sort_unstable();
+        stuck.truncate(BATCH);
         let _gate = space.gate.read().expect("gate");
-        if space.is_dead() {
-            return;
+        if !space.lets_go() || !space.catch_up(&self.job, false) || space.is_changing() {
+            return 0;
         }
         // Only what is still ours and still there: the agent must not wait for a fault of its own.
         {
@@ -110,14 +116,42 @@ impl Reclaimer {
             stuck.retain(|page| {
                 matches!(core.state_at(space.id, *page), State::Resident { .. })
                     && space.registered(*page).is_some()
+                    && !space.threads.holds(*page)
             });
         }
         let mut spans = runs(&stuck);
         spans.truncate(neap_wire::MAX_RANGES);
+        let count: u64 = spans.iter().map(|span| span.end - span.start).sum();
+        stuck.truncate(count as usize / PAGE_SIZE);
+        if space.kin.shares() {
+            space.kin.part(&stuck);
+            self.job.meter.charge(count);
+        } else {
+            space.kin.forget_parted();
+        }
         let called = body
             .agent
             .call(op::UNSHARE, &spans, 0, Errand::Simple, true);
-        space.complete(&self.job, called);
+        if space.complete(&self.job, called).is_none() {
+            return 0; // they move when their turn comes
+        }
+        self.picked.clear();
+        let mut core = self.job.core();
+        for page in stuck {
+            if let Some(id) = core.find(space.id, page)
+                && let State::Resident { .. } = core.state(id)
+            {
+                self.job.must(core.apply(id, Step::Isolate));
+                self.picked.push(id);
+            }
+        }
+        drop(core);
+        let runs = self.runs();
+        let taken = self.send(space, body, runs);
+        space.kin.has_parted(taken);
+        // What does not move now is held by something else.
+        space.stuck.lock().expect("stuck lock").clear();
+        taken
     }
 
     /// Picks pages and groups what is adjacent. Caller holds the gate: `Isolated` never outlives it.
@@ -132,6 +166,13 @@ impl Reclaimer {
             }
             !stays
         });
+        drop(core);
+        self.runs()
+    }
+
+    /// The picked pages, those together that are adjacent.
+    fn runs(&self) -> Vec<Run> {
+        let core = self.job.core();
         let mut runs: Vec<Run> = Vec::new();
         for &id in &self.picked {
             let page = core.locate(id).1;

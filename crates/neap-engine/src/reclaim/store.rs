@@ -11,7 +11,7 @@ use neap_units::{EntryId, PAGE_SIZE, SlotId};
 use super::Reclaimer;
 use crate::load::return_staged;
 use crate::options::Swap;
-use crate::space::{Body, Space};
+use crate::space::{Body, Space, offer};
 
 /// What became of one staged page.
 enum Outcome {
@@ -154,24 +154,24 @@ fn store_page(
             }
         },
     };
+    let relatives = space.kin.relatives(job, space.id);
     let mut core = job.core();
-    let Some(id) = body.stage.page_in(slot) else {
+    let page = body.stage.page_in(slot);
+    let storing = page.and_then(|id| match core.state(id) {
+        State::Storing { slot: at, copy } if at == slot => Some((id, copy)),
+        _ => None,
+    });
+    let Some((id, copy)) = storing else {
         drop(core);
         job.store.put(entry);
         return Outcome::Gone;
     };
-    let State::Storing { slot: at, copy } = core.state(id) else {
-        drop(core);
-        job.store.put(entry);
-        return Outcome::Gone;
-    };
-    if at != slot {
-        drop(core);
-        job.store.put(entry);
-        return Outcome::Gone;
-    }
     let reused = copy == Some(entry);
     let effect = job.must(core.apply(id, Step::CommitStore(entry)));
+    let page = core.locate(id).1;
+    if !relatives.is_empty() && space.kin.take_parted(page) {
+        offer(job, &mut core, &relatives, page, entry);
+    }
     drop(core);
     job.release(space, effect);
     if unchanged.is_some() {

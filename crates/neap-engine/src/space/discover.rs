@@ -11,23 +11,33 @@ use neap_policy::{Heat, State, Step};
 use neap_sys::{Mapping, Mode};
 use neap_units::{PAGE_SIZE, PageNr};
 
+use super::kin::inherit;
 use super::{Body, Space, addresses, pages};
 use crate::job::Job;
 
 /// A mapping that the kernel would not register is tried again after this, in nanoseconds: 1 s.
 const TRY_AGAIN: u64 = 1_000_000_000;
 
+/// No program has memory from here on: 2^47 on x86-64, 2^48 on arm64; records are parked from 2^52 on.
+const HIGHEST: u64 = 1 << 48;
+
 impl Space {
     /// Registers every mapping that can be managed and is not registered yet. Returns how many were
-    /// new. Called again and again: mappings come and go.
+    /// new. Called again and again: mappings come and go. The first time in a forked child, all of them:
+    /// its pages are not in the table, and not all its mappings are its parent's.
     pub fn discover(&self, job: &Job) -> usize {
         let Some(body) = self.body.get() else {
             return 0;
         };
         let asked = self.refused.lock().expect("refused lock").asked();
+        let inherits = self.kin.inherits();
+        if inherits && !self.forget_unregistered(job, body) {
+            return 0;
+        }
         let Ok(mappings) = body.maps.read() else {
             return 0;
         };
+        self.kin.end_inherits();
         self.find_threads();
         let mut new = 0;
         let cookie = self.cookie_page.load(Relaxed);
@@ -44,7 +54,7 @@ impl Space {
         let mut wiped: Option<Vec<Range<u64>>> = None;
         for mapping in mappings.iter().filter(|mapping| manageable(mapping, body)) {
             let range = &mapping.range;
-            let known = self.ranges.lock().expect("ranges lock").covers(range);
+            let known = !inherits && self.ranges.lock().expect("ranges lock").covers(range);
             if known || self.is_refused(range) || self.failed_lately(range) {
                 continue;
             }
@@ -59,6 +69,22 @@ impl Space {
             new += usize::from(self.adopt(job, body, range));
         }
         new
+    }
+
+    /// A forked child has not all that its parent had registered (MADV_DONTFORK, or unmapped before the fork
+    /// by another thread that has not told yet), and what comes to such a place is not registered: forgets
+    /// what the table has of it. False: not now.
+    fn forget_unregistered(&self, job: &Job, body: &Body) -> bool {
+        let _gate = self.gate.write().expect("gate");
+        let Some(registered) = body.traps_missing() else {
+            return false;
+        };
+        // Asked afterwards: a mapping that moved since the last event has records at its old place.
+        if self.is_dead() || self.is_changing() {
+            return false;
+        }
+        self.forget_holes(job, &(0..HIGHEST), &registered);
+        true
     }
 
     fn is_refused(&self, range: &Range<u64>) -> bool {
@@ -99,8 +125,8 @@ impl Space {
     /// waits for its event to be read, which comes after.
     fn adopt(&self, job: &Job, body: &Body, range: &Range<u64>) -> bool {
         let _gate = self.gate.write().expect("gate");
-        if self.is_dead() {
-            return false;
+        if self.is_dead() || self.unsure.load(Relaxed) {
+            return false; // what is recorded there may be another's
         }
         // As it is now: a part of a mapping must not be registered, mremap would fail.
         let now = body.maps.at(range.start).ok().flatten();
@@ -127,7 +153,6 @@ impl Space {
             .lock()
             .expect("ranges lock")
             .insert(range.clone());
-        self.order.lock().expect("order lock").arrive(range);
         self.armed.store(true, Relaxed);
         // Grown meanwhile: the rest must be registered too.
         let grown = body.maps.at(range.end).ok().flatten();
@@ -141,30 +166,51 @@ impl Space {
             ranges.insert(rest.clone());
             range.end = rest.end;
         }
-        if self.wipes.load(Relaxed) && self.let_go_of_wiped(body, range.start) {
-            return false;
+        if self.wipes.load(Relaxed) {
+            self.let_go_of_wiped(body, &range);
         }
-        let result = body
-            .pagemap
-            .present(range.clone(), &mut |run| self.take_note(job, &run));
-        result.is_ok()
+        let kept = self.ranges.lock().expect("ranges lock").within(&range);
+        !kept.is_empty()
+            && kept.into_iter().all(|part| {
+                let note = &mut |run| self.take_note(job, &run);
+                body.pagemap.present(part, note).is_ok()
+            })
     }
 
-    /// Unregisters the mapping that was just registered if forked children find it wiped. Looked at only
-    /// now: from its registration on it cannot change its place unheard.
-    fn let_go_of_wiped(&self, body: &Body, start: u64) -> bool {
-        let registered = self.ranges.lock().expect("ranges lock").find(start);
-        let Some(range) = registered else {
-            return true;
+    /// Parts of a range that are mapped and not known to be registered. A mapping that grew is registered where
+    /// it is new, and has records there of pages that were touched, before a look has found that.
+    pub fn may_have_grown(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let body = self.body.get();
+        let mappings = body.and_then(|body| body.maps.read().ok().map(|all| (body, all)));
+        let Some((body, mappings)) = mappings else {
+            return Vec::new();
         };
-        let mapping = body.maps.at(start).ok().flatten();
-        let range = mapping.map_or(range, |mapping| mapping.range);
-        if !touches(neap_sys::wiped_on_fork(body.pid).as_ref(), &range) {
-            return false;
+        let ranges = self.ranges.lock().expect("ranges lock");
+        mappings
+            .iter()
+            .filter(|mapping| mapping.anonymous && !overlaps_own(&mapping.range, body))
+            .map(|mapping| mapping.range.start.max(range.start)..mapping.range.end.min(range.end))
+            .filter(|part| !part.is_empty() && !ranges.covers(part))
+            .collect()
+    }
+
+    /// Unregisters what forked children find wiped of a range that was just registered. Looked at only
+    /// now: from its registration on it cannot change its place unheard.
+    fn let_go_of_wiped(&self, body: &Body, range: &Range<u64>) {
+        let wiped = neap_sys::wiped_on_fork(body.pid);
+        let mut ranges = self.ranges.lock().expect("ranges lock");
+        for part in ranges.within(range) {
+            let meets = |other: &Range<u64>| other.start < part.end && part.start < other.end;
+            let gone: Vec<Range<u64>> = match &wiped {
+                Some(wiped) => wiped.iter().filter(|other| meets(other)).cloned().collect(),
+                None => vec![part.clone()],
+            };
+            for wiped in gone {
+                let wiped = wiped.start.max(part.start)..wiped.end.min(part.end);
+                let _ = self.uffd.unregister(wiped.clone());
+                ranges.remove(wiped);
+            }
         }
-        let _ = self.uffd.unregister(range.clone());
-        self.ranges.lock().expect("ranges lock").remove(range);
-        true
     }
 
     /// Present pages enter the second youngest generation.
@@ -173,6 +219,7 @@ impl Space {
         const CHUNK: usize = 512;
         let all = pages(run);
         let leaving = self.quarantine.lock().expect("quarantine lock").all();
+        let parent = self.kin.parent();
         for first in (all.start.0..all.end.0).step_by(CHUNK) {
             let mut core = job.core();
             for number in first..(first + CHUNK as u64).min(all.end.0) {
@@ -182,6 +229,9 @@ impl Space {
                 let id = core.ensure(self.id, PageNr(number));
                 if core.state(id) == State::Absent {
                     job.must(core.apply(id, Step::Adopt(Heat::Warm)));
+                    if let Some(parent) = &parent {
+                        inherit(job, &mut core, parent, self, PageNr(number));
+                    }
                 }
             }
         }

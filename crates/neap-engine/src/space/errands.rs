@@ -167,7 +167,9 @@ impl Space {
         };
         let round = run > 0 && run >= job.core().resident(self.id).0;
         self.stuck_run.store(if round { 0 } else { run }, Relaxed);
-        if round {
+        if taken > 0 {
+            self.rests_until.store(0, Relaxed);
+        } else if round {
             self.rests_until
                 .store(neap_sys::monotonic_nanos() + STUCK_REST, Relaxed);
         }

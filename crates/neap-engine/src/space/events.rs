@@ -15,6 +15,9 @@ use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, Pages, SlotId};
 use super::{Body, Space, pages};
 use crate::job::Job;
 
+/// A look at all mappings that was in vain is repeated after so many times what it took.
+const LOOK_REST: u64 = 10;
+
 impl Space {
     /// Applies one event that is not a fault.
     pub fn apply(self: &Arc<Self>, job: &Arc<Job>, event: Event) {
@@ -31,12 +34,18 @@ impl Space {
             }
             Event::Unmap(range) => {
                 let mut order = self.order.lock().expect("order lock");
-                if order.was_left(&range, neap_sys::monotonic_nanos()) {
-                    return; // the end of an mremap: its records have moved
+                if order.was_left(&range) {
+                    // The end of an mremap, whose records have moved; so it seems.
+                    self.unsure.store(true, Relaxed);
+                    return;
                 }
                 if let Some(parked) = order.unpark(&range) {
                     // A newcomer is there already; what was unmapped is what it found.
                     self.forget(job, pages(&(parked..parked + (range.end - range.start))));
+                    return;
+                }
+                if order.was_expected(&range) {
+                    self.unsure.store(true, Relaxed);
                     return;
                 }
                 drop(order);
@@ -49,6 +58,64 @@ impl Space {
                     .expect("quarantine lock")
                     .forget(&range);
                 self.forget(job, pages(&range));
+            }
+        }
+    }
+
+    /// Whether something is expected of events that are still to come.
+    pub fn expects(&self) -> bool {
+        self.order.lock().expect("order lock").expects()
+    }
+
+    /// Ends what was expected of earlier events, if none is still to come. The caller holds the gate
+    /// exclusively.
+    pub fn settle(&self, job: &Job) {
+        let (expects, doubts) = {
+            let order = self.order.lock().expect("order lock");
+            (order.expects(), order.doubts())
+        };
+        let start = neap_sys::monotonic_nanos();
+        let rests = doubts && start < self.settles_at.load(Relaxed);
+        if !expects || rests || self.is_changing() {
+            return;
+        }
+        // Read first: if nothing is to come after that, it was true.
+        let registered = match self.body.get() {
+            Some(body) if doubts => body.traps_missing(),
+            _ => None,
+        };
+        if self.is_changing() {
+            let end = neap_sys::monotonic_nanos();
+            self.settles_at
+                .store(end + (end - start) * LOOK_REST, Relaxed);
+            return;
+        }
+        let settled = self.order.lock().expect("order lock").settle();
+        for parked in settled.parked {
+            self.forget(job, pages(&parked));
+        }
+        // Where the kernel does not tell, the mark is believed.
+        if let Some(registered) = registered {
+            for doubtful in settled.doubtful {
+                self.forget_holes(job, &doubtful, &registered);
+            }
+        }
+        self.unsure.store(false, Relaxed);
+    }
+
+    /// Forgets what the table has of a range where nothing is registered. `registered` in order of address.
+    pub(super) fn forget_holes(&self, job: &Job, range: &Range<u64>, registered: &[Range<u64>]) {
+        let mut start = range.start;
+        let end = range.end..range.end;
+        for there in registered.iter().chain([&end]) {
+            let hole = start..there.start.min(range.end);
+            start = start.max(there.end);
+            if hole.start < hole.end {
+                self.ranges
+                    .lock()
+                    .expect("ranges lock")
+                    .remove(hole.clone());
+                self.forget(job, pages(&hole));
             }
         }
     }
@@ -87,6 +154,8 @@ impl Space {
     fn remapped(&self, job: &Job, from: u64, to: u64, len: u64) {
         let mut ranges = self.ranges.lock().expect("ranges lock");
         ranges.remove(from..from + len);
+        // Who was there has been unmapped, and its event is still to come.
+        let unmapped = ranges.touches(&(to..to + len));
         ranges.insert(to..to + len);
         drop(ranges);
         self.quarantine
@@ -96,7 +165,10 @@ impl Space {
         let mut order = self.order.lock().expect("order lock");
         let source = order.unpark(&(from..from + len)).unwrap_or(from);
         order.arrive(&(to..to + len));
-        order.leave(from..from + len, neap_sys::monotonic_nanos());
+        if unmapped {
+            order.expect(to..to + len);
+        }
+        order.leave(from..from + len);
         let mut core = job.core();
         let (source, target) = (PageNr::containing(source), PageNr::containing(to));
         let count = Pages(len / PAGE_SIZE as u64);
@@ -169,6 +241,8 @@ impl Space {
             return;
         };
         child.kin.set_parent(self);
+        // What children of its own find wiped is not registered in it either.
+        child.wipes.store(self.wipes.load(Relaxed), Relaxed);
         child
             .cookie_page
             .store(self.cookie_page.load(Relaxed), Relaxed);
@@ -183,16 +257,25 @@ impl Space {
                 | State::Discarding { entry } => Some(entry),
                 // Write-protected pages are still there: the child has them.
                 State::Protected { .. } => return None,
-                _ => kept.get(&page).copied().flatten(),
+                _ => match kept.get(&page) {
+                    Some(Ok(entry)) => Some(*entry),
+                    Some(Err(why)) => {
+                        lost.push((page, why.clone()));
+                        None
+                    }
+                    None => {
+                        lost.push((page, format!("it forks while a page is {state:?}")));
+                        None
+                    }
+                },
             };
-            match entry {
-                Some(entry) => job.store.get(entry),
-                None => lost.push(page),
+            if let Some(entry) = entry {
+                job.store.get(entry);
             }
             entry
         });
         for (page, entry) in kept.drain() {
-            let Some(entry) = entry else { continue };
+            let Ok(entry) = entry else { continue };
             match core
                 .find(self.id, page)
                 .map(|id| core.apply(id, Step::SetCopy(entry)))
@@ -205,15 +288,15 @@ impl Space {
         for effect in freed {
             job.release(self, effect);
         }
-        if let Some(page) = lost.first() {
-            job.lose(&child, *page, "no room to keep it for a forked child");
+        if let Some((page, why)) = lost.first() {
+            job.lose(&child, *page, &format!("no copy for a forked child: {why}"));
         }
         job.start_serving(&child);
     }
 
     /// Copies the bytes of every staged page into the store. Outside the core's lock: the exclusive
     /// gate keeps pages from coming and going, pins keep their frames.
-    fn keep_staged(&self, job: &Job) -> HashMap<PageNr, Option<EntryId>> {
+    fn keep_staged(&self, job: &Job) -> HashMap<PageNr, Result<EntryId, String>> {
         let Some(body) = self.body.get() else {
             return HashMap::new();
         };
@@ -226,8 +309,11 @@ impl Space {
             }
         });
         let keep = |(page, slot)| {
-            let entry =
-                read_slot(body, slot).and_then(|bytes| job.store.store_raw(self.id, &bytes).ok());
+            let bytes = read_slot(body, slot).map_err(|error| error.to_string());
+            let entry = bytes.and_then(|bytes| {
+                let stored = job.store.store_raw(self.id, &bytes);
+                stored.map_err(|refused| refused.to_string())
+            });
             body.stage.unpin(slot);
             (page, entry)
         };
@@ -236,12 +322,12 @@ impl Space {
 }
 
 /// The bytes of a staged page, surely from this address space.
-fn read_slot(body: &Body, slot: SlotId) -> Option<[u8; PAGE_SIZE]> {
+fn read_slot(body: &Body, slot: SlotId) -> neap_sys::Result<[u8; PAGE_SIZE]> {
     let mut bytes = [0u8; PAGE_SIZE];
     let mut pieces = [Piece {
         from: body.stage.address(slot),
         to: &mut bytes,
     }];
-    body.remote.read_bound(&mut pieces).ok()?;
-    Some(bytes)
+    body.remote.read_bound(&mut pieces)?;
+    Ok(bytes)
 }

@@ -1,62 +1,187 @@
 //! Parents and children: which spaces share pages since a fork.
 //!
 //! Shared pages count once against the limit, though the kernel counts them for each process
-//! (RssAnon); and they do not move until they are shared no longer.
+//! (RssAnon); and they do not move until they are shared no longer. So reclaim parts them: each process
+//! gets a copy of its own, which leaves at once, and what the store keeps of the first is offered to the
+//! others, so that the same bytes are compressed and kept once.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use neap_policy::{Core, State, Step};
+use neap_units::{EntryId, PAGE_SIZE, PageNr, SpaceId};
 
 use super::Space;
+use crate::job::Job;
 
-/// A look at proportional memory walks every page, so the next one waits this many times as long.
-const REST: u64 = 20;
+/// Copies are offered while the pool takes less than this share of the limit.
+const OFFER_BELOW_PERCENT: u64 = 50;
+
+/// A child that has told nothing of itself after this never will (raw clone): 1 s, in nanoseconds.
+const CHILDHOOD: u64 = 1_000_000_000;
 
 #[derive(Default)]
 pub(crate) struct Kin {
     parent: OnceLock<Weak<Space>>,
+    /// The space from which all of them come; 0: there was no fork.
+    family: AtomicU64,
     children: AtomicU32,
+    /// The pages that were there at the fork are not in the table yet.
+    inherits: AtomicBool,
+    /// Pages that were shared until our agent made them the process's own: relatives may have the same
+    /// bytes.
+    parted: Mutex<HashSet<PageNr>>,
     /// Bytes of the process that are counted elsewhere, as measured last.
     elsewhere: AtomicU64,
-    next: AtomicU64,
+    /// Not measured yet.
+    new: AtomicBool,
+    /// When it was forked, in nanoseconds.
+    born: AtomicU64,
 }
 
 impl Kin {
     pub fn set_parent(&self, parent: &Arc<Space>) {
+        let family = match parent.kin.family.load(Relaxed) {
+            0 => parent.cookie,
+            known => known,
+        };
+        parent.kin.family.store(family, Relaxed);
+        self.family.store(family, Relaxed);
+        self.inherits.store(true, Relaxed);
+        self.new.store(true, Relaxed);
+        self.born.store(neap_sys::monotonic_nanos(), Relaxed);
+        // All that a child has at first is its parent's.
+        let inherited = parent.body.get();
+        let inherited = inherited.and_then(|body| neap_sys::anon_resident(body.pid));
+        self.elsewhere.store(inherited.unwrap_or(0), Relaxed);
         parent.kin.children.fetch_add(1, Relaxed);
         let _ = self.parent.set(Arc::downgrade(parent));
     }
 
     /// The space is gone; what it shared is its parent's alone.
     pub fn leave(&self) {
-        if let Some(parent) = self.parent.get().and_then(Weak::upgrade) {
+        if let Some(parent) = self.parent() {
             parent.kin.children.fetch_sub(1, Relaxed);
         }
     }
 
-    pub fn has_children(&self) -> bool {
-        self.children.load(Relaxed) > 0
+    pub fn parent(&self) -> Option<Arc<Space>> {
+        self.parent.get().and_then(Weak::upgrade)
     }
 
     /// Whether pages may be shared with another space.
     pub fn shares(&self) -> bool {
-        let parent = self.parent.get().and_then(Weak::upgrade);
-        self.has_children() || parent.is_some_and(|parent| !parent.is_dead())
+        let parent = || self.parent().is_some_and(|parent| !parent.is_dead());
+        self.children.load(Relaxed) > 0 || parent()
     }
 
-    /// Anonymous memory of process `pid` in bytes, shared pages divided by their sharers. How much is
-    /// shared is measured anew only now and then.
-    pub fn proportional(&self, pid: i32) -> u64 {
-        let start = neap_sys::monotonic_nanos();
-        if start >= self.next.load(Relaxed) {
-            let resident = neap_sys::anon_resident(pid).unwrap_or(0);
-            if let Some(bytes) = neap_sys::anon_proportional(pid) {
-                self.elsewhere
-                    .store(resident.saturating_sub(bytes), Relaxed);
-            }
-            let end = neap_sys::monotonic_nanos();
-            self.next.store(end + (end - start) * REST, Relaxed);
+    /// Whether the pages that were there at the fork must still be found.
+    pub fn inherits(&self) -> bool {
+        self.inherits.load(Relaxed)
+    }
+
+    /// They have been found.
+    pub fn end_inherits(&self) {
+        self.inherits.store(false, Relaxed);
+    }
+
+    /// Our agent is about to make these pages the process's own.
+    pub fn part(&self, pages: &[PageNr]) {
+        self.parted.lock().expect("parted lock").extend(pages);
+    }
+
+    /// So many pages that were parted have left: no other process counts them any more.
+    pub fn has_parted(&self, pages: usize) {
+        let bytes = (pages * PAGE_SIZE) as u64;
+        let less = |elsewhere: u64| Some(elsewhere.saturating_sub(bytes));
+        let _ = self.elsewhere.fetch_update(Relaxed, Relaxed, less);
+    }
+
+    /// Whether the page was parted, once.
+    pub fn take_parted(&self, page: PageNr) -> bool {
+        self.parted.lock().expect("parted lock").remove(&page)
+    }
+
+    /// Nothing is shared any more: what was parted is the process's alone.
+    pub fn forget_parted(&self) {
+        self.parted.lock().expect("parted lock").clear();
+    }
+
+    /// The other spaces that come from the same one. `own`: the id of this space.
+    pub fn relatives(&self, job: &Job, own: SpaceId) -> Vec<Arc<Space>> {
+        let family = self.family();
+        if family == 0 {
+            return Vec::new();
         }
+        let mut spaces = job.spaces();
+        spaces.retain(|other| other.id != own && other.kin.family() == family);
+        spaces
+    }
+
+    /// The space from which this one comes; 0: there was no fork.
+    pub fn family(&self) -> u64 {
+        self.family.load(Relaxed)
+    }
+
+    /// Whether it was forked a moment ago, so that its agent may still come.
+    pub fn is_young(&self, now: u64) -> bool {
+        now - self.born.load(Relaxed) < CHILDHOOD
+    }
+
+    /// Whether it has come to the family since it was measured.
+    pub fn is_new(&self) -> bool {
+        self.new.load(Relaxed)
+    }
+
+    /// Measures how much of process `pid` is counted elsewhere. The kernel walks every page for that.
+    pub fn measure(&self, pid: i32) {
+        self.new.store(false, Relaxed);
+        if let Some(elsewhere) = neap_sys::anon_of_sharers(pid) {
+            self.elsewhere.store(elsewhere, Relaxed);
+        }
+    }
+
+    /// Anonymous memory of process `pid` in bytes, shared pages divided by their sharers as measured last.
+    pub fn proportional(&self, pid: i32) -> u64 {
         let resident = neap_sys::anon_resident(pid).unwrap_or(0);
         resident.saturating_sub(self.elsewhere.load(Relaxed))
+    }
+}
+
+/// Tells relatives that `entry` may hold the bytes of their page, too. A copy is compared before it is used,
+/// so that a wrong guess costs no more than that.
+pub(crate) fn offer(
+    job: &Job,
+    core: &mut Core,
+    relatives: &[Arc<Space>],
+    page: PageNr,
+    entry: EntryId,
+) {
+    // Who is not dead under the core's lock keeps its number while that is held.
+    for relative in relatives.iter().filter(|relative| !relative.is_dead()) {
+        accept(job, core, relative, page, entry);
+    }
+}
+
+fn accept(job: &Job, core: &mut Core, space: &Space, page: PageNr, entry: EntryId) {
+    if !job.keeps_copies(OFFER_BELOW_PERCENT) {
+        return; // a copy holds its place in the pool
+    }
+    if let Some(id) = core.find(space.id, page)
+        && let State::Resident { copy: None } = core.state(id)
+    {
+        job.store.get(entry);
+        job.must(core.apply(id, Step::SetCopy(entry)));
+    }
+}
+
+/// What the parent keeps of a page is offered to its child.
+pub(crate) fn inherit(job: &Job, core: &mut Core, parent: &Space, child: &Space, page: PageNr) {
+    if parent.is_dead() {
+        return;
+    }
+    if let State::Resident { copy: Some(entry) } = core.state_at(parent.id, page) {
+        accept(job, core, child, page, entry);
     }
 }

@@ -28,7 +28,7 @@ use neap_sys::{Maps, Pagemap, Pidfd, Remote, Stop, Uffd, Waker};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
-pub(crate) use kin::Kin;
+pub(crate) use kin::{Kin, offer};
 use order::Order;
 use quarantine::Quarantine;
 pub(crate) use ranges::Ranges;
@@ -52,6 +52,14 @@ pub(crate) struct Body {
     pub agent_guard: u64,
     /// Memory of neap's own in the program: never managed.
     pub own: Vec<Range<u64>>,
+}
+
+impl Body {
+    /// Its mappings that a userfaultfd gets the faults of; `None` if they cannot be read, or the process has
+    /// exec'd and its memory is that of others only. Slow.
+    pub fn traps_missing(&self) -> Option<Vec<Range<u64>>> {
+        neap_sys::traps_missing(self.pid, self.own.first()?.start)
+    }
 }
 
 /// Where the fresh memory of a space is being filled, to fill ahead of it.
@@ -94,6 +102,10 @@ pub(crate) struct Space {
     pub quarantine: Mutex<Quarantine>,
     pub kin: Kin,
     pub order: Mutex<Order>,
+    /// An unmapping may have been mistaken: no page leaves until that is known.
+    pub unsure: AtomicBool,
+    /// Until when (nanoseconds) that is not looked at again: the look is long, and was in vain.
+    pub settles_at: AtomicU64,
     /// Pages that would not move (EBUSY), to be unshared.
     pub stuck: Mutex<Vec<PageNr>>,
     /// The cpu that its faults are served on, and one more; 0: none yet.
@@ -104,6 +116,8 @@ pub(crate) struct Space {
     pub stuck_run: AtomicU64,
     /// Until when (nanoseconds) reclaim leaves the space alone: its pages did not move.
     pub rests_until: AtomicU64,
+    /// Its faults wait for memory to be freed.
+    pub queues: AtomicBool,
     pub armed: AtomicBool,
     /// The agent knows that the program depends on the engine.
     pub told: AtomicBool,
@@ -134,11 +148,14 @@ impl Space {
             quarantine: Mutex::default(),
             kin: Kin::default(),
             order: Mutex::default(),
+            unsure: AtomicBool::new(false),
+            settles_at: AtomicU64::new(0),
             stuck: Mutex::default(),
             served_on: AtomicUsize::new(0),
             threads: ThreadPages::default(),
             stuck_run: AtomicU64::new(0),
             rests_until: AtomicU64::new(0),
+            queues: AtomicBool::new(false),
             armed: AtomicBool::new(false),
             told: AtomicBool::new(false),
             dead: AtomicBool::new(false),
@@ -160,20 +177,32 @@ impl Space {
     /// Whether pages may leave: an agent is there to move them, and nobody asked for a pause.
     pub fn lets_go(&self) -> bool {
         let agent = self.body.get().is_some_and(|body| !body.agent.is_gone());
-        agent && self.told.load(Relaxed) && !self.is_dead() && self.thawed.load(Relaxed) == 0
+        let sure = !self.unsure.load(Relaxed);
+        let pauses = self.thawed.load(Relaxed) > 0;
+        agent && sure && self.told.load(Relaxed) && !self.is_dead() && !pauses
     }
 
     /// Asks the kernel whether the address space still exists; notes it if not.
     pub fn look_for_life(&self) -> bool {
-        // Nothing is filled there: the guard page below the agent's stack is not registered, and a
-        // forked child that has none has no memory so low.
-        let guard = self.body.get().map_or(LOWEST, |body| body.agent_guard);
-        let range = guard..guard + PAGE_SIZE as u64;
-        let dead = self.uffd.zero(range).stop == Some(Stop::Dead);
+        let dead = self.probe() == Some(Stop::Dead);
         if dead {
             self.set_dead();
         }
         !dead
+    }
+
+    /// Whether some thread has changed the address space, and what it tells of that is still to come: from
+    /// the change on until it goes on, the kernel refuses every fill.
+    pub fn is_changing(&self) -> bool {
+        self.probe() == Some(Stop::Retry)
+    }
+
+    /// What the kernel says to a fill of a page that it never fills.
+    fn probe(&self) -> Option<Stop> {
+        // The guard page below the agent's stack is not registered, and a forked child that has none
+        // has no memory so low.
+        let guard = self.body.get().map_or(LOWEST, |body| body.agent_guard);
+        self.uffd.zero(guard..guard + PAGE_SIZE as u64).stop
     }
 
     /// Lifts the protection of pages, and has those look again who wait for it: while the address space is

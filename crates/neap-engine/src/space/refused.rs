@@ -6,7 +6,7 @@ use neap_sys::Mapping;
 
 use super::Ranges;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Refused {
     ranges: Ranges,
     /// How often the program has asked.

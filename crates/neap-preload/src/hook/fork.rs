@@ -6,7 +6,7 @@ use core::ptr::null;
 
 use neap_wire::purpose;
 
-use crate::{boot, sys};
+use crate::{agent, boot, sys};
 
 type Handler = Option<extern "C" fn()>;
 type RegisterAtfork = extern "C" fn(Handler, Handler, Handler, *const u8) -> i32;
@@ -38,6 +38,9 @@ extern "C" fn prepare() {
 extern "C" fn parent() {
     if boot::thaw_around_fork() {
         boot::tell(purpose::RESUME, 0, 0);
+    } else if agent::is_armed() {
+        // The kernel lets this process go on, and perhaps end, as soon as the fork has been announced.
+        boot::tell(purpose::FORKED, 0, 0);
     }
 }
 

@@ -6,28 +6,17 @@ use core::ffi::c_int;
 use neap_wire::purpose;
 
 use super::as_libc;
-use crate::boot;
 use crate::sys::{self, nr};
+use crate::{agent, boot};
 
 const CLONE_NEWUSER: c_int = 0x1000_0000;
 
 /// The program's unshare.
 #[unsafe(no_mangle)]
 pub extern "C" fn unshare(flags: c_int) -> c_int {
-    /// The agent may need a moment to be quite gone.
-    const TRIES: u32 = 2000;
-    const EINVAL: i64 = 22;
-    let call = || sys::call(nr::UNSHARE, [flags as usize, 0, 0, 0, 0, 0]);
-    if flags & CLONE_NEWUSER == 0 || boot::engine_name().is_empty() {
-        return as_libc(call());
+    if flags & CLONE_NEWUSER != 0 && !boot::engine_name().is_empty() {
+        boot::tell(purpose::LEAVE, 0, 0);
+        agent::join();
     }
-    boot::tell(purpose::LEAVE, 0, 0);
-    let mut result = call();
-    for _ in 0..TRIES {
-        if result != -EINVAL {
-            break;
-        }
-        result = call();
-    }
-    as_libc(result)
+    as_libc(sys::call(nr::UNSHARE, [flags as usize, 0, 0, 0, 0, 0]))
 }

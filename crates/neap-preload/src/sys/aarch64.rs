@@ -15,6 +15,7 @@ pub mod nr {
     pub const PPOLL: usize = 73;
     pub const KILL: usize = 129;
     pub const RT_SIGPROCMASK: usize = 135;
+    pub const TGKILL: usize = 131;
     pub const PRCTL: usize = 167;
     pub const GETPID: usize = 172;
     pub const GETTID: usize = 178;

@@ -54,6 +54,18 @@ pub fn pause() {
     call(nr::PPOLL, [0; 6]);
 }
 
+/// Sleeps for less than a second, in nanoseconds.
+pub fn sleep(nanos: u32) {
+    let time = [0u64, u64::from(nanos)];
+    let at = (&raw const time) as usize;
+    call(nr::PPOLL, [0, 0, at, 0, 0, 0]);
+}
+
+/// Whether this process has that thread.
+pub fn has_thread(thread: u32) -> bool {
+    call(nr::TGKILL, [getpid() as usize, thread as usize, 0, 0, 0, 0]) == 0
+}
+
 pub fn getpid() -> u32 {
     call(nr::GETPID, [0; 6]) as u32
 }

@@ -23,6 +23,7 @@ pub mod nr {
     pub const SENDMSG: usize = 46;
     pub const RECVMSG: usize = 47;
     pub const KILL: usize = 62;
+    pub const TGKILL: usize = 234;
     pub const PRCTL: usize = 157;
     pub const OPENAT: usize = 257;
     pub const PPOLL: usize = 271;

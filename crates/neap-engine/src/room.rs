@@ -1,0 +1,37 @@
+//! Who waits for memory: spaces whose faults would take the job over its limit, first come, first served.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+
+use crate::space::Space;
+
+#[derive(Default)]
+pub(crate) struct Room {
+    waiting: Mutex<VecDeque<Arc<Space>>>,
+}
+
+impl Room {
+    /// The space is called when there is room. Whoever comes here looks for room once more afterwards:
+    /// it may have been made before.
+    pub fn wait(&self, space: &Arc<Space>) {
+        if !space.queues.swap(true, Relaxed) {
+            let mut waiting = self.waiting.lock().expect("room lock");
+            waiting.push_back(space.clone());
+        }
+    }
+
+    /// Calls as many as there may be room for. One that finds some calls the next.
+    pub fn call(&self, count: usize) {
+        let called: Vec<Arc<Space>> = {
+            let mut waiting = self.waiting.lock().expect("room lock");
+            waiting.retain(|space| !space.is_dead());
+            let count = count.min(waiting.len());
+            waiting.drain(..count).collect()
+        };
+        for space in called {
+            space.queues.store(false, Relaxed);
+            space.bell.wake();
+        }
+    }
+}
