@@ -1,10 +1,12 @@
 //! Meeting processes: the listening thread, the handshake, and one thread for each agent's replies.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use bytemuck::{Zeroable, bytes_of, bytes_of_mut};
 use neap_sys::{Features, Listener, Maps, Message, Pagemap, Peer, Pidfd, Remote, Uffd};
@@ -43,13 +45,37 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
     }
 }
 
-/// Starts a thread of the engine. Without threads nothing works, so failure is the end.
+/// Starts a thread of the engine. Where the limit of threads is reached it waits for one to end; without
+/// threads nothing works, so then failure is the end.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> thread::JoinHandle<()> {
-    thread::Builder::new()
-        .name(name.to_owned())
-        .stack_size(256 << 10)
-        .spawn(work)
-        .expect("a thread of the engine")
+    const TRIES: u32 = 500;
+    const PAUSE: Duration = Duration::from_millis(10);
+    let work = Arc::new(Mutex::new(Some(work)));
+    let mut started = try_spawn(name, &work);
+    for _ in 1..TRIES {
+        if started.is_ok() {
+            break;
+        }
+        thread::sleep(PAUSE);
+        started = try_spawn(name, &work);
+    }
+    started.expect("a thread for neap (raise `ulimit -u`, or pids.max of the cgroup)")
+}
+
+/// `work` is still there if no thread could be had.
+fn try_spawn<F: FnOnce() + Send + 'static>(
+    name: &str,
+    work: &Arc<Mutex<Option<F>>>,
+) -> io::Result<thread::JoinHandle<()>> {
+    let work = work.clone();
+    let run = move || {
+        let work = work.lock().expect("work lock").take();
+        if let Some(work) = work {
+            work();
+        }
+    };
+    let builder = thread::Builder::new().name(name.to_owned());
+    builder.stack_size(256 << 10).spawn(run)
 }
 
 fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>) {
