@@ -188,7 +188,8 @@ impl Space {
         let ranges = self.ranges.lock().expect("ranges lock");
         mappings
             .iter()
-            .filter(|mapping| mapping.anonymous && !overlaps_own(&mapping.range, body))
+            .filter(|mapping| mapping.anonymous && !mapping.shared)
+            .filter(|mapping| !overlaps_own(&mapping.range, body))
             .map(|mapping| mapping.range.start.max(range.start)..mapping.range.end.min(range.end))
             .filter(|part| !part.is_empty() && !ranges.covers(part))
             .collect()
