@@ -40,6 +40,24 @@ pub fn usage_of_children() -> Usage {
     }
 }
 
+/// Processor time that process `pid` itself has used with all its threads, in nanoseconds. A process that
+/// has ended still tells until it is waited for; `None` after that.
+#[must_use]
+pub fn own_time(pid: i32) -> Option<u64> {
+    // The clock of a process as clock_getcpuclockid(3) makes it: CPUCLOCK_SCHED in the lower bits.
+    let clock = (!pid << 3) | 2;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes one timespec.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } < 0 {
+        return None;
+    }
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    Some(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?)
+}
+
 /// Makes `command` start in the control group whose `cgroup.procs` is `group`, if one is given, and die
 /// with the thread that starts it.
 pub fn start_within(command: &mut Command, group: Option<OwnedFd>) {
@@ -108,6 +126,26 @@ mod tests {
         let after = usage_of_children();
         let cpu = |usage: Usage| usage.user_nanos + usage.system_nanos;
         assert!(cpu(after) > cpu(before), "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn a_process_tells_its_time_until_it_was_waited_for() {
+        let script = "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done";
+        let mut child = Command::new("sh")
+            .args(["-c", script])
+            .spawn()
+            .expect("a shell");
+        let pid = child.id().cast_signed();
+        let ended = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.contains(") Z ")
+        };
+        while !ended() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        assert!(own_time(pid).is_some_and(|time| time > 0));
+        assert!(child.wait().expect("our child").success());
+        assert_eq!(own_time(pid), None);
     }
 
     #[test]

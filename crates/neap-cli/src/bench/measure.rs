@@ -32,8 +32,6 @@ use crate::run::launch::Target;
 const BETWEEN_LOOKS: i64 = 10_000_000;
 /// Between two looks for processes that are dying, in milliseconds.
 const DYING: u64 = 2;
-/// Clock ticks of /proc in a second: USER_HZ, the same on every architecture neap runs on (proc(5)).
-const TICKS: f64 = 100.0;
 /// The signals that end a bench.
 const ENDING: [i32; 4] = [
     signal_hook::consts::SIGINT,
@@ -158,6 +156,9 @@ fn written(root: &Root) -> u64 {
 struct Ended {
     status: ExitStatus,
     wall_nanos: u64,
+    /// Processor time of the first process alone, in nanoseconds.
+    own_nanos: u64,
+    /// The same in clock ticks, outside and in the kernel.
     ticks: (u64, u64),
     peak: Peak,
 }
@@ -255,10 +256,12 @@ impl Runner {
         }
         let wall_nanos = neap_sys::monotonic_nanos() - start;
         let ticks = own_ticks(&self.root, pid.as_raw_pid()).unwrap_or_default();
+        let own_nanos = neap_sys::own_time(pid.as_raw_pid()).unwrap_or(0);
         let status = child.wait().map_err(machine("wait"))?;
         Ok(Ended {
             status,
             wall_nanos,
+            own_nanos,
             ticks,
             peak,
         })
@@ -304,25 +307,39 @@ fn ending(status: ExitStatus) -> Ending {
     }
 }
 
+/// The part of neap's own time that it spent outside the kernel: by its ticks, or like the whole run's
+/// where it took less than a tick.
+fn share(ticks: (u64, u64), all: (f64, f64)) -> f64 {
+    let (user, system) = match ticks {
+        (0, 0) => all,
+        (user, system) => (user as f64, system as f64),
+    };
+    if user + system > 0.0 {
+        user / (user + system)
+    } else {
+        0.0
+    }
+}
+
 fn basic(turn: Turn<'_>, ended: &Ended, before: Usage, after: Usage) -> Raw {
     let seconds = |nanos: u64| nanos as f64 / 1e9;
-    let own = |ticks: u64| match turn.contender {
-        Contender::Neap => ticks as f64 / TICKS,
-        _ => 0.0,
-    };
-    let (own_user, own_system) = (own(ended.ticks.0), own(ended.ticks.1));
     let user = seconds(after.user_nanos - before.user_nanos);
     let system = seconds(after.system_nanos - before.system_nanos);
+    let own = match turn.contender {
+        Contender::Neap => seconds(ended.own_nanos),
+        _ => 0.0,
+    };
+    let own_user = own * share(ended.ticks, (user, system));
     Raw {
         turn: turn.number,
         contender: turn.contender,
         limit_bytes: turn.limit.map(|limit| limit.0),
         ending: ending(ended.status),
         wall_seconds: seconds(ended.wall_nanos),
-        // Ticks are coarser than the sum they are part of.
+        // The kernel samples how time divides, so a part may come out larger than its whole.
         cpu_user_seconds: (user - own_user).max(0.0),
-        cpu_system_seconds: (system - own_system).max(0.0),
-        cpu_neap_seconds: own_user + own_system,
+        cpu_system_seconds: (system - (own - own_user)).max(0.0),
+        cpu_neap_seconds: own,
         peak_memory_bytes: ended.peak.memory,
         peak_resident_bytes: ended.peak.resident,
         peak_pool_bytes: ended.peak.pool,
@@ -377,11 +394,39 @@ impl Raw {
         let peak = |own: u64, name: &str| own.max(number(name));
         self.peak_memory_bytes = peak(self.peak_memory_bytes, "/memory/peak_bytes");
         self.peak_resident_bytes = peak(self.peak_resident_bytes, "/memory/peak_resident_bytes");
+        let compressor = stats.pointer("/config/compressor").and_then(Value::as_str);
+        self.compressor = compressor.map(str::to_owned);
         let mut told = stats.clone();
         if let Some(map) = told.as_object_mut() {
             map.remove("command");
             map.remove("processes");
         }
         self.neap = told;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_time_divides_by_ticks_or_like_the_rest() {
+        assert_eq!(share((3, 1), (0.0, 1.0)), 0.75);
+        assert_eq!(share((0, 0), (1.0, 1.0)), 0.5);
+        assert_eq!(share((0, 0), (0.0, 0.0)), 0.0);
+    }
+
+    #[test]
+    fn a_signal_stops_a_bench_once_it_came() {
+        let interrupt = Interrupt::default();
+        assert!(interrupt.check().is_ok());
+        interrupt.0.store(15, Ordering::Relaxed);
+        assert!(matches!(interrupt.check(), Err(Stop::Signal(15))));
+    }
+
+    #[test]
+    fn an_ending_is_a_code_or_a_signal() {
+        assert_eq!(ending(ExitStatus::from_raw(3 << 8)), Ending::Exited(3));
+        assert_eq!(ending(ExitStatus::from_raw(9)), Ending::Signaled(9));
     }
 }

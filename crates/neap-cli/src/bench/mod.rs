@@ -94,8 +94,9 @@ impl<'a> Bench<'a> {
         wait::become_subreaper().map_err(machine("PR_SET_CHILD_SUBREAPER"))?;
         let neap = std::env::current_exe().map_err(machine("/proc/self/exe"))?;
         lab::clean_in_panic();
-        let site = Site::look(&root, swap_dir.as_deref());
+        // First, for what a killed bench left is no part of the machine.
         let lab = Lab::open(&root, swap_dir.clone());
+        let site = Site::look(&root, swap_dir.as_deref());
         let version = lab.as_ref().ok().map(Lab::cgroup_version);
         Ok(Self {
             args,
@@ -363,8 +364,8 @@ impl<'a> Bench<'a> {
         });
         if by_machine {
             self.warn(
-                "pages in and out, and what swap wrote to disk, are the whole machine's in the kernel's runs: \
-                 version 1 of cgroups does not count them for a group"
+                "pages in and out, what swap wrote to disk and zswap's pool are the whole machine's in the kernel's \
+                 runs: version 1 of cgroups does not count them for a group"
                     .to_owned(),
             );
         }

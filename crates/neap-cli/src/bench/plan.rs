@@ -142,7 +142,10 @@ impl First {
             label: format!("limit {size}, {why}"),
         };
         if pool == Bytes::ZERO {
-            let why = "there is no pool";
+            let why = match self.contender {
+                Contender::Swap => "there is no pool",
+                _ => "its pool was never used",
+            };
             return (
                 Ok(as_given(Accounting::Resident, why)),
                 Ok(as_given(Accounting::Pooled, why)),
