@@ -35,7 +35,7 @@ impl Hierarchy {
             if !passed.split_whitespace().any(|word| word == "memory") {
                 let name = file.to_string_lossy();
                 journal
-                    .set_undone_by(&name, "+memory", "-memory".to_owned())
+                    .set_for_all(&name, "+memory", "-memory")
                     .map_err(|error| Missing::new(format!("{name}: {error}")))?;
             }
         }
@@ -159,6 +159,7 @@ pub fn field(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::journal::Keep;
     use super::super::kernel::fake::Fake;
     use super::*;
     use crate::machine::fake::{machine, write};
@@ -224,11 +225,9 @@ mod tests {
         assert_eq!(hierarchy.version, 2);
         assert_eq!(root.read(control).unwrap(), "+memory");
         let kernel = Fake::default();
-        assert!(
-            journal
-                .undo(&kernel, super::super::journal::Keep::Nothing)
-                .is_empty()
-        );
+        assert!(journal.undo(&kernel, Keep::Bench).is_empty());
+        assert_eq!(root.read(control).unwrap(), "+memory", "for all runs");
+        assert!(journal.undo(&kernel, Keep::Nothing).is_empty());
         assert_eq!(root.read(control).unwrap(), "-memory");
     }
 

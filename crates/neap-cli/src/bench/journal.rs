@@ -50,6 +50,8 @@ pub struct Left {
     zrams: Vec<u32>,
     files: Vec<PathBuf>,
     settings: Vec<Setting>,
+    /// Settings that hold for the whole bench.
+    lasting: Vec<Setting>,
 }
 
 impl Left {
@@ -157,14 +159,6 @@ impl Journal {
         if before == value {
             return Ok(());
         }
-        self.set_undone_by(file, value, before)
-    }
-
-    /// As [`set`](Self::set), for a file that is not read as it is written.
-    ///
-    /// # Errors
-    /// Those of writing it and the journal.
-    pub fn set_undone_by(&mut self, file: &str, value: &str, before: String) -> io::Result<()> {
         let known = self.left.settings.iter().any(|s| s.file == Path::new(file));
         if !known {
             self.left.settings.push(Setting {
@@ -176,17 +170,33 @@ impl Journal {
         fs::write(self.root.path(file), value)
     }
 
+    /// Changes a kernel setting for the whole bench; `before` undoes it, for a file that is not read as it
+    /// is written.
+    ///
+    /// # Errors
+    /// Those of writing it and the journal.
+    pub fn set_for_all(&mut self, file: &str, value: &str, before: &str) -> io::Result<()> {
+        self.left.lasting.push(Setting {
+            file: file.into(),
+            before: before.to_owned(),
+        });
+        self.save()?;
+        fs::write(self.root.path(file), value)
+    }
+
     /// Undoes everything but what `keep` says, and returns what could not be undone.
     pub fn undo(&mut self, kernel: &dyn Kernel, keep: Keep) -> Vec<String> {
         let kept = match keep {
             Keep::Nothing => Left::default(),
-            Keep::Files => Left {
+            Keep::Bench => Left {
                 files: std::mem::take(&mut self.left.files),
+                lasting: std::mem::take(&mut self.left.lasting),
                 ..Left::default()
             },
         };
         let faults = undo(&self.root, kernel, &mut self.left);
         self.left.files.extend(kept.files);
+        self.left.lasting.extend(kept.lasting);
         match self.save() {
             Ok(()) => faults,
             Err(error) => faults
@@ -206,8 +216,8 @@ impl Journal {
 pub enum Keep {
     /// The bench is over.
     Nothing,
-    /// The swap file serves the next run too.
-    Files,
+    /// What serves the next run too: the swap file, and settings for the whole bench.
+    Bench,
 }
 
 /// Undoes what the journal on disk says; `None` when there is none. Returns what could not be undone.
@@ -277,17 +287,16 @@ fn undo(root: &Root, kernel: &dyn Kernel, left: &mut Left) -> Vec<String> {
     });
     left.zrams
         .retain(|n| keep_failed(remove_zram(root, *n), format!("zram{n}"), &mut faults));
-    let settings = std::mem::take(&mut left.settings);
-    left.settings = settings
-        .into_iter()
-        .rev()
-        .filter(|setting| {
+    for settings in [&mut left.settings, &mut left.lasting] {
+        // The last first, and what fails keeps its place.
+        settings.reverse();
+        settings.retain(|setting| {
             let done = fs::write(root.path(&setting.file), &setting.before);
             let done = done.map_err(|error| error.to_string());
             keep_failed(done, setting.file.display(), &mut faults)
-        })
-        .collect();
-    left.settings.reverse();
+        });
+        settings.reverse();
+    }
     // A file that the kernel still swaps to must not lose its name.
     let busy = left.swaps.clone();
     left.files.retain(|path| {

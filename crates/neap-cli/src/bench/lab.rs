@@ -165,7 +165,7 @@ impl Lab {
 
     /// Undoes what one run needed; returns what could not be undone.
     pub fn tidy(&mut self) -> Vec<String> {
-        self.journal.undo(&*self.kernel, Keep::Files)
+        self.journal.undo(&*self.kernel, Keep::Bench)
     }
 
     /// Undoes everything; returns what could not be undone.

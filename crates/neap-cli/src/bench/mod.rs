@@ -334,6 +334,7 @@ impl<'a> Bench<'a> {
     }
 
     fn tell(mut self, entrants: &[plan::Entrant]) -> Result<u8, Stop> {
+        self.look_for_excess();
         self.look_for_strangers();
         let words = self.args.command.iter();
         let command: Vec<String> = words.map(|w| w.to_string_lossy().into_owned()).collect();
@@ -355,6 +356,28 @@ impl<'a> Bench<'a> {
             json.write(&report.json()).map_err(failed("--json"))?;
         }
         Ok(if different { exit::DIFFERENT } else { 0 })
+    }
+
+    /// A limit that was not kept makes a comparison worthless, and neap says itself when it gives up.
+    fn look_for_excess(&mut self) {
+        let mut lines = Vec::new();
+        for run in &self.raw {
+            let limit = run.limit_bytes.unwrap_or(u64::MAX);
+            let allowed = limit.saturating_add(limit / limit::BURST_DIVISOR + limit::BURST_FIXED.0);
+            if run.contender == Contender::Neap && run.peak_memory_bytes > allowed {
+                let peak = Bytes(run.peak_memory_bytes);
+                let limit = Bytes(limit);
+                lines.push(format!(
+                    "neap took {peak} in turn {}, its limit was {limit}",
+                    run.turn
+                ));
+            }
+            let said = run.neap["warnings"].as_array().into_iter().flatten();
+            lines.extend(said.filter_map(|line| Some(format!("neap said: {}", line.as_str()?))));
+        }
+        for line in lines {
+            self.warn(line);
+        }
     }
 
     /// Where the kernel counts pages for the whole machine, the counts hold other programs' pages too.

@@ -148,7 +148,7 @@ fn between_runs_the_swap_file_stays() {
     };
     let kernel = Fake::default();
     change_everything(&mut journal, &kernel);
-    assert!(journal.undo(&kernel, Keep::Files).is_empty());
+    assert!(journal.undo(&kernel, Keep::Bench).is_empty());
     assert!(root.path("/var/tmp/neap-bench-1.swap").exists());
     assert!(root.path(FILE).exists(), "and is still known");
     assert!(journal.undo(&kernel, Keep::Nothing).is_empty());
