@@ -76,7 +76,14 @@ impl Lab {
                 talk::warn(&format!("left by an earlier bench: {fault}"));
             }),
         }
-        let hierarchy = Hierarchy::find(root, &mut journal)?;
+        let hierarchy = match Hierarchy::find(root, &mut journal) {
+            Ok(hierarchy) => hierarchy,
+            Err(missing) => {
+                let faults = journal.undo(&*kernel, Keep::Nothing);
+                faults.iter().for_each(|fault| talk::warn(fault));
+                return Err(missing);
+            }
+        };
         Ok(Self {
             root: root.clone(),
             kernel,
@@ -294,11 +301,12 @@ fn write_header(mut file: &File, size: Bytes) -> io::Result<()> {
 }
 
 /// Cleans up when this program panics, which ends it at once: after the usual message, by the journal.
-pub fn clean_in_panic() {
+pub fn clean_in_panic(root: &Root) {
     let before = std::panic::take_hook();
+    let root = root.clone();
     std::panic::set_hook(Box::new(move |info| {
         before(info);
-        for fault in sweep(&Root::real(), &Linux).unwrap_or_default() {
+        for fault in sweep(&root, &Linux).unwrap_or_default() {
             talk::warn(&fault);
         }
     }));

@@ -93,7 +93,7 @@ impl<'a> Bench<'a> {
         wait::keep_statuses(&root).map_err(machine("SIGCHLD"))?;
         wait::become_subreaper().map_err(machine("PR_SET_CHILD_SUBREAPER"))?;
         let neap = std::env::current_exe().map_err(machine("/proc/self/exe"))?;
-        lab::clean_in_panic();
+        lab::clean_in_panic(&root);
         // First, for what a killed bench left is no part of the machine.
         let lab = Lab::open(&root, swap_dir.clone());
         let site = Site::look(&root, swap_dir.as_deref());

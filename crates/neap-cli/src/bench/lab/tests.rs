@@ -126,3 +126,23 @@ fn the_best_algorithm_is_the_densest() {
     assert_eq!(best_of("lzo [lzo-rle]"), Some("lzo-rle"));
     assert_eq!(best_of("842"), None);
 }
+
+#[test]
+fn a_panic_leaves_the_machine_as_it_was() {
+    let (_dir, root) = machine(FILES);
+    let Some(mut lab) = lab(&root) else {
+        return;
+    };
+    lab.make_swap(Bytes::mib(1)).unwrap();
+    let mut backing = Backing::default();
+    lab.set(&mut backing, format!("{ZSWAP}/enabled"), "Y")
+        .unwrap();
+    assert_eq!(parameter(&root, "enabled"), "Y");
+    clean_in_panic(&root);
+    let panicked = std::panic::catch_unwind(|| panic!("as a test"));
+    drop(std::panic::take_hook());
+    assert!(panicked.is_err());
+    assert_eq!(parameter(&root, "enabled"), "N");
+    assert_eq!(std::fs::read_dir(root.path("/swap")).unwrap().count(), 1);
+    assert!(!root.path("/run/neap-bench/journal.json").exists());
+}
