@@ -47,6 +47,23 @@ words! {
     }
 }
 
+words! {
+    /// What a command is run under by `neap bench`.
+    Contender {
+        /// Nothing: no limit.
+        #[default]
+        Plain = "plain",
+        /// `neap run`.
+        Neap = "neap",
+        /// The kernel's compressed cache, with a swap file behind it.
+        Zswap = "zswap",
+        /// A swap file alone.
+        Swap = "swap",
+        /// A compressed swap device in memory.
+        Zram = "zram",
+    }
+}
+
 /// The share of the limit that the pool may take, in percent, 1 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolMax(pub u8);

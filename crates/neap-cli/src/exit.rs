@@ -23,6 +23,25 @@ pub const TABLE: &[(u8, &str)] = &[
     (128, "and above: 128+N, the command was ended by signal N"),
 ];
 
+/// The exit codes of `neap bench`, which never ends as its command did. Shown by `neap bench --help`.
+pub const BENCH_TABLE: &[(u8, &str)] = &[
+    (
+        0,
+        "every run ended as the plain ones did, with the same output",
+    ),
+    (DIFFERENT, "some run ended otherwise, or its output differs"),
+    (2, "a wrong flag"),
+    (FAILED, "neap itself failed"),
+    (
+        NOT_EXECUTABLE,
+        "the command was found but cannot be executed",
+    ),
+    (NOT_FOUND, "the command was not found"),
+    (128, "and above: 128+N, the bench was ended by signal N"),
+];
+
+/// A bench whose runs differ in what they did.
+pub const DIFFERENT: u8 = 1;
 /// neap itself failed.
 pub const FAILED: u8 = 125;
 /// The command was found but cannot be executed.
@@ -114,9 +133,11 @@ mod tests {
 
     #[test]
     fn the_table_is_in_order_and_names_the_constants() {
-        assert!(TABLE.windows(2).all(|pair| pair[0].0 < pair[1].0));
-        for code in [FAILED, NOT_EXECUTABLE, NOT_FOUND] {
-            assert!(TABLE.iter().any(|(listed, _)| *listed == code));
+        for table in [TABLE, BENCH_TABLE] {
+            assert!(table.windows(2).all(|pair| pair[0].0 < pair[1].0));
+            for code in [FAILED, NOT_EXECUTABLE, NOT_FOUND] {
+                assert!(table.iter().any(|(listed, _)| *listed == code));
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use neap_store::{CompressorKind, ShrinkerKind};
 
-use crate::choice::{OnExhausted, PoolMax};
+use crate::choice::{Contender, OnExhausted, PoolMax};
 use crate::{env, exit};
 
 /// Runs a program in less memory than it wants.
@@ -32,6 +32,9 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Say what this machine allows and how to get what it does not
     Doctor(DoctorArgs),
+    /// Run a command by turns plainly, under neap and under what the kernel has, and compare
+    #[command(after_help = bench_table())]
+    Bench(BenchArgs),
 }
 
 /// Flags of `neap run`.
@@ -109,6 +112,49 @@ pub struct DoctorArgs {
     pub swap_dir: Option<PathBuf>,
 }
 
+/// Flags of `neap bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Memory limit of all but the plain runs: 512M, 1.5G (powers of 1024) or 50% of RAM
+    #[arg(short = 'm', long, value_name = "SIZE|PERCENT")]
+    pub memory: String,
+
+    /// How often the command runs under each, after a first run that is not counted
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+
+    /// What to compare with plain: neap, zswap, swap, zram
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "neap,zswap,swap,zram"
+    )]
+    pub against: Vec<Contender>,
+
+    /// Write everything, each single run included, as one JSON object
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Directory for the swap files, neap's and the kernel's [default: TMPDIR, /var/tmp or /tmp,
+    /// whichever is first on a disk]
+    #[arg(long, value_name = "DIR")]
+    pub swap_dir: Option<PathBuf>,
+
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// The exit codes of `neap bench`, as `--help` shows them.
+fn bench_table() -> String {
+    let mut text = String::from("Exit status:\n");
+    for (code, meaning) in exit::BENCH_TABLE {
+        text.push_str(&format!("  {code:<18} {meaning}\n"));
+    }
+    text
+}
+
 /// The tables of exit codes and variables, as `--help` shows them.
 fn run_tables() -> String {
     let mut text = String::from("Exit status: the command's own, and\n");
@@ -132,7 +178,7 @@ mod tests {
         let all = ["neap", "run"].iter().chain(args);
         match Cli::try_parse_from(all)?.command {
             Command::Run(args) => Ok(*args),
-            Command::Doctor(_) => panic!("not a run"),
+            _ => panic!("not a run"),
         }
     }
 
@@ -161,6 +207,26 @@ mod tests {
         assert!(run(&["--bogus", "ls"]).is_err());
         assert!(run(&[]).is_err());
         assert!(run(&["--no-swap", "--swap-dir", "/x", "ls"]).is_err());
+    }
+
+    #[test]
+    fn a_bench_takes_a_list_and_a_count() {
+        let bench = |args: &[&str]| {
+            let all = ["neap", "bench", "-m", "1G"].iter().chain(args);
+            match Cli::try_parse_from(all)?.command {
+                Command::Bench(args) => Ok(args),
+                _ => panic!("not a bench"),
+            }
+        };
+        let args = bench(&["--against", "zram,neap", "--runs", "3", "--", "ls", "-m"]);
+        let args: BenchArgs = args.unwrap();
+        assert_eq!(args.against, [Contender::Zram, Contender::Neap]);
+        assert_eq!((args.runs, args.command.len()), (3, 2));
+        assert_eq!(bench(&["ls"]).unwrap().against.len(), 4);
+        for bad in [["--runs", "0"], ["--against", "zwap"], ["--against", ""]] {
+            let error: clap::Error = bench(&[bad[0], bad[1], "ls"]).unwrap_err();
+            assert!(error.use_stderr(), "{bad:?}");
+        }
     }
 
     #[test]

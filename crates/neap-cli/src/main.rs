@@ -1,9 +1,10 @@
 //! The neap command.
 //!
-//! `neap run` puts a command under the engine; `neap doctor` says what the machine allows. Readers of
-//! this crate start at [`run`].
+//! `neap run` puts a command under the engine; `neap doctor` says what the machine allows; `neap bench`
+//! compares `neap run` with what the kernel has. Readers of this crate start at [`run`].
 #![forbid(unsafe_code)]
 
+mod bench;
 mod choice;
 mod doctor;
 mod env;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Ok(cli) => match cli.command {
             Command::Run(args) => run::run(&args),
             Command::Doctor(args) => doctor::run(&args),
+            Command::Bench(args) => bench::run(&args),
         },
         Err(error) => {
             // A closed stdout or stderr leaves nobody to tell.

@@ -8,6 +8,7 @@ mod cpu;
 mod errno;
 mod file;
 mod maps;
+mod measured;
 mod pagemap;
 mod process;
 mod remote;
@@ -21,6 +22,7 @@ pub use cpu::{Keeper, Kept, cpu_of, end_keep, pin_to, this_cpu};
 pub use errno::{Result, SysError};
 pub use file::SwapFile;
 pub use maps::{Mapping, Maps};
+pub use measured::{Usage, own_time, start_within, swap_off, swap_on, usage_of_children};
 pub use pagemap::Pagemap;
 pub use process::{
     Pidfd, anon_of_sharers, anon_resident, comm, kill_descendants, robust_lists, signal,

@@ -33,6 +33,26 @@ pub fn own_memory_cgroup(root: &Root) -> Option<Cgroup> {
     version_1(root, &membership, &mounts).or_else(|| version_2(root, &membership, &mounts))
 }
 
+/// Where groups with the memory controller can be made, and the hierarchy's version: the top of what is
+/// mounted. `None` when there is no memory controller.
+#[must_use]
+pub fn memory_hierarchy(root: &Root) -> Option<(PathBuf, u8)> {
+    let mounts = root.read("/proc/self/mountinfo").ok()?;
+    let mut mounts = mounts.lines().filter_map(Mount::read);
+    mounts.find_map(|mount| {
+        let point = PathBuf::from(mount.point);
+        let memory = |list: &str, separator| list.split(separator).any(|word| word == "memory");
+        match mount.kind {
+            "cgroup" if memory(mount.super_options, ',') => Some((point, 1)),
+            "cgroup2" => {
+                let controllers = root.read(point.join("cgroup.controllers")).ok()?;
+                memory(controllers.trim(), ' ').then_some((point, 2))
+            }
+            _ => None,
+        }
+    })
+}
+
 fn version_1(root: &Root, membership: &str, mounts: &str) -> Option<Cgroup> {
     let path = membership.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -254,6 +274,20 @@ mod tests {
             ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n"),
         ]);
         assert_eq!(limit_of(&root), Some(Bytes::mib(512)));
+    }
+
+    #[test]
+    fn groups_are_made_where_the_memory_controller_is_mounted() {
+        let mounts = ("/proc/self/mountinfo", V1_MOUNT);
+        let (_dir, root) = machine(&[mounts]);
+        let found = Some(("/sys/fs/cgroup/memory".into(), 1));
+        assert_eq!(memory_hierarchy(&root), found);
+        let controllers = "/sys/fs/cgroup/cgroup.controllers";
+        let (_dir, root) = machine(&[("/proc/self/mountinfo", V2_MOUNT)]);
+        assert_eq!(memory_hierarchy(&root), None);
+        write(&root, controllers, "cpu memory pids\n");
+        let found = Some(("/sys/fs/cgroup".into(), 2));
+        assert_eq!(memory_hierarchy(&root), found);
     }
 
     #[test]

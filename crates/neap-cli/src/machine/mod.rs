@@ -10,11 +10,11 @@ mod process;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use cgroup::{Cgroup, own_memory_cgroup};
+pub use cgroup::{Cgroup, memory_hierarchy, own_memory_cgroup};
 pub use filesystem::{Filesystem, Kind, filesystem_of};
 pub use memory::{kernel_release, ram, transparent_huge_pages};
 pub use process::{
-    children, has_terminal, holds_capability, ignored_signals, is_stopped, process_group,
+    children, has_terminal, holds_capability, ignored_signals, is_stopped, own_ticks, process_group,
 };
 
 /// Where the machine's files begin: `/`, or a directory that stands for it in tests.
@@ -42,7 +42,11 @@ impl Root {
         self.0.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    fn read(&self, path: impl AsRef<Path>) -> io::Result<String> {
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// Those of open(2) and read(2), and text that is not UTF-8.
+    pub fn read(&self, path: impl AsRef<Path>) -> io::Result<String> {
         std::fs::read_to_string(self.path(path))
     }
 }

@@ -54,6 +54,14 @@ pub fn has_terminal(root: &Root) -> bool {
     stat_field(root, own, 4).is_some_and(|tty| tty != "0")
 }
 
+/// Processor time of process `pid` itself, outside and in the kernel, in clock ticks. A process that has
+/// ended still tells until it is waited for.
+#[must_use]
+pub fn own_ticks(root: &Root, pid: i32) -> Option<(u64, u64)> {
+    let field = |index| stat_field(root, pid, index)?.parse().ok();
+    Some((field(11)?, field(12)?))
+}
+
 /// Field `index` of /proc/PID/stat, counted from the state, the first after the command's name. The
 /// name may itself hold spaces and parentheses, so the last parenthesis ends it.
 fn stat_field(root: &Root, pid: i32, index: usize) -> Option<String> {
@@ -90,6 +98,14 @@ mod tests {
         assert!(is_stopped(&root, 7));
         assert_eq!(process_group(&root, 7), Some(42));
         assert!(!is_stopped(&root, 8));
+    }
+
+    #[test]
+    fn a_processs_own_time_is_told_in_ticks() {
+        let stat = "9 (a b) Z 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15\n";
+        let (_dir, root) = machine(&[("/proc/9/stat", stat)]);
+        assert_eq!(own_ticks(&root, 9), Some((11, 12)));
+        assert_eq!(own_ticks(&root, 8), None);
     }
 
     #[test]

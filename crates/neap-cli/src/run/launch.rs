@@ -93,7 +93,9 @@ impl Target {
         self.explain(error)
     }
 
-    fn command(&self, extra: &[(OsString, OsString)]) -> Command {
+    /// The command, ready to start.
+    #[must_use]
+    pub fn command(&self, extra: &[(OsString, OsString)]) -> Command {
         let mut command = Command::new(&self.file);
         command.args(&self.argv[1..]).envs(extra.iter().cloned());
         command.arg0(&self.argv[0]);

@@ -8,6 +8,11 @@ use crate::machine::{Cgroup, Root, own_memory_cgroup, ram};
 /// neap's own memory alone may take this much (law 2), so a smaller limit is a slip.
 pub const LEAST: Bytes = Bytes::mib(4);
 
+/// What law 3 allows beyond the limit for a moment: 4 MiB and the next part of the limit.
+pub const BURST_FIXED: Bytes = Bytes::mib(4);
+/// The same, as a part of the limit: 2 %.
+pub const BURST_DIVISOR: u64 = 50;
+
 /// What the cgroup charges beyond what neap counts, and neap must leave free: page tables, kernel
 /// stacks, the program's text, and the burst that law 3 allows (2 % + 4 MiB).
 const HEADROOM_FIXED: Bytes = Bytes::mib(8);

@@ -5,16 +5,16 @@
 //! and end as the command ended. Whatever stops neap from managing the command leaves it to the kernel
 //! with one line of warning, unless `--require` says otherwise.
 
-mod command;
+pub mod command;
 mod elf;
 mod engine;
-mod launch;
-mod limit;
+pub mod launch;
+pub mod limit;
 mod plan;
-mod report;
+pub mod report;
 mod signals;
 pub mod swap;
-mod wait;
+pub mod wait;
 
 use std::process::ExitCode;
 

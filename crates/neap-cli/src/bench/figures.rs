@@ -1,0 +1,365 @@
+//! The measures of a run, and what several runs of one contender make of them.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::choice::Contender;
+use crate::exit::{Ending, name};
+
+/// Everything measured of one run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Raw {
+    /// The turn; 0 is the first run, which is not counted.
+    pub turn: u32,
+    /// What it ran under.
+    #[serde(serialize_with = "by_name")]
+    pub contender: Contender,
+    /// The limit it ran under.
+    pub limit_bytes: Option<u64>,
+    /// How it ended.
+    #[serde(serialize_with = "by_line")]
+    pub ending: Ending,
+    /// From start to end.
+    pub wall_seconds: f64,
+    /// Processor time of the command outside the kernel.
+    pub cpu_user_seconds: f64,
+    /// Processor time of the command in the kernel.
+    pub cpu_system_seconds: f64,
+    /// Processor time of neap's own process.
+    pub cpu_neap_seconds: f64,
+    /// Most anonymous memory and pool together, sampled.
+    pub peak_memory_bytes: u64,
+    /// Most anonymous memory of the command's processes, sampled.
+    pub peak_resident_bytes: u64,
+    /// Most that the pool took.
+    pub peak_pool_bytes: u64,
+    /// The control group's own word, page cache included.
+    pub group_peak_bytes: Option<u64>,
+    /// Pages that left memory, compressed or not.
+    pub pages_out: u64,
+    /// Pages that came back.
+    pub pages_in: u64,
+    /// Faults that waited for a page.
+    pub major_faults: u64,
+    /// Bytes written to disk, swap included.
+    pub disk_written_bytes: u64,
+    /// Whose counters the pages are: `group`, `machine` or `neap`.
+    pub counted: &'static str,
+    /// Processes that the kernel killed for want of memory.
+    pub kills: u64,
+    /// How often memory was looked at.
+    pub samples: u64,
+    /// Bytes of standard output.
+    pub stdout_bytes: u64,
+    /// SHA-256 of standard output.
+    pub stdout_sha256: String,
+    /// What compressed, where the kernel did.
+    pub compressor: Option<String>,
+    /// What neap says of its run.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub neap: Value,
+    /// The end of standard error, of a run that failed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub stderr: String,
+}
+
+fn by_name<S: serde::Serializer>(contender: &Contender, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(contender)
+}
+
+fn by_line<S: serde::Serializer>(ending: &Ending, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&said(*ending))
+}
+
+/// `exited N` or `ended by NAME`.
+#[must_use]
+pub fn said(ending: Ending) -> String {
+    match ending {
+        Ending::Exited(code) => format!("exited {code}"),
+        Ending::Signaled(signal) => format!("ended by {}", name(signal)),
+    }
+}
+
+/// How a figure is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds.
+    Seconds,
+    /// Bytes.
+    Bytes,
+    /// A plain number.
+    Count,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy)]
+pub struct Measure {
+    /// Its name for people.
+    pub title: &'static str,
+    /// Its name in JSON.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: Unit,
+    /// Where it is in a run.
+    pub of: fn(&Raw) -> f64,
+}
+
+/// Every measure, in the order of the table.
+pub const MEASURES: [Measure; 11] = [
+    measure("wall time", "wall_seconds", Unit::Seconds, |r| {
+        r.wall_seconds
+    }),
+    measure("CPU, user", "cpu_user_seconds", Unit::Seconds, |r| {
+        r.cpu_user_seconds
+    }),
+    measure("CPU, system", "cpu_system_seconds", Unit::Seconds, |r| {
+        r.cpu_system_seconds
+    }),
+    measure("CPU, neap's own", "cpu_neap_seconds", Unit::Seconds, |r| {
+        r.cpu_neap_seconds
+    }),
+    measure(
+        "peak memory, pool counted",
+        "peak_memory_bytes",
+        Unit::Bytes,
+        |r| r.peak_memory_bytes as f64,
+    ),
+    measure(
+        "peak memory, resident",
+        "peak_resident_bytes",
+        Unit::Bytes,
+        |r| r.peak_resident_bytes as f64,
+    ),
+    measure("peak of the pool", "peak_pool_bytes", Unit::Bytes, |r| {
+        r.peak_pool_bytes as f64
+    }),
+    measure("pages out", "pages_out", Unit::Count, |r| {
+        r.pages_out as f64
+    }),
+    measure("pages in", "pages_in", Unit::Count, |r| r.pages_in as f64),
+    measure("major faults", "major_faults", Unit::Count, |r| {
+        r.major_faults as f64
+    }),
+    measure("written to disk", "disk_written_bytes", Unit::Bytes, |r| {
+        r.disk_written_bytes as f64
+    }),
+];
+
+const fn measure(
+    title: &'static str,
+    name: &'static str,
+    unit: Unit,
+    of: fn(&Raw) -> f64,
+) -> Measure {
+    Measure {
+        title,
+        name,
+        unit,
+        of,
+    }
+}
+
+/// Several figures as three.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Half of the figures are not above it.
+    pub median: f64,
+    /// The least.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Summary {
+    /// Of no figures there is none.
+    #[must_use]
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut all: Vec<f64> = figures.into_iter().collect();
+        all.sort_by(f64::total_cmp);
+        let (least, most) = (*all.first()?, *all.last()?);
+        let half = all.len() / 2;
+        let median = match all.len() % 2 {
+            1 => all[half],
+            _ => f64::midpoint(all[half - 1], all[half]),
+        };
+        Some(Self {
+            median,
+            least,
+            most,
+        })
+    }
+
+    /// This median by that of the plain runs; `None` where that is nothing.
+    #[must_use]
+    pub fn ratio(&self, plain: Option<Summary>) -> Option<f64> {
+        let plain = plain?.median;
+        (plain > 0.0).then(|| self.median / plain)
+    }
+}
+
+/// Whether the runs did the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All did.
+    Same {
+        /// How many were compared, the first ones included.
+        compared: usize,
+        /// Their common output.
+        sha256: String,
+    },
+    /// The command's output differs even plainly, so nothing can be said.
+    Unsteady,
+    /// Some did something else than the plain runs: a line for each.
+    Different(Vec<String>),
+}
+
+impl Verdict {
+    /// Compares endings and outputs with those of the plain runs.
+    #[must_use]
+    pub fn of(runs: &[Raw]) -> Self {
+        let plain: Vec<&Raw> = runs
+            .iter()
+            .filter(|r| r.contender == Contender::Plain)
+            .collect();
+        let Some(first) = plain.first() else {
+            return Verdict::Unsteady;
+        };
+        let same = |r: &&Raw| {
+            (r.ending, r.stdout_bytes, &r.stdout_sha256)
+                == (first.ending, first.stdout_bytes, &first.stdout_sha256)
+        };
+        if !plain.iter().all(same) {
+            return Verdict::Unsteady;
+        }
+        let others: Vec<String> = runs
+            .iter()
+            .filter(|r| !same(r))
+            .map(|r| difference(r, first))
+            .collect();
+        match others.is_empty() {
+            true => Verdict::Same {
+                compared: runs.len(),
+                sha256: first.stdout_sha256.clone(),
+            },
+            false => Verdict::Different(others),
+        }
+    }
+}
+
+fn difference(run: &Raw, plain: &Raw) -> String {
+    let turn = match run.turn {
+        0 => "in its first run".to_owned(),
+        turn => format!("in turn {turn}"),
+    };
+    let who = format!("{} {turn}", run.contender);
+    if run.ending != plain.ending {
+        let killed = match run.kills {
+            0 => String::new(),
+            n => format!("; the kernel killed {n} for want of memory"),
+        };
+        return format!(
+            "{who} {}, plain {}{killed}",
+            said(run.ending),
+            said(plain.ending)
+        );
+    }
+    format!(
+        "{who}: {} bytes of output with SHA-256 {}, plain {} with {}",
+        run.stdout_bytes, run.stdout_sha256, plain.stdout_bytes, plain.stdout_sha256
+    )
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A run of no account.
+    pub fn raw(contender: Contender, turn: u32, wall: f64) -> Raw {
+        Raw {
+            turn,
+            contender,
+            limit_bytes: None,
+            ending: Ending::Exited(0),
+            wall_seconds: wall,
+            cpu_user_seconds: 0.0,
+            cpu_system_seconds: 0.0,
+            cpu_neap_seconds: 0.0,
+            peak_memory_bytes: 0,
+            peak_resident_bytes: 0,
+            peak_pool_bytes: 0,
+            group_peak_bytes: None,
+            pages_out: 0,
+            pages_in: 0,
+            major_faults: 0,
+            disk_written_bytes: 0,
+            counted: "machine",
+            kills: 0,
+            samples: 1,
+            stdout_bytes: 2,
+            stdout_sha256: "ab".to_owned(),
+            compressor: None,
+            neap: Value::Null,
+            stderr: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_median_lies_in_the_middle() {
+        let of = |figures: &[f64]| Summary::of(figures.iter().copied());
+        assert_eq!(of(&[]), None);
+        let odd = of(&[3.0, 1.0, 2.0]).unwrap();
+        assert_eq!((odd.median, odd.least, odd.most), (2.0, 1.0, 3.0));
+        assert_eq!(of(&[4.0, 1.0]).unwrap().median, 2.5);
+        assert_eq!(of(&[4.0, 1.0]).unwrap().ratio(Some(odd)), Some(1.25));
+        assert_eq!(odd.ratio(of(&[0.0])), None);
+        assert_eq!(odd.ratio(None), None);
+    }
+
+    #[test]
+    fn every_measure_has_its_field_in_the_raw_run() {
+        let value = serde_json::to_value(raw(Contender::Zram, 1, 2.5)).unwrap();
+        for measure in MEASURES {
+            assert!(value[measure.name].is_number(), "{}", measure.name);
+        }
+        assert_eq!(value["contender"], "zram");
+        assert_eq!(value["ending"], "exited 0");
+        assert_eq!((MEASURES[0].of)(&raw(Contender::Zram, 1, 2.5)), 2.5);
+    }
+
+    #[test]
+    fn equal_outputs_are_counted_and_others_named() {
+        let plain = raw(Contender::Plain, 0, 1.0);
+        let neap = raw(Contender::Neap, 2, 1.0);
+        let same = Verdict::of(&[plain.clone(), neap.clone()]);
+        assert!(matches!(same, Verdict::Same { compared: 2, .. }));
+        let mut other = neap.clone();
+        other.stdout_sha256 = "cd".to_owned();
+        let Verdict::Different(lines) = Verdict::of(&[plain.clone(), neap.clone(), other]) else {
+            panic!("they differ");
+        };
+        assert_eq!(lines.len(), 1);
+        assert!(
+            lines[0].starts_with("neap in turn 2: 2 bytes"),
+            "{}",
+            lines[0]
+        );
+        let mut killed = raw(Contender::Swap, 0, 1.0);
+        killed.ending = Ending::Signaled(9);
+        killed.kills = 1;
+        let Verdict::Different(lines) = Verdict::of(&[plain, killed]) else {
+            panic!("they differ");
+        };
+        assert!(
+            lines[0].contains("first run ended by SIGKILL, plain exited 0; the kernel killed 1")
+        );
+    }
+
+    #[test]
+    fn a_command_that_differs_by_itself_proves_nothing() {
+        let plain = raw(Contender::Plain, 0, 1.0);
+        let mut again = plain.clone();
+        again.stdout_bytes = 9;
+        assert_eq!(Verdict::of(&[plain, again]), Verdict::Unsteady);
+        assert_eq!(Verdict::of(&[]), Verdict::Unsteady);
+    }
+}

@@ -1,0 +1,178 @@
+//! Cleaning up, on a directory that stands for the machine.
+
+use super::super::kernel::fake::Fake;
+use super::*;
+use crate::machine::fake::{machine, write};
+
+const ENABLED: &str = "/sys/module/zswap/parameters/enabled";
+const COMPRESSOR: &str = "/sys/module/zswap/parameters/compressor";
+const GROUP: &str = "/sys/fs/cgroup/memory/neap-bench-1-0";
+const FILES: &[(&str, &str)] = &[
+    (BOOT_ID, "boot-1\n"),
+    (ENABLED, "N\n"),
+    (COMPRESSOR, "lzo\n"),
+    ("/sys/class/zram-control/hot_remove", ""),
+    ("/sys/block/zram3/reset", "0\n"),
+    ("/var/tmp/neap-bench-1.swap", "pages"),
+    (
+        "/sys/fs/cgroup/memory/neap-bench-1-0/cgroup.procs",
+        "41\n42\n",
+    ),
+];
+
+fn journal(root: &Root) -> Option<Journal> {
+    // Only root has a journal; what is tested needs one.
+    let opened = Journal::open(root, &Fake::default()).ok()?;
+    assert_eq!(opened.1, None, "nothing was left");
+    Some(opened.0)
+}
+
+fn change_everything(journal: &mut Journal, kernel: &Fake) {
+    journal.group(Path::new(GROUP)).unwrap();
+    journal
+        .file(Path::new("/var/tmp/neap-bench-1.swap"))
+        .unwrap();
+    for swap in ["/var/tmp/neap-bench-1.swap", "/dev/zram3"] {
+        journal.swap(Path::new(swap)).unwrap();
+        kernel.swap_on(&journal.root.path(swap), 1).unwrap();
+    }
+    journal.zram(3).unwrap();
+    journal.set(ENABLED, "Y").unwrap();
+    journal.set(COMPRESSOR, "zstd").unwrap();
+    journal.set(COMPRESSOR, "lz4").unwrap();
+}
+
+fn assert_clean(root: &Root, kernel: &Fake) {
+    assert!(kernel.swaps.borrow().is_empty());
+    assert_eq!(root.read(ENABLED).unwrap(), "N");
+    assert_eq!(root.read(COMPRESSOR).unwrap(), "lzo");
+    assert!(!root.path("/var/tmp/neap-bench-1.swap").exists());
+    assert!(!root.path(GROUP).exists());
+    assert!(!root.path(FILE).exists());
+    assert_eq!(root.read("/sys/block/zram3/reset").unwrap(), "1");
+    let removed = root.read("/sys/class/zram-control/hot_remove");
+    assert_eq!(removed.unwrap(), "3");
+}
+
+#[test]
+fn everything_is_undone_at_the_end() {
+    let (_dir, root) = machine(FILES);
+    let Some(mut journal) = journal(&root) else {
+        return;
+    };
+    let kernel = Fake::default();
+    change_everything(&mut journal, &kernel);
+    assert_eq!(root.read(COMPRESSOR).unwrap(), "lz4");
+    assert!(journal.undo(&kernel, Keep::Nothing).is_empty());
+    assert_clean(&root, &kernel);
+    let calls = kernel.calls.borrow();
+    let at = |call: &str| calls.iter().position(|c| c == call).expect("it was called");
+    assert!(at("kill 42") < at("rmdir neap-bench-1-0"));
+    assert!(at("rmdir neap-bench-1-0") < at("swapoff zram3"));
+}
+
+#[test]
+fn the_next_start_undoes_what_a_killed_one_left() {
+    let (_dir, root) = machine(FILES);
+    let Some(mut first) = journal(&root) else {
+        return;
+    };
+    let kernel = Fake::default();
+    change_everything(&mut first, &kernel);
+    let refused = Journal::open(&root, &kernel).expect_err("one at a time");
+    assert!(refused.to_string().contains("at work"), "{refused}");
+    drop(first);
+    let (second, faults) = Journal::open(&root, &kernel).expect("the lock ended with its holder");
+    assert_eq!(faults, Some(vec![]));
+    assert_clean(&root, &kernel);
+    assert!(second.left.is_empty());
+}
+
+#[test]
+fn a_panic_undoes_by_the_journal_alone() {
+    let (_dir, root) = machine(FILES);
+    let Some(mut journal) = journal(&root) else {
+        return;
+    };
+    let kernel = Fake::default();
+    change_everything(&mut journal, &kernel);
+    assert_eq!(sweep(&root, &kernel), Some(vec![]));
+    assert_clean(&root, &kernel);
+    assert_eq!(sweep(&root, &kernel), None);
+}
+
+#[test]
+fn after_a_boot_only_the_files_are_still_ours() {
+    let (_dir, root) = machine(FILES);
+    let Some(mut journal) = journal(&root) else {
+        return;
+    };
+    let kernel = Fake::default();
+    change_everything(&mut journal, &kernel);
+    write(&root, BOOT_ID, "boot-2\n");
+    // The settings and the device of the same number are now somebody else's.
+    let before = kernel.calls.borrow().len();
+    assert_eq!(sweep(&root, &kernel), Some(vec![]));
+    assert_eq!(kernel.calls.borrow().len(), before);
+    assert_eq!(root.read(COMPRESSOR).unwrap(), "lz4");
+    assert!(!root.path("/var/tmp/neap-bench-1.swap").exists());
+}
+
+#[test]
+fn what_fails_is_told_and_stays_in_the_journal() {
+    let (_dir, root) = machine(FILES);
+    let Some(mut journal) = journal(&root) else {
+        return;
+    };
+    let mut kernel = Fake {
+        sticky: true,
+        ..Fake::default()
+    };
+    change_everything(&mut journal, &kernel);
+    let faults = journal.undo(&kernel, Keep::Nothing);
+    assert_eq!(faults.len(), 3, "{faults:?}");
+    assert!(faults[0].contains("no memory"), "{faults:?}");
+    // The kernel still swaps there, so the file keeps its name.
+    assert!(root.path("/var/tmp/neap-bench-1.swap").exists());
+    assert_eq!(root.read(ENABLED).unwrap(), "N", "the rest is undone");
+    kernel.sticky = false;
+    assert!(journal.undo(&kernel, Keep::Nothing).is_empty());
+    assert_clean(&root, &kernel);
+}
+
+#[test]
+fn between_runs_the_swap_file_stays() {
+    let (_dir, root) = machine(FILES);
+    let Some(mut journal) = journal(&root) else {
+        return;
+    };
+    let kernel = Fake::default();
+    change_everything(&mut journal, &kernel);
+    assert!(journal.undo(&kernel, Keep::Bench).is_empty());
+    assert!(root.path("/var/tmp/neap-bench-1.swap").exists());
+    assert!(root.path(FILE).exists(), "and is still known");
+    assert!(journal.undo(&kernel, Keep::Nothing).is_empty());
+    assert_clean(&root, &kernel);
+}
+
+#[test]
+fn a_setting_that_has_its_value_is_not_touched() {
+    let (_dir, root) = machine(FILES);
+    let Some(mut journal) = journal(&root) else {
+        return;
+    };
+    journal.set(ENABLED, "N").unwrap();
+    assert!(journal.left.is_empty());
+    assert!(
+        journal
+            .set("/sys/module/zswap/parameters/none", "Y")
+            .is_err()
+    );
+}
+
+#[test]
+fn a_journal_that_makes_no_sense_is_told_and_not_acted_on() {
+    let (_dir, root) = machine(&[(FILE, "{\"files\":7}")]);
+    let faults = sweep(&root, &Fake::default()).expect("there is one");
+    assert!(faults[0].contains("cannot be understood"), "{faults:?}");
+}

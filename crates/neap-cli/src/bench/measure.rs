@@ -1,0 +1,432 @@
+//! One run: start the command, look at it while it runs, and count what it took.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use neap_sys::{Usage, start_within, usage_of_children};
+use neap_units::{Bytes, PAGE_SIZE};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, wait};
+use serde_json::Value;
+
+use super::figures::Raw;
+use super::group::{Group, field};
+use super::lab::Backing;
+use super::sample::{Counters, Peak, Pool, Watch};
+use super::stream::{Input, digest, tail};
+use crate::choice::Contender;
+use crate::exit::Ending;
+use crate::failure::Failure;
+use crate::machine::{Root, ignored_signals, own_ticks};
+use crate::run::launch::Target;
+
+/// Between two looks at the memory of a run, in nanoseconds: 10 ms, a look costs some 20 us.
+const BETWEEN_LOOKS: i64 = 10_000_000;
+/// Between two looks for processes that are dying, in milliseconds.
+const DYING: u64 = 2;
+/// The signals that end a bench.
+const ENDING: [i32; 4] = [
+    signal_hook::consts::SIGINT,
+    signal_hook::consts::SIGTERM,
+    signal_hook::consts::SIGHUP,
+    signal_hook::consts::SIGQUIT,
+];
+
+/// Why a bench stops before its end.
+#[derive(Debug)]
+pub enum Stop {
+    /// By a signal.
+    Signal(i32),
+    /// By a failure of neap's own.
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Stop::Failed(failure)
+    }
+}
+
+fn machine(what: &'static str) -> impl Fn(io::Error) -> Stop {
+    move |source| Stop::Failed(Failure::Machine { what, source })
+}
+
+/// The last signal that asked for the end.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicUsize>);
+
+impl Interrupt {
+    /// Catches the signals, but for those that were ignored when neap started.
+    ///
+    /// # Errors
+    /// When the kernel refuses a handler.
+    pub fn install(root: &Root) -> io::Result<Self> {
+        let caught = Self::default();
+        let ignored = ignored_signals(root);
+        for signal in ENDING {
+            if ignored >> (signal - 1) & 1 == 0 {
+                let value = usize::try_from(signal).unwrap_or_default();
+                signal_hook::flag::register_usize(signal, caught.0.clone(), value)?;
+            }
+        }
+        Ok(caught)
+    }
+
+    /// The signal, if there was one.
+    #[must_use]
+    pub fn caught(&self) -> Option<i32> {
+        let signal = self.0.load(Ordering::Relaxed);
+        i32::try_from(signal).ok().filter(|signal| *signal != 0)
+    }
+
+    /// Goes on unless there was one.
+    ///
+    /// # Errors
+    /// There was.
+    pub fn check(&self) -> Result<(), Stop> {
+        self.caught()
+            .map_or(Ok(()), |signal| Err(Stop::Signal(signal)))
+    }
+}
+
+/// What is run, again and again.
+#[derive(Debug)]
+pub struct Runner {
+    /// The machine.
+    pub root: Root,
+    /// The command.
+    pub target: Target,
+    /// This executable.
+    pub neap: PathBuf,
+    /// Where neap is told to swap.
+    pub swap_dir: Option<PathBuf>,
+    /// The standard input of each run.
+    pub input: Input,
+    /// Ends a run early.
+    pub interrupt: Interrupt,
+}
+
+/// One turn of one contender.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<'a> {
+    /// Which turn; 0 is the first run.
+    pub number: u32,
+    /// Under what.
+    pub contender: Contender,
+    /// At which limit.
+    pub limit: Option<Bytes>,
+    /// In which group.
+    pub group: Option<&'a Group>,
+    /// On what the lab prepared.
+    pub backing: &'a Backing,
+}
+
+/// The counters that are read before and after a run.
+struct Before {
+    usage: Usage,
+    written: u64,
+    pages: Counters,
+}
+
+impl Before {
+    fn now(root: &Root) -> Self {
+        Self {
+            usage: usage_of_children(),
+            written: written(root),
+            pages: Counters::of_machine(root),
+        }
+    }
+}
+
+/// Bytes that this process and those it waited for had written to disk (proc(5), write_bytes).
+fn written(root: &Root) -> u64 {
+    let text = root.read("/proc/self/io").unwrap_or_default();
+    field(&text, "write_bytes:").unwrap_or(0)
+}
+
+/// What is known when the last process has ended.
+struct Ended {
+    status: ExitStatus,
+    wall_nanos: u64,
+    /// Processor time of the first process alone, in nanoseconds.
+    own_nanos: u64,
+    /// The same in clock ticks, outside and in the kernel.
+    ticks: (u64, u64),
+    peak: Peak,
+}
+
+impl Runner {
+    /// Runs the command once.
+    ///
+    /// # Errors
+    /// A signal, or a failure of neap's own; how the command ends is no error.
+    pub fn run(&self, turn: Turn<'_>) -> Result<Raw, Stop> {
+        let stats = memfd_create("neap-bench-stats", MemfdFlags::CLOEXEC)
+            .map(File::from)
+            .map_err(|errno| machine("memfd_create")(errno.into()))?;
+        let mut command = self.command(turn, &stats);
+        let input = self.input.open().map_err(machine("standard input"))?;
+        command
+            .stdin(input)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let entrance = turn.group.map(Group::entrance).transpose();
+        start_within(&mut command, entrance.map_err(machine("cgroup.procs"))?);
+        let pool = match (turn.contender, turn.backing.zram) {
+            (Contender::Zswap, _) => Pool::zswap(&self.root),
+            (_, Some(number)) => Pool::Zram(number),
+            _ => Pool::None,
+        };
+        let before = Before::now(&self.root);
+        let start = neap_sys::monotonic_nanos();
+        let mut child = command.spawn().map_err(Failure::Spawn)?;
+        let watch = Watch {
+            root: &self.root,
+            group: turn.group,
+            first: i32::try_from(child.id()).unwrap_or_default(),
+            neap: turn.contender == Contender::Neap,
+            pool,
+        };
+        let out = child.stdout.take().map(digest).transpose();
+        let err = child.stderr.take().map(tail).transpose();
+        let ended = self.follow(&mut child, &watch, start)?;
+        self.end_all(turn.group)?;
+        let pages = turn.group.and_then(Counters::of_group);
+        let machine_pages = Counters::of_machine(&self.root).since(before.pages);
+        let after = usage_of_children();
+        let wrote = written(&self.root).saturating_sub(before.written);
+        self.interrupt.check()?;
+        let mut raw = basic(turn, &ended, before.usage, after);
+        raw.add_pages(turn, pages, machine_pages, wrote);
+        raw.add_neap(&read_stats(stats));
+        if let Some(reader) = out.map_err(machine("reader thread"))? {
+            let digest = reader.join().unwrap_or_default();
+            (raw.stdout_bytes, raw.stdout_sha256) = (digest.bytes, digest.sha256);
+        }
+        if let Some(reader) = err.map_err(machine("reader thread"))? {
+            raw.stderr = reader.join().unwrap_or_default();
+        }
+        Ok(raw)
+    }
+
+    fn command(&self, turn: Turn<'_>, stats: &File) -> Command {
+        if turn.contender != Contender::Neap {
+            return self.target.command(&[]);
+        }
+        let limit = turn.limit.unwrap_or_default().0.to_string();
+        let stats = format!("/proc/{}/fd/{}", std::process::id(), stats.as_raw_fd());
+        let mut command = Command::new(&self.neap);
+        command.args(["run", "--require", "-m", &limit, "--stats", &stats]);
+        if let Some(dir) = &self.swap_dir {
+            command.arg("--swap-dir").arg(dir);
+        }
+        command.arg("--").args(&self.target.argv);
+        neap_sys::hand_down(&mut command);
+        command
+    }
+
+    /// Looks at the run until its first process has ended.
+    fn follow(&self, child: &mut Child, watch: &Watch<'_>, start: u64) -> Result<Ended, Stop> {
+        let pid = Pid::from_child(child);
+        let fd = pidfd_open(pid, PidfdFlags::empty());
+        let fd = fd.map_err(|errno| machine("pidfd_open")(errno.into()))?;
+        let timeout = Timespec {
+            tv_sec: 0,
+            tv_nsec: BETWEEN_LOOKS,
+        };
+        let mut peak = Peak::default();
+        loop {
+            watch.look(&mut peak);
+            match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => break,
+                Err(errno) => return Err(machine("poll")(errno.into())),
+            }
+            if self.interrupt.caught().is_some() {
+                kill_everything(watch.group);
+            }
+        }
+        let wall_nanos = neap_sys::monotonic_nanos() - start;
+        let ticks = own_ticks(&self.root, pid.as_raw_pid()).unwrap_or_default();
+        let own_nanos = neap_sys::own_time(pid.as_raw_pid()).unwrap_or(0);
+        let status = child.wait().map_err(machine("wait"))?;
+        Ok(Ended {
+            status,
+            wall_nanos,
+            own_nanos,
+            ticks,
+            peak,
+        })
+    }
+
+    /// Ends what the command left behind, and waits for all of it.
+    fn end_all(&self, group: Option<&Group>) -> Result<(), Stop> {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Err(Errno::CHILD) if group.is_none_or(|g| g.members().is_empty()) => return Ok(()),
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) | Err(Errno::CHILD) => {
+                    kill_everything(group);
+                    std::thread::sleep(std::time::Duration::from_millis(DYING));
+                }
+                Err(errno) => return Err(machine("wait")(errno.into())),
+            }
+        }
+    }
+}
+
+/// By SIGKILL: every process of the group and every descendant.
+fn kill_everything(group: Option<&Group>) {
+    for pid in group.map(Group::members).unwrap_or_default() {
+        // It may have ended by itself.
+        let _ = neap_sys::signal(pid, signal_hook::consts::SIGKILL);
+    }
+    neap_sys::kill_descendants();
+}
+
+fn read_stats(mut file: File) -> Value {
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+    read.ok()
+        .and_then(|_| serde_json::from_str(&text).ok())
+        .unwrap_or(Value::Null)
+}
+
+fn ending(status: ExitStatus) -> Ending {
+    match (status.code(), status.signal()) {
+        (_, Some(signal)) => Ending::Signaled(signal),
+        (code, None) => Ending::Exited(code.and_then(|c| u8::try_from(c).ok()).unwrap_or(u8::MAX)),
+    }
+}
+
+/// The part of neap's own time that it spent outside the kernel: by its ticks, or like the whole run's
+/// where it took less than a tick.
+fn share(ticks: (u64, u64), all: (f64, f64)) -> f64 {
+    let (user, system) = match ticks {
+        (0, 0) => all,
+        (user, system) => (user as f64, system as f64),
+    };
+    if user + system > 0.0 {
+        user / (user + system)
+    } else {
+        0.0
+    }
+}
+
+fn basic(turn: Turn<'_>, ended: &Ended, before: Usage, after: Usage) -> Raw {
+    let seconds = |nanos: u64| nanos as f64 / 1e9;
+    let user = seconds(after.user_nanos - before.user_nanos);
+    let system = seconds(after.system_nanos - before.system_nanos);
+    let own = match turn.contender {
+        Contender::Neap => seconds(ended.own_nanos),
+        _ => 0.0,
+    };
+    let own_user = own * share(ended.ticks, (user, system));
+    Raw {
+        turn: turn.number,
+        contender: turn.contender,
+        limit_bytes: turn.limit.map(|limit| limit.0),
+        ending: ending(ended.status),
+        wall_seconds: seconds(ended.wall_nanos),
+        // The kernel samples how time divides, so a part may come out larger than its whole.
+        cpu_user_seconds: (user - own_user).max(0.0),
+        cpu_system_seconds: (system - (own - own_user)).max(0.0),
+        cpu_neap_seconds: own,
+        peak_memory_bytes: ended.peak.memory,
+        peak_resident_bytes: ended.peak.resident,
+        peak_pool_bytes: ended.peak.pool,
+        group_peak_bytes: turn.group.and_then(Group::peak),
+        pages_out: 0,
+        pages_in: 0,
+        major_faults: after.major_faults - before.major_faults,
+        disk_written_bytes: 0,
+        counted: "machine",
+        kills: turn.group.map_or(0, Group::kills),
+        samples: ended.peak.samples,
+        stdout_bytes: 0,
+        stdout_sha256: String::new(),
+        compressor: turn.backing.compressor.clone(),
+        neap: Value::Null,
+        stderr: String::new(),
+    }
+}
+
+impl Raw {
+    /// The kernel's counters of pages. Of swap, only what goes to a disk is written to one.
+    fn add_pages(&mut self, turn: Turn<'_>, group: Option<Counters>, all: Counters, wrote: u64) {
+        self.disk_written_bytes = wrote;
+        if !matches!(
+            turn.contender,
+            Contender::Zswap | Contender::Swap | Contender::Zram
+        ) {
+            return;
+        }
+        self.counted = if group.is_some() { "group" } else { "machine" };
+        let pages = group.unwrap_or(all);
+        self.pages_out = pages.out;
+        self.pages_in = pages.back;
+        if turn.contender != Contender::Zram {
+            self.disk_written_bytes += pages.written * PAGE_SIZE as u64;
+        }
+    }
+
+    /// What only neap can tell of its run. Major faults are those it served: the kernel counts each
+    /// fault that waited for neap, also those of fresh memory.
+    fn add_neap(&mut self, stats: &Value) {
+        if stats.is_null() {
+            return;
+        }
+        let number = |path: &str| stats.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+        let counters = Counters::from(|name| Some(number(&format!("/vmstat/{name}"))));
+        self.counted = "neap";
+        self.pages_out = counters.out;
+        self.pages_in = counters.back;
+        self.major_faults = number("/vmstat/pgmajfault");
+        self.peak_pool_bytes = number("/memory/peak_pool_bytes");
+        let peak = |own: u64, name: &str| own.max(number(name));
+        self.peak_memory_bytes = peak(self.peak_memory_bytes, "/memory/peak_bytes");
+        self.peak_resident_bytes = peak(self.peak_resident_bytes, "/memory/peak_resident_bytes");
+        let compressor = stats.pointer("/config/compressor").and_then(Value::as_str);
+        self.compressor = compressor.map(str::to_owned);
+        let mut told = stats.clone();
+        if let Some(map) = told.as_object_mut() {
+            map.remove("command");
+            map.remove("processes");
+        }
+        self.neap = told;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_time_divides_by_ticks_or_like_the_rest() {
+        assert_eq!(share((3, 1), (0.0, 1.0)), 0.75);
+        assert_eq!(share((0, 0), (1.0, 1.0)), 0.5);
+        assert_eq!(share((0, 0), (0.0, 0.0)), 0.0);
+    }
+
+    #[test]
+    fn a_signal_stops_a_bench_once_it_came() {
+        let interrupt = Interrupt::default();
+        assert!(interrupt.check().is_ok());
+        interrupt.0.store(15, Ordering::Relaxed);
+        assert!(matches!(interrupt.check(), Err(Stop::Signal(15))));
+    }
+
+    #[test]
+    fn an_ending_is_a_code_or_a_signal() {
+        assert_eq!(ending(ExitStatus::from_raw(3 << 8)), Ending::Exited(3));
+        assert_eq!(ending(ExitStatus::from_raw(9)), Ending::Signaled(9));
+    }
+}

@@ -1,0 +1,460 @@
+//! `neap bench`: one command by turns plainly, under neap, and under what the kernel has.
+//!
+//! In order: clean what a killed bench left and see what the machine allows ([`lab`]), run the command
+//! once under each to learn its memory and its pools, decide who gets which limit ([`plan`]), run all by
+//! turns ([`measure`]), compare ([`figures`]) and tell ([`table`], [`report`]). Whatever is changed on the
+//! machine is written down first ([`journal`]) and undone after each run.
+
+mod figures;
+mod group;
+mod journal;
+mod kernel;
+mod lab;
+mod measure;
+mod missing;
+mod plan;
+mod report;
+mod sample;
+mod site;
+mod stream;
+mod table;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use neap_units::Bytes;
+
+use crate::choice::Contender;
+use crate::exit::{self, Ending};
+use crate::failure::Failure;
+use crate::flags::BenchArgs;
+use crate::machine::Root;
+use crate::run::launch::Target;
+use crate::run::report::Output;
+use crate::run::{command, limit, swap, wait};
+use crate::{env, talk};
+use figures::{Raw, Verdict};
+use lab::{Backing, Lab};
+use measure::{Interrupt, Runner, Stop, Turn};
+use missing::Missing;
+use plan::{Absent, First};
+use report::Report;
+use site::Site;
+
+/// Runs the bench.
+pub fn run(args: &BenchArgs) -> ExitCode {
+    let prepared = Bench::prepare(args);
+    match prepared.map_err(Stop::Failed).and_then(Bench::run) {
+        Ok(code) => ExitCode::from(code),
+        Err(Stop::Signal(signal)) => {
+            talk::note(&format!(
+                "ended by {}; everything is as it was",
+                exit::name(signal)
+            ));
+            Ending::Signaled(signal).imitate()
+        }
+        Err(Stop::Failed(failure)) => {
+            talk::say(&failure.lines());
+            ExitCode::from(failure.exit())
+        }
+    }
+}
+
+/// A bench at work.
+struct Bench<'a> {
+    args: &'a BenchArgs,
+    size: Bytes,
+    json: Option<Output>,
+    runner: Runner,
+    site: Site,
+    lab: Result<Lab, Missing>,
+    raw: Vec<Raw>,
+    absent: Vec<Absent>,
+    warnings: Vec<String>,
+}
+
+impl<'a> Bench<'a> {
+    fn prepare(args: &'a BenchArgs) -> Result<Self, Failure> {
+        let root = Root::real();
+        let machine = |what| move |source| Failure::Machine { what, source };
+        let size = limit::limit(&root, "--memory", Some(&args.memory))?.bytes;
+        let path = std::env::var_os("PATH");
+        let target = Target {
+            file: command::find(&args.command[0], path.as_deref())?,
+            argv: args.command.clone(),
+        };
+        let json = args.json.as_deref();
+        let json = json
+            .map(|path| Output::create("--json", path))
+            .transpose()?;
+        let swap_dir = swap_dir(args)?;
+        let interrupt = Interrupt::install(&root).map_err(machine("signal handlers"))?;
+        wait::keep_statuses(&root).map_err(machine("SIGCHLD"))?;
+        wait::become_subreaper().map_err(machine("PR_SET_CHILD_SUBREAPER"))?;
+        let neap = std::env::current_exe().map_err(machine("/proc/self/exe"))?;
+        lab::clean_in_panic(&root);
+        // First, for what a killed bench left is no part of the machine.
+        let lab = Lab::open(&root, swap_dir.clone());
+        let site = Site::look(&root, swap_dir.as_deref());
+        let version = lab.as_ref().ok().map(Lab::cgroup_version);
+        Ok(Self {
+            args,
+            size,
+            json,
+            site: site.cgroup(version),
+            runner: Runner {
+                root,
+                target,
+                neap,
+                swap_dir,
+                input: stream::Input::own(),
+                interrupt,
+            },
+            lab,
+            raw: Vec::new(),
+            absent: Vec::new(),
+            warnings: Vec::new(),
+        })
+    }
+
+    /// Whatever comes of it, the machine is left as it was found.
+    fn run(mut self) -> Result<u8, Stop> {
+        let firsts = self.first_runs();
+        let entrants = firsts.map(|firsts| {
+            let (entrants, absent) = plan::entrants(self.size, &firsts);
+            self.absent.extend(absent);
+            entrants
+        });
+        let done = entrants.and_then(|entrants| {
+            self.turns(&entrants)?;
+            Ok(entrants)
+        });
+        let closed = match std::mem::replace(&mut self.lab, Err(Missing::new("closed"))) {
+            Ok(lab) => lab.close(),
+            Err(_) => Vec::new(),
+        };
+        for fault in &closed {
+            talk::warn(&format!(
+                "not undone: {fault}; the next neap bench tries again"
+            ));
+        }
+        self.tell(&done?)
+    }
+
+    /// Everything once, to learn what the command needs and to have its files in the page cache.
+    fn first_runs(&mut self) -> Result<Vec<First>, Stop> {
+        let wanted = self.wanted();
+        self.progress(0, Contender::Plain);
+        let plain = self.one(0, Contender::Plain, None)?;
+        let plain = match plain {
+            Ok(raw) => raw,
+            // Only a group can be missing, and plain needs none.
+            Err(missing) => {
+                self.lab = Err(missing);
+                let again = self.one(0, Contender::Plain, None)?;
+                again.map_err(|missing| no_run(&missing))?
+            }
+        };
+        if plain.ending != Ending::Exited(0) {
+            let how = table::complaint(&plain);
+            self.warn(format!("the command fails even plainly: {how}"));
+        }
+        if Bytes(plain.peak_memory_bytes) < self.size {
+            let peak = Bytes(plain.peak_memory_bytes);
+            self.warn(format!(
+                "the command's anonymous memory, {peak} at most, fits in {}: nothing need go out",
+                self.size
+            ));
+        }
+        let swap = plan::swap_size(Bytes(plain.peak_memory_bytes));
+        self.raw.push(plain);
+        self.make_swap(swap, &wanted);
+        let mut firsts = Vec::new();
+        for contender in wanted {
+            self.progress(0, contender);
+            match self.one(0, contender, Some(self.size))? {
+                Ok(raw) => firsts.extend(self.admit(raw)),
+                Err(missing) => self.refuse(contender, missing),
+            }
+        }
+        Ok(firsts)
+    }
+
+    /// The contenders asked for, each once, plain aside.
+    fn wanted(&self) -> Vec<Contender> {
+        let mut wanted = Vec::new();
+        for contender in &self.args.against {
+            if *contender != Contender::Plain && !wanted.contains(contender) {
+                wanted.push(*contender);
+            }
+        }
+        wanted
+    }
+
+    fn make_swap(&mut self, size: Bytes, wanted: &[Contender]) {
+        if wanted.iter().all(|contender| *contender == Contender::Neap) {
+            return;
+        }
+        let made = match &mut self.lab {
+            Ok(lab) => lab.make_swap(size),
+            Err(_) => return,
+        };
+        if let Err(missing) = made {
+            // Where swap files are refused, a zram device of the same size would do; but then
+            // nothing says how large it may be.
+            self.lab_lost(missing);
+        }
+    }
+
+    fn lab_lost(&mut self, missing: Missing) {
+        if let Ok(lab) = std::mem::replace(&mut self.lab, Err(missing)) {
+            lab.close().iter().for_each(|fault| talk::warn(fault));
+        }
+    }
+
+    /// Takes a first run as the measure of a pool, unless it failed.
+    fn admit(&mut self, raw: Raw) -> Option<First> {
+        let contender = raw.contender;
+        let good = self
+            .raw
+            .first()
+            .is_none_or(|plain| plain.ending == raw.ending);
+        let managed = contender != Contender::Neap || raw.neap["managed"] == true;
+        let first = First {
+            contender,
+            pool: Bytes(raw.peak_pool_bytes).pages_up().into(),
+            charged: match (&self.lab, contender) {
+                (_, Contender::Neap) => true,
+                (Ok(lab), _) => lab.charges_pool(contender),
+                (Err(_), _) => false,
+            },
+        };
+        if !managed {
+            let said = table::complaint(&raw);
+            self.refuse(
+                contender,
+                Missing::new(format!("the command would run unmanaged; {said}"))
+                    .remedy("neap doctor"),
+            );
+            return None;
+        }
+        if !good {
+            let killed = match raw.kills {
+                0 => String::new(),
+                n => format!(", {n} killed for want of memory"),
+            };
+            let said = table::complaint(&raw);
+            self.refuse(
+                contender,
+                Missing::new(format!("its first run failed: {said}{killed}")).remedy("a larger -m"),
+            );
+        }
+        self.raw.push(raw);
+        good.then_some(first)
+    }
+
+    fn refuse(&mut self, contender: Contender, missing: Missing) {
+        self.absent.push(Absent {
+            contender,
+            accounting: None,
+            missing,
+        });
+    }
+
+    /// All entrants by turns, so that a machine that warms up or gets busy is the same to all.
+    fn turns(&mut self, entrants: &[plan::Entrant]) -> Result<(), Stop> {
+        for turn in 1..=self.args.runs {
+            for entrant in entrants {
+                self.progress(turn, entrant.contender);
+                match self.one(turn, entrant.contender, entrant.limit)? {
+                    Ok(raw) => self.raw.push(raw),
+                    Err(missing) => {
+                        self.warn(format!("{} in turn {turn}: {missing}", entrant.contender));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One run in a prepared machine, which is tidied whatever comes of it.
+    fn one(
+        &mut self,
+        turn: u32,
+        contender: Contender,
+        limit: Option<Bytes>,
+    ) -> Result<Result<Raw, Missing>, Stop> {
+        self.runner.interrupt.check()?;
+        let lab = match (&mut self.lab, contender) {
+            (Ok(lab), _) => lab,
+            (Err(_), Contender::Plain | Contender::Neap) => {
+                let backing = Backing::default();
+                return self
+                    .runner
+                    .run(Turn {
+                        number: turn,
+                        contender,
+                        limit,
+                        group: None,
+                        backing: &backing,
+                    })
+                    .map(Ok);
+            }
+            (Err(missing), _) => return Ok(Err(missing.clone())),
+        };
+        let done = run_in(lab, &self.runner, (turn, contender, limit));
+        let faults = lab.tidy();
+        if let Ok(Ok((_, Some(disturbed)))) = &done {
+            let line = format!("{contender} in turn {turn}: {disturbed}");
+            self.warn(line);
+        }
+        for fault in faults {
+            self.warn(format!(
+                "after {contender} in turn {turn}, not undone: {fault}"
+            ));
+        }
+        Ok(done?.map(|(raw, _)| raw))
+    }
+
+    fn warn(&mut self, line: String) {
+        if !self.warnings.contains(&line) {
+            self.warnings.push(line);
+        }
+    }
+
+    fn progress(&self, turn: u32, contender: Contender) {
+        if std::io::stderr().is_terminal() {
+            let which = match turn {
+                0 => "first run".to_owned(),
+                turn => format!("turn {turn} of {}", self.args.runs),
+            };
+            talk::note(&format!("{which}: {contender}"));
+        }
+    }
+
+    fn tell(mut self, entrants: &[plan::Entrant]) -> Result<u8, Stop> {
+        self.look_for_excess();
+        self.look_for_strangers();
+        let words = self.args.command.iter();
+        let command: Vec<String> = words.map(|w| w.to_string_lossy().into_owned()).collect();
+        let report = Report {
+            command: &command,
+            size: self.size,
+            runs: self.args.runs,
+            machine: &self.site,
+            entrants,
+            absent: &self.absent,
+            raw: &self.raw,
+            verdict: Verdict::of(&self.raw),
+            warnings: self.warnings,
+        };
+        let different = matches!(report.verdict, Verdict::Different(_));
+        let failed = |what: &'static str| move |source| Failure::Machine { what, source };
+        stream::print(&table::table(&report)).map_err(failed("stdout"))?;
+        if let Some(json) = self.json {
+            json.write(&report.json()).map_err(failed("--json"))?;
+        }
+        Ok(if different { exit::DIFFERENT } else { 0 })
+    }
+
+    /// A limit that was not kept makes a comparison worthless, and neap says itself when it gives up.
+    fn look_for_excess(&mut self) {
+        let mut lines = Vec::new();
+        for run in &self.raw {
+            let limit = run.limit_bytes.unwrap_or(u64::MAX);
+            let allowed = limit.saturating_add(limit / limit::BURST_DIVISOR + limit::BURST_FIXED.0);
+            if run.contender == Contender::Neap && run.peak_memory_bytes > allowed {
+                let peak = Bytes(run.peak_memory_bytes);
+                let limit = Bytes(limit);
+                lines.push(format!(
+                    "neap took {peak} in turn {}, its limit was {limit}",
+                    run.turn
+                ));
+            }
+            let said = run.neap["warnings"].as_array().into_iter().flatten();
+            lines.extend(said.filter_map(|line| Some(format!("neap said: {}", line.as_str()?))));
+        }
+        for line in lines {
+            self.warn(line);
+        }
+    }
+
+    /// Where the kernel counts pages for the whole machine, the counts hold other programs' pages too.
+    fn look_for_strangers(&mut self) {
+        let by_machine = self.raw.iter().any(|run| {
+            run.counted == "machine" && !matches!(run.contender, Contender::Plain | Contender::Neap)
+        });
+        if by_machine {
+            self.warn(
+                "pages in and out, what swap wrote to disk and zswap's pool are the whole machine's in the kernel's \
+                 runs: version 1 of cgroups does not count them for a group"
+                    .to_owned(),
+            );
+        }
+        if !self.site.swaps().is_empty() {
+            let areas = self.site.swaps().join(", ");
+            self.warn(format!("other swap areas are in use: {areas}"));
+        }
+    }
+}
+
+/// A run, and what disturbed it.
+type Done = (Raw, Option<String>);
+
+fn run_in(
+    lab: &mut Lab,
+    runner: &Runner,
+    (turn, contender, limit): (u32, Contender, Option<Bytes>),
+) -> Result<Result<Done, Missing>, Stop> {
+    let backing = match lab.prepare(contender) {
+        Ok(backing) => backing,
+        Err(missing) => return Ok(Err(missing)),
+    };
+    // neap keeps its limit itself.
+    let charged = match contender {
+        Contender::Plain | Contender::Neap => None,
+        _ => limit,
+    };
+    let group = match lab.group(charged) {
+        Ok(group) => group,
+        Err(missing) => return Ok(Err(missing)),
+    };
+    let raw = runner.run(Turn {
+        number: turn,
+        contender,
+        limit,
+        group: Some(&group),
+        backing: &backing,
+    })?;
+    Ok(Ok((raw, lab.disturbed(&backing))))
+}
+
+fn no_run(missing: &Missing) -> Failure {
+    Failure::Machine {
+        what: "a plain run",
+        source: std::io::Error::other(missing.to_string()),
+    }
+}
+
+/// Where swap files go: as `neap run` decides, so that both use the same disk.
+fn swap_dir(args: &BenchArgs) -> Result<Option<PathBuf>, Failure> {
+    let named = args
+        .swap_dir
+        .clone()
+        .or_else(|| env::own(env::SWAP_DIR).map(PathBuf::from));
+    let wish = swap::Wish {
+        off: false,
+        dir: named.as_deref(),
+        size: None,
+    };
+    let tmpdir = env::own("TMPDIR").map(PathBuf::from);
+    let choice = swap::choose(wish, &swap::usual_dirs(tmpdir), &swap::inspect_really)?;
+    if let Some(warning) = choice.warning {
+        talk::warn(&warning);
+    }
+    Ok(match choice.swap {
+        swap::Swap::Dir { dir, .. } => Some(std::path::absolute(&dir).unwrap_or(dir)),
+        swap::Swap::Off => None,
+    })
+}

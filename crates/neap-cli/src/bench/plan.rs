@@ -1,0 +1,267 @@
+//! Who runs under which limit, so that like is compared with like.
+//!
+//! Two accountings, for the kernel does not always charge a pool to the group that fills it, and neap's
+//! limit always holds its own. By the first, all get the same resident memory and the pool is nobody's
+//! cost; by the second, resident memory and pool together have the same limit. What has to be given or
+//! taken is the pool that a first run used.
+
+use std::fmt;
+
+use neap_units::Bytes;
+
+use super::missing::Missing;
+use crate::choice::Contender;
+use crate::run::limit::LEAST;
+
+/// Whose cost the pool is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accounting {
+    /// Nobody's.
+    Resident,
+    /// Everybody's own.
+    Pooled,
+}
+
+impl Accounting {
+    /// Its name in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Accounting::Resident => "resident",
+            Accounting::Pooled => "pooled",
+        }
+    }
+}
+
+/// One contender under one limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entrant {
+    /// What it runs under.
+    pub contender: Contender,
+    /// `None` for plain.
+    pub limit: Option<Bytes>,
+    /// Where it stands, and how its limit came about there.
+    pub stands: Vec<(Accounting, String)>,
+}
+
+impl Entrant {
+    /// How its limit came about by `accounting`; `None` if it does not stand there.
+    #[must_use]
+    pub fn label(&self, accounting: Accounting) -> Option<&str> {
+        let (_, label) = self.stands.iter().find(|(a, _)| *a == accounting)?;
+        Some(label)
+    }
+}
+
+/// What cannot be measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absent {
+    /// Which contender.
+    pub contender: Contender,
+    /// By one accounting only, or by none.
+    pub accounting: Option<Accounting>,
+    /// Why.
+    pub missing: Missing,
+}
+
+impl fmt::Display for Absent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = match self.accounting {
+            None => "",
+            Some(Accounting::Resident) => " (a)",
+            Some(Accounting::Pooled) => " (b)",
+        };
+        write!(f, "{}{part}: {}", self.contender, self.missing)
+    }
+}
+
+/// What a first run showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct First {
+    /// Of which contender.
+    pub contender: Contender,
+    /// The pool it used at the limit that was asked for.
+    pub pool: Bytes,
+    /// Whether that limit held the pool too.
+    pub charged: bool,
+}
+
+/// The entrants, in the order of their turns, and who cannot stand by one of the accountings.
+#[must_use]
+pub fn entrants(size: Bytes, firsts: &[First]) -> (Vec<Entrant>, Vec<Absent>) {
+    let no_limit = "no limit".to_owned();
+    let mut entrants = vec![Entrant {
+        contender: Contender::Plain,
+        limit: None,
+        stands: vec![
+            (Accounting::Resident, no_limit.clone()),
+            (Accounting::Pooled, no_limit),
+        ],
+    }];
+    let mut absent = Vec::new();
+    for first in firsts {
+        let (resident, pooled) = first.limits(size);
+        if first.pool == Bytes::ZERO {
+            let stands = [resident, pooled].into_iter().flatten();
+            entrants.push(Entrant {
+                contender: first.contender,
+                limit: Some(size),
+                stands: stands
+                    .map(|limit| (limit.accounting, limit.label))
+                    .collect(),
+            });
+            continue;
+        }
+        for limit in [resident, pooled] {
+            match limit {
+                Ok(limit) => entrants.push(Entrant {
+                    contender: first.contender,
+                    limit: Some(limit.bytes),
+                    stands: vec![(limit.accounting, limit.label)],
+                }),
+                Err(gone) => absent.push(gone),
+            }
+        }
+    }
+    (entrants, absent)
+}
+
+struct Limit {
+    accounting: Accounting,
+    bytes: Bytes,
+    label: String,
+}
+
+impl First {
+    /// The limits by both accountings.
+    fn limits(&self, size: Bytes) -> (Result<Limit, Absent>, Result<Limit, Absent>) {
+        let pool = self.pool;
+        let as_given = |accounting, why: &str| Limit {
+            accounting,
+            bytes: size,
+            label: format!("limit {size}, {why}"),
+        };
+        if pool == Bytes::ZERO {
+            let why = match self.contender {
+                Contender::Swap => "there is no pool",
+                _ => "its pool was never used",
+            };
+            return (
+                Ok(as_given(Accounting::Resident, why)),
+                Ok(as_given(Accounting::Pooled, why)),
+            );
+        }
+        if self.charged {
+            let more = Limit {
+                accounting: Accounting::Resident,
+                bytes: size + pool,
+                label: format!(
+                    "limit {} = {size} and {pool}, the pool of its first run",
+                    size + pool
+                ),
+            };
+            let within = as_given(Accounting::Pooled, "which holds its pool too");
+            return (Ok(more), Ok(within));
+        }
+        let beside = as_given(Accounting::Resident, "its pool beside it");
+        let left = size.saturating_sub(pool);
+        let less = match left < LEAST {
+            false => Ok(Limit {
+                accounting: Accounting::Pooled,
+                bytes: left,
+                label: format!("limit {left} = {size} less {pool}, the pool of its first run"),
+            }),
+            true => Err(Absent {
+                contender: self.contender,
+                accounting: Some(Accounting::Pooled),
+                missing: Missing::new(format!(
+                    "its pool alone took {pool} in its first run, which leaves less than {LEAST} of {size}"
+                )),
+            }),
+        };
+        (Ok(beside), less)
+    }
+}
+
+/// How large a swap file must be: what the command used plainly, again as much for what is free in
+/// between, and 64 MiB.
+#[must_use]
+pub fn swap_size(plain_peak: Bytes) -> Bytes {
+    let size = plain_peak * 2 + Bytes::mib(64);
+    size.whole_pages().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(contender: Contender, mib: u64, charged: bool) -> First {
+        First {
+            contender,
+            pool: Bytes::mib(mib),
+            charged,
+        }
+    }
+
+    fn limits(entrants: &[Entrant], accounting: Accounting) -> Vec<(Contender, Option<u64>)> {
+        let stands = entrants.iter().filter(|e| e.label(accounting).is_some());
+        stands
+            .map(|e| (e.contender, e.limit.map(|l| l.0 >> 20)))
+            .collect()
+    }
+
+    #[test]
+    fn what_holds_its_pool_gets_it_added_and_what_does_not_gets_it_taken() {
+        let firsts = [
+            first(Contender::Neap, 10, true),
+            first(Contender::Zswap, 20, false),
+            first(Contender::Swap, 0, false),
+        ];
+        let (entrants, absent) = entrants(Bytes::mib(64), &firsts);
+        assert!(absent.is_empty());
+        let resident = [
+            (Contender::Plain, None),
+            (Contender::Neap, Some(74)),
+            (Contender::Zswap, Some(64)),
+            (Contender::Swap, Some(64)),
+        ];
+        assert_eq!(limits(&entrants, Accounting::Resident), resident);
+        let pooled = [
+            (Contender::Plain, None),
+            (Contender::Neap, Some(64)),
+            (Contender::Zswap, Some(44)),
+            (Contender::Swap, Some(64)),
+        ];
+        assert_eq!(limits(&entrants, Accounting::Pooled), pooled);
+        // Swap without a pool stands in both with the same runs.
+        assert_eq!(entrants.len(), 6);
+        let label = entrants[1].label(Accounting::Resident).unwrap();
+        assert_eq!(
+            label,
+            "limit 74MiB = 64MiB and 10MiB, the pool of its first run"
+        );
+        let label = entrants[4].label(Accounting::Pooled).unwrap();
+        assert_eq!(
+            label,
+            "limit 44MiB = 64MiB less 20MiB, the pool of its first run"
+        );
+    }
+
+    #[test]
+    fn a_pool_that_leaves_nothing_is_named() {
+        let firsts = [first(Contender::Zram, 62, false)];
+        let (entrants, absent) = entrants(Bytes::mib(64), &firsts);
+        assert_eq!(entrants.len(), 2);
+        let text = absent[0].to_string();
+        assert!(
+            text.starts_with("zram (b): its pool alone took 62MiB"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_swap_file_holds_more_than_the_command() {
+        assert_eq!(swap_size(Bytes::mib(100)), Bytes::mib(264));
+        assert_eq!(swap_size(Bytes(4097)).0 % 4096, 0);
+    }
+}

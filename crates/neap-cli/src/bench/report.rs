@@ -1,0 +1,208 @@
+//! Everything a bench found, and its JSON.
+
+use neap_units::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::figures::{MEASURES, Raw, Summary, Verdict};
+use super::plan::{Absent, Accounting, Entrant};
+use super::site::Site;
+
+/// The schema's name; fields are only ever added within a number.
+pub const SCHEMA: &str = "neap.bench/1";
+
+/// A finished bench.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// The command line.
+    pub command: &'a [String],
+    /// The limit that was asked for.
+    pub size: Bytes,
+    /// How often each ran.
+    pub runs: u32,
+    /// Where it ran.
+    pub machine: &'a Site,
+    /// Who ran.
+    pub entrants: &'a [Entrant],
+    /// Who could not.
+    pub absent: &'a [Absent],
+    /// Every run, in order, the first ones included.
+    pub raw: &'a [Raw],
+    /// Whether they did the same.
+    pub verdict: Verdict,
+    /// What the reader must know.
+    pub warnings: Vec<String>,
+}
+
+impl Report<'_> {
+    /// The counted runs of an entrant.
+    #[must_use]
+    pub fn runs_of(&self, entrant: &Entrant) -> Vec<&Raw> {
+        let limit = entrant.limit.map(|limit| limit.0);
+        let own = |run: &&Raw| {
+            run.turn > 0 && run.contender == entrant.contender && run.limit_bytes == limit
+        };
+        self.raw.iter().filter(own).collect()
+    }
+
+    /// Those that ended as the first plain run did: only they can be compared.
+    #[must_use]
+    pub fn good_runs_of(&self, entrant: &Entrant) -> Vec<&Raw> {
+        let runs = self.runs_of(entrant).into_iter();
+        runs.filter(|run| self.is_good(run)).collect()
+    }
+
+    /// Whether a run ended as the first plain one did.
+    #[must_use]
+    pub fn is_good(&self, run: &Raw) -> bool {
+        self.raw
+            .first()
+            .is_none_or(|first| run.ending == first.ending)
+    }
+
+    /// One JSON object and a newline.
+    #[must_use]
+    pub fn json(&self) -> String {
+        let mut text = self.value().to_string();
+        text.push('\n');
+        text
+    }
+
+    fn value(&self) -> Value {
+        json!({
+            "schema": SCHEMA,
+            "version": env!("CARGO_PKG_VERSION"),
+            "command": self.command,
+            "memory_bytes": self.size.0,
+            "runs": self.runs,
+            "machine": self.machine.value(),
+            "accountings": {
+                "resident": "equal resident memory, the pool counted for nobody",
+                "pooled": "equal resident memory and pool together",
+            },
+            "contenders": self.entrants.iter().map(|e| self.entrant(e)).collect::<Vec<_>>(),
+            "unavailable": self.absent.iter().map(absent).collect::<Vec<_>>(),
+            "output": self.output(),
+            "warnings": self.warnings,
+            "raw": self.raw,
+        })
+    }
+
+    fn entrant(&self, entrant: &Entrant) -> Value {
+        let good = self.good_runs_of(entrant);
+        let mut measures = Map::new();
+        for measure in MEASURES {
+            let summary = Summary::of(good.iter().map(|run| (measure.of)(run)));
+            measures.insert(measure.name.to_owned(), json!(summary));
+        }
+        let label = |accounting: Accounting| entrant.label(accounting);
+        json!({
+            "contender": entrant.contender.to_string(),
+            "limit_bytes": entrant.limit.map(|limit| limit.0),
+            "resident": label(Accounting::Resident),
+            "pooled": label(Accounting::Pooled),
+            "runs": self.runs_of(entrant).len(),
+            "failed": self.runs_of(entrant).len() - good.len(),
+            "measures": measures,
+        })
+    }
+
+    fn output(&self) -> Value {
+        match &self.verdict {
+            Verdict::Same { compared, sha256 } => {
+                json!({"equal": true, "compared": compared, "sha256": sha256, "differences": []})
+            }
+            Verdict::Unsteady => json!({"equal": null, "differences": []}),
+            Verdict::Different(lines) => json!({"equal": false, "differences": lines}),
+        }
+    }
+}
+
+fn absent(absent: &Absent) -> Value {
+    json!({
+        "contender": absent.contender.to_string(),
+        "accounting": absent.accounting.map(Accounting::name),
+        "reason": absent.missing.reason,
+        "remedy": absent.missing.remedy,
+    })
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::super::figures::tests::raw;
+    use super::super::missing::Missing;
+    use super::super::plan::{First, entrants};
+    use super::*;
+    use crate::choice::Contender;
+
+    /// A small report that lives as long as the test.
+    pub fn report() -> Report<'static> {
+        let size = Bytes::mib(64);
+        let first = First {
+            contender: Contender::Neap,
+            pool: Bytes::ZERO,
+            charged: true,
+        };
+        let (entrants, _) = entrants(size, &[first]);
+        let limited = |turn, wall| Raw {
+            limit_bytes: Some(size.0),
+            ..raw(Contender::Neap, turn, wall)
+        };
+        let runs = vec![
+            raw(Contender::Plain, 0, 9.0),
+            raw(Contender::Plain, 1, 1.0),
+            limited(1, 2.0),
+            raw(Contender::Plain, 2, 1.0),
+            limited(2, 4.0),
+        ];
+        let absent = Absent {
+            contender: Contender::Zram,
+            accounting: None,
+            missing: Missing::new("no zram").remedy("modprobe zram"),
+        };
+        let raw: &[Raw] = runs.leak();
+        Report {
+            command: vec!["hog".to_owned()].leak(),
+            size,
+            runs: 2,
+            machine: Box::leak(Box::new(Site::default())),
+            entrants: entrants.leak(),
+            absent: vec![absent].leak(),
+            verdict: Verdict::of(raw),
+            raw,
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn json_has_every_run_and_every_summary() {
+        let text = report().json();
+        assert!(text.ends_with("}\n"));
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["schema"], SCHEMA);
+        assert_eq!(value["raw"].as_array().unwrap().len(), 5);
+        let neap = &value["contenders"][1];
+        assert_eq!(neap["contender"], "neap");
+        assert_eq!(neap["measures"]["wall_seconds"]["median"], 3.0);
+        assert_eq!((&neap["runs"], &neap["failed"]), (&json!(2), &json!(0)));
+        assert_eq!(value["unavailable"][0]["remedy"], "modprobe zram");
+        assert_eq!(value["output"]["equal"], true);
+    }
+
+    #[test]
+    fn runs_that_failed_are_not_in_the_figures() {
+        let mut runs = report().raw.to_vec();
+        runs[4].ending = crate::exit::Ending::Signaled(9);
+        let failed = Report {
+            raw: &runs,
+            verdict: Verdict::of(&runs),
+            ..report()
+        };
+        let value = failed.value();
+        assert_eq!(value["contenders"][1]["failed"], 1);
+        assert_eq!(
+            value["contenders"][1]["measures"]["wall_seconds"]["median"],
+            2.0
+        );
+        assert_eq!(value["output"]["equal"], false);
+    }
+}

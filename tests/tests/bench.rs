@@ -1,0 +1,350 @@
+//! `neap bench` on the machine itself: what it measures, what it says of what it cannot, and that it leaves
+//! nothing behind, however it ends.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use neap_tests::{
+    Need, OrdinaryUser, Outcome, Run, exclusive, neap_binary, program, require, skip,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// MiB that the program fills, and the limit it is given.
+const MIB: &str = "48";
+const LIMIT: &str = "24M";
+/// Most that a bench of ours may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Everything a bench may change, as it is now.
+#[derive(Debug, PartialEq, Eq)]
+struct Machine {
+    settings: BTreeMap<PathBuf, String>,
+    zrams: Vec<String>,
+}
+
+fn names(dir: &str, prefix: &str) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let names = entries.map(|e| e.file_name().to_string_lossy().into_owned());
+    let mut found: Vec<String> = names.filter(|name| name.starts_with(prefix)).collect();
+    found.sort();
+    found
+}
+
+impl Machine {
+    fn now() -> Self {
+        let mut settings = BTreeMap::new();
+        for dir in ["/sys/module/zswap/parameters", "/proc/sys/vm"] {
+            for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+                if let Ok(text) = fs::read_to_string(entry.path()) {
+                    settings.insert(entry.path(), text);
+                }
+            }
+        }
+        // The kernel counts in this one.
+        settings.remove(Path::new("/proc/sys/vm/stat_refresh"));
+        Machine {
+            settings,
+            zrams: names("/sys/block", "zram"),
+        }
+    }
+}
+
+/// Swap areas, groups and files of benches.
+fn leavings(dir: &Path) -> Vec<String> {
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let ours = |line: &&str| line.contains("neap-bench");
+    let mut left: Vec<String> = swaps.lines().filter(ours).map(str::to_owned).collect();
+    for place in ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"] {
+        left.extend(names(place, "neap-bench"));
+    }
+    left.extend(names(&dir.to_string_lossy(), "neap-bench"));
+    left.extend(names("/run/neap-bench", "journal"));
+    left
+}
+
+fn bench(dir: &TempDir, options: &[&str], command: &[OsString]) -> Run {
+    let neap = neap_binary().expect("the binary of neap");
+    let mut words: Vec<OsString> = vec![neap.into(), "bench".into(), "-m".into(), LIMIT.into()];
+    words.extend(options.iter().map(OsString::from));
+    words.extend(["--swap-dir".into(), dir.path().into()]);
+    words.extend(["--json".into(), dir.path().join("bench.json").into()]);
+    words.push("--".into());
+    words.extend_from_slice(command);
+    Run::new(words).limit(PATIENCE)
+}
+
+fn hog(rounds: &str) -> Vec<OsString> {
+    vec![program("hog").into(), MIB.into(), rounds.into()]
+}
+
+fn json(dir: &TempDir) -> Value {
+    let text = fs::read_to_string(dir.path().join("bench.json")).expect("a report");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// A directory on a disk, for swap files.
+fn disk() -> TempDir {
+    tempfile::tempdir_in("/var/tmp").expect("a directory")
+}
+
+fn lines_of<'a>(outcome: &'a str, start: &str) -> Vec<&'a str> {
+    outcome.lines().filter(|l| l.starts_with(start)).collect()
+}
+
+#[test]
+fn every_contender_is_measured_or_named_and_nothing_is_left() {
+    let name = "every_contender_is_measured_or_named_and_nothing_is_left";
+    if !require(
+        name,
+        &[Need::Neap, Need::Userfaultfd, Need::Root, Need::Cgroup],
+    ) {
+        return;
+    }
+    let _alone = exclusive();
+    let (dir, before) = (disk(), Machine::now());
+    let outcome = bench(&dir, &["--runs", "1"], &hog("1")).go();
+    outcome.must_exit(0);
+    assert_eq!(Machine::now(), before);
+    assert_eq!(leavings(dir.path()), Vec::<String>::new());
+    let report = json(&dir);
+    assert_eq!(report["schema"], "neap.bench/1");
+    assert_eq!(report["output"]["equal"], true, "{report}");
+    let absent = report["unavailable"].as_array().expect("a list");
+    for contender in ["plain", "neap", "zswap", "swap", "zram"] {
+        let named = absent.iter().any(|a| a["contender"] == contender);
+        let runs = report["raw"].as_array().expect("runs");
+        let measured = runs.iter().any(|r| r["contender"] == contender);
+        assert!(named || measured, "{contender} is passed over: {report}");
+        if named {
+            skip(name, &format!("{contender} is not to be had here"));
+        }
+    }
+    assert_real(&report);
+    let text = outcome.text();
+    for part in [
+        "(a) equal resident memory",
+        "(b) equal resident memory and pool",
+        "wall time",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+/// Whoever has a limit moved pages, and took no more memory than it may.
+fn assert_real(report: &Value) {
+    for run in report["raw"].as_array().expect("runs") {
+        let number = |name: &str| run[name].as_u64().unwrap_or(0);
+        assert!(number("samples") > 0, "{run}");
+        assert_eq!(run["ending"], "exited 0", "{run}");
+        let Some(limit) = run["limit_bytes"].as_u64() else {
+            assert!(number("peak_memory_bytes") > 40 << 20, "{run}");
+            continue;
+        };
+        assert!(
+            number("pages_out") > 1000 && number("pages_in") > 1000,
+            "{run}"
+        );
+        assert!(number("major_faults") > 0, "{run}");
+        let allowed = limit + limit / 50 + (4 << 20);
+        assert!(number("peak_resident_bytes") <= allowed, "{run}");
+        if run["contender"] == "swap" {
+            let written = number("disk_written_bytes");
+            assert!(written >= number("pages_out") * 4096, "{run}");
+        } else {
+            assert!(number("peak_pool_bytes") > 0, "{run}");
+        }
+    }
+    let neap = report["contenders"].as_array().expect("a list").iter();
+    let labels: Vec<&str> = neap
+        .filter(|c| c["contender"] == "neap")
+        .filter_map(|c| c["resident"].as_str())
+        .collect();
+    assert_eq!(labels.len(), 1, "{report}");
+    assert!(
+        labels[0].contains("the pool of its first run"),
+        "{labels:?}"
+    );
+}
+
+/// Waits until the kernel swaps to a file of the bench.
+fn wait_for_swap() {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+        if swaps.contains("neap-bench") {
+            // Into the run itself.
+            return sleep(Duration::from_millis(100));
+        }
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn signal(pid: u32, number: i32) {
+    let number = format!("-{number}");
+    let sent = std::process::Command::new("kill")
+        .args([number, pid.to_string()])
+        .status();
+    assert!(sent.expect("kill").success());
+}
+
+fn interrupted(dir: &TempDir, number: i32) -> Outcome {
+    let run = bench(dir, &["--runs", "3", "--against", "zswap"], &hog("60"));
+    run.may_leave_processes().go_with(|pid| {
+        wait_for_swap();
+        signal(pid, number);
+    })
+}
+
+#[test]
+fn a_bench_that_is_interrupted_leaves_nothing() {
+    let name = "a_bench_that_is_interrupted_leaves_nothing";
+    if !require(name, &[Need::Neap, Need::Root, Need::Cgroup]) {
+        return;
+    }
+    let _alone = exclusive();
+    for number in [2, 15] {
+        let (dir, before) = (disk(), Machine::now());
+        let outcome = interrupted(&dir, number);
+        outcome.must_exit(128 + number);
+        assert!(
+            outcome.stderr.contains("everything is as it was"),
+            "{}",
+            outcome.stderr
+        );
+        assert_eq!(Machine::now(), before);
+        assert_eq!(leavings(dir.path()), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn what_a_killed_bench_leaves_the_next_one_removes() {
+    let name = "what_a_killed_bench_leaves_the_next_one_removes";
+    if !require(name, &[Need::Neap, Need::Root, Need::Cgroup]) {
+        return;
+    }
+    let _alone = exclusive();
+    let (dir, before) = (disk(), Machine::now());
+    let killed = interrupted(&dir, 9);
+    killed.must_exit(128 + 9);
+    assert!(
+        leavings(dir.path()).len() >= 3,
+        "{:?}",
+        leavings(dir.path())
+    );
+    let next = bench(
+        &dir,
+        &["--runs", "1", "--against", "neap"],
+        &["true".into()],
+    )
+    .go();
+    assert!(
+        next.stderr.contains("an earlier bench had left"),
+        "{}",
+        next.stderr
+    );
+    assert_eq!(Machine::now(), before);
+    assert_eq!(leavings(dir.path()), Vec::<String>::new());
+}
+
+#[test]
+fn outputs_that_differ_are_named() {
+    let name = "outputs_that_differ_are_named";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    let dir = disk();
+    let script = "echo ${NEAP_SOCKET:+under neap}";
+    let command = ["sh", "-c", script].map(OsString::from);
+    let outcome = bench(&dir, &["--runs", "1", "--against", "neap"], &command).go();
+    outcome.must_exit(1);
+    let text = outcome.text();
+    assert!(
+        text.contains("output: DIFFERS\n  neap in its first run: 11 bytes"),
+        "{text}"
+    );
+    assert_eq!(json(&dir)["output"]["equal"], false);
+}
+
+#[test]
+fn every_run_reads_the_same_file_from_the_same_place() {
+    let name = "every_run_reads_the_same_file_from_the_same_place";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    let dir = disk();
+    let run = bench(&dir, &["--runs", "2", "--against", "neap"], &["cat".into()]);
+    run.stdin(*b"some text").go().must_exit(0);
+    let report = json(&dir);
+    assert_eq!(report["output"]["equal"], true);
+    assert_eq!(report["raw"][5]["stdout_bytes"], 9, "{report}");
+}
+
+#[test]
+fn an_ordinary_user_compares_plain_and_neap_and_hears_what_root_would_add() {
+    let name = "an_ordinary_user_compares_plain_and_neap_and_hears_what_root_would_add";
+    if !require(name, &[Need::Neap, Need::Root, Need::Tool("setpriv")]) {
+        return;
+    }
+    let _alone = exclusive();
+    let user = match OrdinaryUser::new() {
+        Ok(user) => user,
+        Err(why) => return skip(name, &why),
+    };
+    let device = match user.device() {
+        Ok(device) => device,
+        Err(why) => return skip(name, &why),
+    };
+    let mut words = user.words();
+    words.extend([
+        user.neap().into(),
+        "bench".into(),
+        "-m".into(),
+        LIMIT.into(),
+    ]);
+    words.extend(["--runs", "1", "--"].map(OsString::from));
+    words.extend([user.copy(&program("hog")).into(), MIB.into()]);
+    let outcome = Run::new(words)
+        .env("NEAP_UFFD_DEVICE", device)
+        .dir(user.dir())
+        .limit(PATIENCE)
+        .go();
+    outcome.must_exit(0);
+    let text = outcome.text();
+    let missing = lines_of(&text, "not measured: ");
+    assert_eq!(missing.len(), 3, "{text}");
+    for line in missing {
+        assert!(
+            line.contains("only root") && line.ends_with("try: run neap bench as root"),
+            "{line}"
+        );
+    }
+    assert!(text.contains("the same in all 5 runs"), "{text}");
+}
+
+#[test]
+fn what_cannot_start_has_the_houses_statuses() {
+    if !require("what_cannot_start_has_the_houses_statuses", &[Need::Neap]) {
+        return;
+    }
+    let dir = disk();
+    bench(&dir, &[], &["no-such-command".into()])
+        .go()
+        .must_exit(127);
+    bench(&dir, &[], &[dir.path().into()]).go().must_exit(126);
+    bench(&dir, &["--runs", "none"], &["true".into()])
+        .go()
+        .must_exit(2);
+    bench(&dir, &["--against", "other"], &["true".into()])
+        .go()
+        .must_exit(2);
+    let nowhere = bench(&dir, &["--json", "/no/such/dir/x"], &["true".into()]).go();
+    // Given twice, which is a wrong flag.
+    nowhere.must_exit(2);
+}
