@@ -3,11 +3,28 @@
 //! | module | holds |
 //! |---|---|
 //! | `kernel` | address spaces, page tables, faults, and who reclaims when |
+//! | `clock` | CPUs, tasks and the event heap: the machine |
+//! | `workload` | what tasks do |
+//! | `trace` | what recorded programs touched; import from other formats |
+//! | `report` | tables, plots, and the spread over seeds |
 #![forbid(unsafe_code)]
 
+mod clock;
 mod kernel;
+mod report;
+mod trace;
+mod workload;
 
+pub use clock::{Clockwork, Context, Machine, Program, Shared, Step, TaskTimes, Times, Touch};
 pub use kernel::{
     Advice, Area, AreaKind, Costs, CpuId, FileId, Kernel, KernelConfig, Limits, MemcgId, NodeId,
     Op, Reply, ShmemId, SpaceId, SwapConfig, TaskId, ZswapConfig,
+};
+pub use report::{Align, Bars, Curve, Group, Part, Plot, Spread, Table, number, page, quantile};
+pub use trace::{
+    Backing, Event, Events, ImportFault, Lackey, Trace, TraceArea, TraceFault, Windows,
+    from_lackey, from_oracle,
+};
+pub use workload::{
+    Build, BuildShape, Burst, Compiler, Load, Pattern, Reclaimer, Replay, Rng, Stream, Walker, Zipf,
 };
