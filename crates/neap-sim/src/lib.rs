@@ -5,17 +5,24 @@
 //! | `kernel` | address spaces, page tables, faults, and who reclaims when |
 //! | `clock` | CPUs, tasks and the event heap: the machine |
 //! | `workload` | what tasks do |
+//! | `experiment` | the published experiments |
 //! | `trace` | what recorded programs touched; import from other formats |
 //! | `report` | tables, plots, and the spread over seeds |
 #![forbid(unsafe_code)]
 
 mod clock;
+mod experiment;
 mod kernel;
 mod report;
 mod trace;
 mod workload;
 
 pub use clock::{Clockwork, Context, Machine, Program, Shared, Step, TaskTimes, Times, Touch};
+pub use experiment::{
+    EXPERIMENTS, Effect, Experiment, ExperimentFault, Measure, Options, Origin, Outcome, Parameter,
+    Reported, Row, Setup, Values, find as find_experiment, run as run_experiment,
+    sweep as sweep_experiment,
+};
 pub use kernel::{
     Advice, Area, AreaKind, Costs, CpuId, FileId, Kernel, KernelConfig, Limits, MemcgId, NodeId,
     Op, Reply, ShmemId, SpaceId, SwapConfig, TaskId, ZswapConfig,
@@ -26,5 +33,7 @@ pub use trace::{
     from_lackey, from_oracle,
 };
 pub use workload::{
-    Build, BuildShape, Burst, Compiler, Load, Pattern, Reclaimer, Replay, Rng, Stream, Walker, Zipf,
+    Build, BuildShape, Burst, Compiler, GroupSpec, Kind, Load, Pattern, Reclaimer, Replay, Rng,
+    Stream, TaskSpec, WORKLOAD_SCHEMA, Walker, Workload, WorkloadFault, WorkloadRun, Zipf,
+    parse_duration,
 };

@@ -7,9 +7,11 @@
 //! | `stream` | a reader that goes through a file once |
 //! | `replay` | a task that does what a trace says |
 //! | `compile` | jobs of a parallel build |
+//! | `file` | machines, cgroups and tasks as users write them, in TOML |
 //! | `reclaimer` | a task that writes to `memory.reclaim` |
 
 mod compile;
+mod file;
 mod load;
 mod pattern;
 mod reclaimer;
@@ -18,6 +20,10 @@ mod rng;
 mod stream;
 
 pub use compile::{Build, BuildShape, Compiler};
+pub use file::{
+    GroupSpec, Kind, TaskSpec, WORKLOAD_SCHEMA, Workload, WorkloadFault, WorkloadRun,
+    parse_duration,
+};
 pub use load::{Burst, Load};
 pub use pattern::{Pattern, Walker};
 pub use reclaimer::Reclaimer;
