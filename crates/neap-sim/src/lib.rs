@@ -27,10 +27,11 @@ pub use kernel::{
     Advice, Area, AreaKind, Costs, CpuId, FileId, Kernel, KernelConfig, Limits, MemcgId, NodeId,
     Op, Reply, ShmemId, SpaceId, SwapConfig, TaskId, ZswapConfig,
 };
+pub use neap_units::{Bytes, Nanos, Size, parse_size};
 pub use report::{Align, Bars, Curve, Group, Part, Plot, Spread, Table, number, page, quantile};
 pub use trace::{
-    Backing, Event, Events, ImportFault, Lackey, Trace, TraceArea, TraceFault, Windows,
-    from_lackey, from_oracle,
+    Backing, Event, Events, ForecastMachine, ForecastPoint, ImportFault, Lackey, Trace, TraceArea,
+    TraceFault, Windows, forecast, from_lackey, from_oracle,
 };
 pub use workload::{
     Build, BuildShape, Burst, Compiler, GroupSpec, Kind, Load, Pattern, Reclaimer, Replay, Rng,

@@ -9,6 +9,9 @@ mod machine;
 mod program;
 mod task;
 
+#[cfg(test)]
+mod tests;
+
 pub use machine::{Clockwork, Machine};
 pub use program::{Context, Program, Shared, Step, Touch};
 pub use task::{TaskTimes, Times};

@@ -15,8 +15,10 @@ pub(super) struct Fairness {
     pub(super) kernel: KernelConfig,
     /// Pages of each cgroup's memory, one entry for each.
     pub(super) sizes: Vec<u64>,
-    /// Touches a second of each cgroup.
+    /// Touches a second of each cgroup; 0 leaves them alone once written.
     pub(super) rate: f64,
+    /// Touches a second as a share of a cgroup's pages, instead of the same for all.
+    pub(super) share: Option<f64>,
     /// Length of a burst.
     pub(super) period: Nanos,
     /// Time between the first touch and the first write.
@@ -33,6 +35,8 @@ pub(super) struct Fairness {
 pub(super) struct Paid {
     /// Pages taken from each cgroup.
     pub(super) steal: Vec<u64>,
+    /// Pages each has.
+    pub(super) sizes: Vec<u64>,
     /// Pages asked for in all.
     pub(super) requested: u64,
     /// Counters of the machine.
@@ -44,6 +48,19 @@ pub(super) struct Paid {
 }
 
 impl Fairness {
+    /// Bursts that make a rate; longer apart where a period has less than one touch.
+    fn burst(&self, rate: f64) -> Option<Burst> {
+        if rate <= 0.0 {
+            return None;
+        }
+        let touches = rate * self.period.0 as f64 / 1e9;
+        let periods = (1.0 / touches).ceil().max(1.0);
+        Some(Burst {
+            touches: (touches * periods).round().max(1.0) as u64,
+            period: Nanos((self.period.0 as f64 * periods) as u64),
+        })
+    }
+
     /// Runs it.
     pub(super) fn run(&self) -> Paid {
         let mut machine = Machine::new(&self.kernel, Clockwork::default());
@@ -56,13 +73,13 @@ impl Fairness {
                 content: i as u32 + 1,
                 ..Area::shmem(shmem, Pages(pages))
             };
-            let touches = (self.rate * self.period.0 as f64 / 1e9).round().max(1.0) as u64;
+            let rate = self.share.map_or(self.rate, |share| share * pages as f64);
+            let burst = self.burst(rate);
             let load = Load {
                 populate: true,
-                burst: Some(Burst {
-                    touches,
-                    period: self.period,
-                }),
+                burst,
+                touches: if burst.is_some() { u64::MAX } else { 0 },
+                hold: Nanos(u64::MAX / 2),
                 ..Load::new(memcg, area, Walker::new(Pattern::Random, pages))
             };
             // Jobs do not start in the same instant, or their bursts would collide for ever.
@@ -78,6 +95,7 @@ impl Fairness {
         let system = machine.times(writer).times.system;
         let kernel = machine.kernel();
         Paid {
+            sizes: self.sizes.clone(),
             steal: groups
                 .iter()
                 .map(|&memcg| kernel.vmstat(memcg).pgsteal())
@@ -91,12 +109,18 @@ impl Fairness {
 }
 
 impl Paid {
-    /// Standard deviation over mean, of what was taken from each.
+    /// Standard deviation over mean, of the share that was taken from each. With equal sizes that is
+    /// the same as of the pages taken.
     pub(super) fn unfairness(&self) -> f64 {
         let n = self.steal.len().max(1) as f64;
-        let mean = self.steal.iter().sum::<u64>() as f64 / n;
-        let square = |&steal: &u64| (steal as f64 - mean).powi(2);
-        let variance = self.steal.iter().map(square).sum::<f64>() / n;
+        let share = |(&steal, &size): (&u64, &u64)| steal as f64 / size.max(1) as f64;
+        let shares: Vec<f64> = self.steal.iter().zip(&self.sizes).map(share).collect();
+        let mean = shares.iter().sum::<f64>() / n;
+        let variance = shares
+            .iter()
+            .map(|share| (share - mean).powi(2))
+            .sum::<f64>()
+            / n;
         if mean > 0.0 {
             variance.sqrt() / mean
         } else {
@@ -156,7 +180,7 @@ fn seconds(value: f64) -> Nanos {
     Nanos((value * 1e9) as u64)
 }
 
-fn swap(size: Bytes) -> Option<SwapConfig> {
+pub(super) fn swap(size: Bytes) -> Option<SwapConfig> {
     Some(SwapConfig {
         size,
         latency: Nanos::micros(2),
@@ -192,6 +216,7 @@ fn memcg_lru(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
             ..KernelConfig::default()
         },
         sizes: vec![pages; groups as usize],
+        share: None,
         rate: (setup.number("read_rate") + setup.number("write_rate")) * 256.0 * setup.scale,
         period: Nanos::millis(whole(setup.number("burst"))),
         warm_up: seconds(setup.number("warm_up")),
@@ -286,6 +311,7 @@ fn memcg_lru_6_12(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
             ..KernelConfig::default()
         },
         sizes: vec![mib("memory").whole_pages().0; groups],
+        share: None,
         rate: setup.number("rate"),
         period: Nanos::millis(whole(setup.number("burst"))),
         warm_up: seconds(setup.number("warm_up")),

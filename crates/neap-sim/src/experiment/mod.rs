@@ -3,8 +3,11 @@
 //!
 //! What is common is here: running over seeds, medians and spreads, reported beside simulated, sweeps.
 
+mod alternatives;
+mod build;
 mod fairness;
 mod fault;
+mod hints;
 mod outcome;
 mod parameter;
 mod runner;
@@ -109,7 +112,17 @@ pub struct Experiment {
 }
 
 /// All experiments, in the order of reports.
-pub const EXPERIMENTS: &[&Experiment] = &[&fairness::MEMCG_LRU, &fairness::MEMCG_LRU_6_12];
+pub const EXPERIMENTS: &[&Experiment] = &[
+    &build::SECOND_CHANCE,
+    &build::COLD_DATA,
+    &fairness::MEMCG_LRU,
+    &fairness::MEMCG_LRU_6_12,
+    &alternatives::ALTERNATIVES,
+    &alternatives::WALK_COST,
+    &hints::RECENCY,
+    &hints::NOREUSE,
+    &build::ROTATION,
+];
 
 /// The experiment of this name.
 ///

@@ -5,11 +5,13 @@
 //! hundred kilobytes. Pages are numbered densely, area after area, so that nothing of the address
 //! space but its order is kept.
 
+mod forecast;
 mod format;
 mod import;
 mod lackey;
 mod oracle;
 
+pub use forecast::{ForecastMachine, ForecastPoint, forecast};
 pub use format::{Events, TraceFault};
 pub use import::Windows;
 pub use lackey::{ImportFault, Lackey, from_lackey};
