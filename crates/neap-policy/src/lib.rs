@@ -26,5 +26,5 @@ pub use page::{Effect, Heat, Illegal, State, Step, step};
 pub use readahead::{Readahead, window};
 pub use shrinker::{
     DEF_PRIORITY, DEFAULT_SEEKS, LruState, MAX_RECLAIM_RETRIES, PoolWorker, SHRINK_BATCH,
-    ScanResult, Scheme, Shrunk, Verdict, Visit, do_shrink,
+    ScanResult, Scheme, ShrinkRound, Shrunk, Verdict, Visit, WorkerScheme, do_shrink,
 };

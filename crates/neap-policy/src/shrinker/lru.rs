@@ -97,6 +97,11 @@ impl LruState {
         (u128::from(offered) * u128::from(backing) / u128::from(stored)) as u64
     }
 
+    /// Spends `n` recorded disk reads, or what there is, outside of a count.
+    pub fn spend(&mut self, n: u64) {
+        self.protected_or_disk_swapins = self.protected_or_disk_swapins.saturating_sub(n);
+    }
+
     /// Whether a scan of `n` entries may start on a list of `len`. Under
     /// [`Scheme::Protection`] not when it would eat into the protected part; as in the
     /// kernel, `len - n` wraps when more is asked for than there is, and then the

@@ -10,6 +10,6 @@ mod generic;
 mod lru;
 mod worker;
 
-pub use generic::{DEF_PRIORITY, DEFAULT_SEEKS, SHRINK_BATCH, ScanResult, Shrunk, do_shrink};
+pub use generic::{DEF_PRIORITY, DEFAULT_SEEKS, SHRINK_BATCH, ScanResult, ShrinkRound, Shrunk, do_shrink};
 pub use lru::{LruState, Scheme, Verdict};
-pub use worker::{MAX_RECLAIM_RETRIES, PoolWorker, Visit};
+pub use worker::{MAX_RECLAIM_RETRIES, PoolWorker, Visit, WorkerScheme};
