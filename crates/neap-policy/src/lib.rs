@@ -8,18 +8,23 @@
 //! | `readahead` | which neighbours to load with a page |
 //! | `shrinker` | which compressed pages go to the swap file |
 //! | `limits` | when to reclaim, how much, and who waits |
+//! | `counters` | what is counted, under the kernel's names |
+//! | `switches` | which kernel's rules |
 //!
 //! Rules are those of the kernel as restated in the project's specification; comments
 //! cite its sections as "SPEC n.m".
 #![forbid(unsafe_code)]
 
+mod counters;
 mod generations;
 mod job;
 mod limits;
 mod page;
 mod readahead;
 mod shrinker;
+mod switches;
 
+pub use counters::{Counter, Counters};
 pub use job::{Core, Vmstat};
 pub use limits::{Pacer, Plan, PoolGate, ZswapMax, zswap_max_allows};
 pub use page::{Effect, Heat, Illegal, State, Step, step};
@@ -27,4 +32,8 @@ pub use readahead::{Readahead, window};
 pub use shrinker::{
     DEF_PRIORITY, DEFAULT_SEEKS, LruState, MAX_RECLAIM_RETRIES, PoolWorker, SHRINK_BATCH,
     ScanResult, Scheme, ShrinkRound, Shrunk, Verdict, Visit, WorkerScheme, do_shrink,
+};
+pub use switches::{
+    Incompressible, LargeStore, Lru, MemcgWalk, PoolWorkerVersion, Recency, ReclaimBatching,
+    Rotate, ShrinkerScheme, SwapinCount, Switches, UnknownSwitch, ZeroPages,
 };

@@ -1,0 +1,145 @@
+//! What the imagined machine is made of.
+
+use neap_policy::Switches;
+use neap_units::{Bytes, Nanos, Pages};
+
+/// The machine and the kernel that runs it.
+#[derive(Clone, Debug)]
+pub struct KernelConfig {
+    /// Memory of the machine, all nodes together.
+    pub ram: Bytes,
+    /// NUMA nodes; memory is split evenly.
+    pub nodes: u32,
+    /// CPUs; split evenly over the nodes.
+    pub cpus: u32,
+    /// Which kernel.
+    pub switches: Switches,
+    /// `vm.swappiness`, 0..=200 (SPEC 0: 60).
+    pub swappiness: u8,
+    /// `vm.page-cluster`: readahead is at most 2^n pages (SPEC 0: 3).
+    pub page_cluster: u32,
+    /// The swap device; without one anonymous memory cannot leave.
+    pub swap: Option<SwapConfig>,
+    /// The compressed cache before it.
+    pub zswap: Option<ZswapConfig>,
+    /// What things cost.
+    pub costs: Costs,
+    /// Seed of every choice the kernel leaves to chance.
+    pub seed: u64,
+}
+
+impl Default for KernelConfig {
+    /// One node, two CPUs, 1 GiB, no swap.
+    fn default() -> KernelConfig {
+        KernelConfig {
+            ram: Bytes::gib(1),
+            nodes: 1,
+            cpus: 2,
+            switches: Switches::default(),
+            swappiness: 60,
+            page_cluster: 3,
+            swap: None,
+            zswap: None,
+            costs: Costs::default(),
+            seed: 1,
+        }
+    }
+}
+
+/// A swap device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SwapConfig {
+    /// Its size.
+    pub size: Bytes,
+    /// Time of one read or write.
+    pub latency: Nanos,
+    /// Whether reads and writes finish within the call (zram, RAM disk).
+    pub synchronous: bool,
+}
+
+/// The compressed cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZswapConfig {
+    /// `max_pool_percent` of memory.
+    pub max_pool_percent: u8,
+    /// `accept_threshold_percent` of that.
+    pub accept_threshold_percent: u8,
+    /// `shrinker_enabled`.
+    pub shrinker: bool,
+}
+
+/// CPU time of what the kernel does. Orders of magnitude of a 2.5 GHz server, chosen, not
+/// fitted to any result; experiments state how much they matter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Costs {
+    /// A touch of a present page.
+    pub hit: Nanos,
+    /// Entry, page-table work and exit of a fault.
+    pub fault: Nanos,
+    /// Clearing a page.
+    pub clear: Nanos,
+    /// Looking at one folio on a list.
+    pub scan: Nanos,
+    /// Reverse map and unmapping of one folio.
+    pub unmap: Nanos,
+    /// Aging: one word of 64 page-table entries.
+    pub walk_word: Nanos,
+    /// Visiting one cgroup.
+    pub visit: Nanos,
+    /// Submitting one I/O or copying one page from or to a RAM disk.
+    pub io: Nanos,
+}
+
+impl Default for Costs {
+    fn default() -> Costs {
+        Costs {
+            hit: Nanos(2),
+            fault: Nanos(500),
+            clear: Nanos(250),
+            scan: Nanos(60),
+            unmap: Nanos(400),
+            walk_word: Nanos(40),
+            visit: Nanos(500),
+            io: Nanos(1_000),
+        }
+    }
+}
+
+/// Limits of a memory cgroup; `None` is the kernel's "max".
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// `memory.max`.
+    pub max: Option<Pages>,
+    /// `memory.high`.
+    pub high: Option<Pages>,
+    /// `memory.low`.
+    pub low: Pages,
+    /// `memory.min`.
+    pub min: Pages,
+    /// `memory.swap.max`.
+    pub swap_max: Option<Pages>,
+    /// `memory.swap.high`.
+    pub swap_high: Option<Pages>,
+    /// `memory.zswap.max`.
+    pub zswap_max: Option<Pages>,
+    /// `memory.zswap.writeback`.
+    pub zswap_writeback: bool,
+    /// The soft limit of version 1.
+    pub soft_limit: Option<Pages>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max: None,
+            high: None,
+            low: Pages::ZERO,
+            min: Pages::ZERO,
+            swap_max: None,
+            swap_high: None,
+            zswap_max: None,
+            zswap_writeback: true,
+            soft_limit: None,
+        }
+    }
+}
