@@ -7,6 +7,7 @@
 //! | `job` | the two together, for all spaces of a job |
 //! | `readahead` | which neighbours to load with a page |
 //! | `shrinker` | which compressed pages go to the swap file |
+//! | `zswap` | what is stored compressed, and what goes on to the device |
 //! | `limits` | when to reclaim, how much, and who waits |
 //! | `counters` | what is counted, under the kernel's names |
 //! | `switches` | which kernel's rules |
@@ -23,6 +24,7 @@ mod page;
 mod readahead;
 mod shrinker;
 mod switches;
+mod zswap;
 
 pub use counters::{Counter, Counters};
 pub use job::{Core, Vmstat};
@@ -31,9 +33,15 @@ pub use page::{Effect, Heat, Illegal, State, Step, step};
 pub use readahead::{Readahead, window};
 pub use shrinker::{
     DEF_PRIORITY, DEFAULT_SEEKS, LruState, MAX_RECLAIM_RETRIES, PoolWorker, SHRINK_BATCH,
-    ScanResult, Scheme, ShrinkRound, Shrunk, Verdict, Visit, WorkerScheme, do_shrink,
+    ScanResult, ShrinkRound, Shrunk, Verdict, Visit, do_shrink,
 };
 pub use switches::{
-    Incompressible, LargeStore, Lru, MemcgWalk, PoolWorkerVersion, Recency, ReclaimBatching,
-    Rotate, ShrinkerScheme, SwapinCount, Switches, UnknownSwitch, ZeroPages,
+    FullPool, Incompressible, LargeStore, Lru, MemcgWalk, PenaltySpend, PoolWorkerVersion,
+    RatioScope, Recency, ReclaimBatching, Rotate, ShrinkerLimit, ShrinkerScheme, SwapinCount,
+    Switches, UnknownSwitch, ZeroPages,
+};
+pub use zswap::{
+    Accounts, Compressed, FOLIO_ORDERS, LoadError, Loaded, Loading, LruvecId, OrderStats, Outgoing,
+    Owner, PoolModel, Refusal, Refused, ShrinkCall, Stored, Ticket, Walk, Writeback, ZeroMap,
+    Zswap, ZswapConfig, ZswapStats,
 };

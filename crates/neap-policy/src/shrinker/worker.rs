@@ -1,33 +1,19 @@
 //! When the pool worker gives up: the failure budget of the limit-driven write-back
 //! (SPEC 1.11).
 
+use crate::switches::PoolWorkerVersion;
+
 /// Failures after which the worker ends (kernel: MAX_RECLAIM_RETRIES).
 pub const MAX_RECLAIM_RETRIES: u32 = 16;
 
-/// How the worker goes about it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum WorkerScheme {
-    /// Kernel 6.8: every turn without a write is a failure, also that of an owner with
-    /// nothing to write, and one that may not write back ends the run.
-    W68,
-    /// Kernel 6.12: owners that are no candidates are skipped.
-    W612,
-    /// The newest kernels: as 6.12, with 32 entries a turn.
-    #[default]
-    WLatest,
-    /// As the newest, but a turn that only took away second chances is no failure: the
-    /// entries are older for it, and the next turn writes (SPEC 9.4).
-    AgeFree,
-}
-
-impl WorkerScheme {
+impl PoolWorkerVersion {
     /// Entries visited in one owner's turn on each node. With 1, every referenced entry
     /// is a failed turn, and 16 of them end a run.
     #[must_use]
     pub const fn budget(self) -> u64 {
         match self {
-            WorkerScheme::W68 | WorkerScheme::W612 => 1,
-            WorkerScheme::WLatest | WorkerScheme::AgeFree => 32,
+            PoolWorkerVersion::W68 | PoolWorkerVersion::W612 => 1,
+            PoolWorkerVersion::WLatest | PoolWorkerVersion::AgeFree => 32,
         }
     }
 }
@@ -72,9 +58,9 @@ impl Visit {
 /// One run of the pool worker. The caller walks the owners round and round, reports
 /// each turn and each end of a round, and stops when told to or when the pool is below
 /// its accept threshold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolWorker {
-    scheme: WorkerScheme,
+    version: PoolWorkerVersion,
     failures: u32,
     candidates: u32,
 }
@@ -82,9 +68,9 @@ pub struct PoolWorker {
 impl PoolWorker {
     /// A run without failures.
     #[must_use]
-    pub fn new(scheme: WorkerScheme) -> PoolWorker {
+    pub fn new(version: PoolWorkerVersion) -> PoolWorker {
         PoolWorker {
-            scheme,
+            version,
             failures: 0,
             candidates: 0,
         }
@@ -93,14 +79,14 @@ impl PoolWorker {
     /// Reports an owner's turn. Returns whether to go on.
     #[must_use]
     pub fn visited(&mut self, visit: Visit) -> bool {
-        if self.scheme == WorkerScheme::W68 {
+        if self.version == PoolWorkerVersion::W68 {
             self.failures += u32::from(!visit.wrote());
             return visit != Visit::WritebackOff && self.goes_on();
         }
         match visit {
             Visit::NotCandidate | Visit::WritebackOff | Visit::Offline => (),
             Visit::Nothing => self.candidate(true),
-            Visit::Aged => self.candidate(self.scheme != WorkerScheme::AgeFree),
+            Visit::Aged => self.candidate(self.version != PoolWorkerVersion::AgeFree),
             Visit::Written => self.candidate(false),
         }
         self.goes_on()
@@ -109,7 +95,7 @@ impl PoolWorker {
     /// Whether an owner that is going away sends the walk back to its start.
     #[must_use]
     pub fn offline_restarts(&self) -> bool {
-        self.scheme == WorkerScheme::W68
+        self.version == PoolWorkerVersion::W68
     }
 
     /// Reports the end of a round over all owners, which is a failure only if the round
@@ -136,16 +122,16 @@ impl PoolWorker {
 mod tests {
     use super::*;
 
-    const NEW: [WorkerScheme; 3] = [
-        WorkerScheme::W612,
-        WorkerScheme::WLatest,
-        WorkerScheme::AgeFree,
+    const NEW: [PoolWorkerVersion; 3] = [
+        PoolWorkerVersion::W612,
+        PoolWorkerVersion::WLatest,
+        PoolWorkerVersion::AgeFree,
     ];
 
     #[test]
     fn empty_owners_cost_nothing_while_one_can_write() {
-        for scheme in NEW {
-            let mut worker = PoolWorker::new(scheme);
+        for version in NEW {
+            let mut worker = PoolWorker::new(version);
             for _ in 0..1000 {
                 for _ in 0..11 {
                     assert!(worker.visited(Visit::NotCandidate));
@@ -160,8 +146,8 @@ mod tests {
 
     #[test]
     fn sixteen_turns_without_a_write_end_the_run() {
-        for scheme in NEW {
-            let mut worker = PoolWorker::new(scheme);
+        for version in NEW {
+            let mut worker = PoolWorker::new(version);
             for _ in 0..15 {
                 assert!(worker.visited(Visit::Nothing));
             }
@@ -171,8 +157,8 @@ mod tests {
 
     #[test]
     fn sixteen_rounds_without_a_candidate_end_the_run() {
-        for scheme in NEW {
-            let mut worker = PoolWorker::new(scheme);
+        for version in NEW {
+            let mut worker = PoolWorker::new(version);
             for _ in 0..15 {
                 assert!(worker.visited(Visit::NotCandidate));
                 assert!(worker.round_ended());
@@ -183,7 +169,7 @@ mod tests {
 
     #[test]
     fn in_6_8_eleven_empty_services_of_31_end_the_run_in_the_second_round() {
-        let mut worker = PoolWorker::new(WorkerScheme::W68);
+        let mut worker = PoolWorker::new(PoolWorkerVersion::W68);
         let mut written = 0;
         let gave_up_in = (1..).find(|_| {
             let owners = (0..31).all(|owner| {
@@ -206,7 +192,7 @@ mod tests {
 
     #[test]
     fn in_6_8_an_owner_without_write_back_ends_the_run_at_once() {
-        let mut worker = PoolWorker::new(WorkerScheme::W68);
+        let mut worker = PoolWorker::new(PoolWorkerVersion::W68);
         assert!(worker.offline_restarts());
         assert!(worker.visited(Visit::Offline));
         assert!(!worker.visited(Visit::WritebackOff));
@@ -214,14 +200,14 @@ mod tests {
 
     #[test]
     fn referenced_heads_end_a_run_of_budget_one_but_not_one_that_counts_ageing() {
-        let run = |scheme| {
-            let mut worker = PoolWorker::new(scheme);
+        let run = |version| {
+            let mut worker = PoolWorker::new(version);
             (0..100).take_while(|_| worker.visited(Visit::Aged)).count()
         };
-        assert_eq!(run(WorkerScheme::W612), 15);
-        assert_eq!(run(WorkerScheme::AgeFree), 100);
-        assert_eq!(WorkerScheme::W612.budget(), 1);
-        assert_eq!(WorkerScheme::WLatest.budget(), 32);
+        assert_eq!(run(PoolWorkerVersion::W612), 15);
+        assert_eq!(run(PoolWorkerVersion::AgeFree), 100);
+        assert_eq!(PoolWorkerVersion::W612.budget(), 1);
+        assert_eq!(PoolWorkerVersion::WLatest.budget(), 32);
     }
 
     #[test]

@@ -78,11 +78,6 @@ impl Entries {
         }
     }
 
-    /// Slots there are, counting the header.
-    pub fn slots(&self) -> u32 {
-        self.records.len() as u32
-    }
-
     /// Entries stored.
     pub fn stored(&self) -> u64 {
         self.stored

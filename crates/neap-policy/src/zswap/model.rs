@@ -82,8 +82,7 @@ impl World {
                 .is_ok()
         };
         if zero {
-            self.zswap
-                .invalidate(out.first, pages, &mut self.ledger);
+            self.zswap.invalidate(out.first, pages, &mut self.ledger);
         }
         for p in first..first + pages {
             self.resident[p as usize] = false;

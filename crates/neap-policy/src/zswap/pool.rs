@@ -37,7 +37,7 @@ pub enum PoolModel {
 struct Class {
     size: u16,
     chain: u8,
-    objects: u8,
+    objects: u16,
     used: u32,
 }
 
@@ -78,7 +78,7 @@ impl Pool {
                 classes.push(Class {
                     size: size as u16,
                     chain: chain as u8,
-                    objects: objects as u8,
+                    objects: objects as u16,
                     used: 0,
                 });
             }
@@ -167,8 +167,8 @@ mod tests {
         assert_eq!(of(2048), (2048, 1, 2));
         // 3 pages give 4 objects of 3072 bytes without waste.
         assert_eq!(of(3072), (3072, 3, 4));
-        // Sizes cut alike share the class of the largest.
-        assert_eq!(of(3632), of(3648));
+        // Sizes cut alike share the class of the largest: above 3632 bytes, a page.
+        assert_eq!((of(3632), of(3648)), ((3632, 8, 9), (4096, 1, 1)));
         assert!(pool.classes.len() < 255, "{} classes", pool.classes.len());
         for class in &pool.classes {
             let room = usize::from(class.chain) * PAGE_SIZE;

@@ -4,7 +4,7 @@ use neap_units::{Bytes, SwapSlot};
 
 use super::entry::Entry;
 use super::{Accounts, LruvecId, RAW, Zswap};
-use crate::switches::{FullPool, Incompressible, LargeStore, ShrinkerScheme, ZeroPages};
+use crate::switches::{FullPool, Incompressible, LargeStore, ZeroPages};
 
 /// How far over its limit a pool may be that trades (SPEC 9.5), as a share of the limit.
 const TRADE_SHARE: u64 = 16;
@@ -163,9 +163,7 @@ impl Zswap {
         let stats = &mut self.stats;
         let raw = self.rules.incompressible == Incompressible::StoreRaw && writeback;
         match page {
-            Compressed::SameFilled(_)
-                if self.rules.zero_pages == ZeroPages::SameFilledInZswap =>
-            {
+            Compressed::SameFilled(_) if self.rules.zero_pages == ZeroPages::SameFilledInZswap => {
                 return Ok(0);
             }
             Compressed::Bytes(bytes) | Compressed::SameFilled(bytes)
@@ -220,13 +218,5 @@ impl Zswap {
         for slot in first.0..first.0 + pages {
             self.free(SwapSlot(slot), accounts);
         }
-    }
-}
-
-impl ShrinkerScheme {
-    /// Whether a stored entry starts with its `referenced` bit set (SPEC 1.5 step 6).
-    #[must_use]
-    pub const fn marks_new(self) -> bool {
-        matches!(self, ShrinkerScheme::SecondChance)
     }
 }

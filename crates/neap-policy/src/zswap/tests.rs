@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use neap_units::{Bytes, Pages, SwapSlot};
-use proptest::prelude::*;
 
 use super::*;
 use crate::shrinker::Visit;
@@ -194,10 +193,7 @@ fn a_page_that_does_not_compress_is_kept_raw_only_where_it_may_be_written_back()
         )
     };
     let (poor, failed) = (Compressed::Bytes(5000), Compressed::Failed);
-    assert_eq!(
-        store(Incompressible::StoreRaw, true, poor),
-        (true, 1, 0, 0)
-    );
+    assert_eq!(store(Incompressible::StoreRaw, true, poor), (true, 1, 0, 0));
     assert_eq!(
         store(Incompressible::StoreRaw, false, poor),
         (false, 0, 1, 0)
@@ -226,27 +222,26 @@ fn same_filled_pages_take_no_room_and_are_on_no_list() {
     let store = |switches: &Switches| {
         let (mut zswap, mut ledger) = (zswap_of(switches, 1 << 20), Ledger::default());
         let page = |_| Compressed::SameFilled(40);
-        assert!(
-            zswap
-                .store(&folio(1, 1), true, &mut ledger, page)
-                .is_ok()
-        );
+        assert!(zswap.store(&folio(1, 1), true, &mut ledger, page).is_ok());
         zswap.check();
         let loaded = zswap
             .load(SwapSlot(1), 1, Loading::Keep, &mut ledger)
             .unwrap()
             .unwrap();
         let same = zswap.stats().same_filled_pages;
-        (same, zswap.list_len(LIST), zswap.stored(), ledger.sum(), loaded.decompressed())
+        (
+            same,
+            zswap.list_len(LIST),
+            zswap.stored(),
+            ledger.sum(),
+            loaded.decompressed(),
+        )
     };
     assert_eq!(
         store(&rule(ZeroPages::SameFilledInZswap)),
         (1, 0, 1, (0, 1), false)
     );
-    assert_eq!(
-        store(&rule(ZeroPages::ZeroMap)),
-        (0, 1, 1, (40, 1), true)
-    );
+    assert_eq!(store(&rule(ZeroPages::ZeroMap)), (0, 1, 1, (40, 1), true));
 }
 
 #[test]
@@ -374,13 +369,13 @@ fn the_second_chance_needs_as_many_scans_as_entries_before_it_writes() {
         "the first batch wrote nothing: stop"
     );
     zswap.lists[0].state.deferred = 0;
-    for _ in 0..23 {
-        // One batch of 128 a call: all of the rest lose their second chance.
+    for _ in 0..22 {
+        // One batch of 128 a call: all but 56 lose their second chance.
         shrink(&mut zswap, &mut ledger, 0);
         zswap.lists[0].state.deferred = 0;
     }
     let (scanned, written) = shrink(&mut zswap, &mut ledger, 0);
-    assert_eq!((scanned, written), (1464, 1464));
+    assert_eq!((scanned, written), (1408, 1408 - 56), "whole batches");
     zswap.check();
 }
 
@@ -408,10 +403,7 @@ fn the_penalty_is_spent_by_counting_or_by_scanning() {
 
 #[test]
 fn tokens_bound_the_shrinkers_of_one_list() {
-    for (limit, most) in [
-        (ShrinkerLimit::None, 10),
-        (ShrinkerLimit::Tokens, 3),
-    ] {
+    for (limit, most) in [(ShrinkerLimit::None, 10), (ShrinkerLimit::Tokens, 3)] {
         let switches = Switches {
             shrinker_limit: limit,
             ..switches()
@@ -446,7 +438,13 @@ fn a_full_pool_refuses_until_the_threshold_or_trades() {
     for slot in 1..=120 {
         let refused = zswap.store(&folio(slot, 1), true, &mut ledger, raw).err();
         if let Some(refused) = refused {
-            assert_eq!(refused, Refused { why: Refusal::PoolFull, wake_worker: true });
+            assert_eq!(
+                refused,
+                Refused {
+                    why: Refusal::PoolFull,
+                    wake_worker: true
+                }
+            );
             first_refusal = first_refusal.or(Some(slot));
         }
     }
@@ -461,7 +459,10 @@ fn a_full_pool_refuses_until_the_threshold_or_trades() {
     assert!(zswap.store(&folio(200, 1), true, &mut ledger, raw).is_ok());
     assert_eq!(zswap.stats().pool_limit_hit, 20);
 
-    let trade = Switches { full_pool: FullPool::Trade, ..switches() };
+    let trade = Switches {
+        full_pool: FullPool::Trade,
+        ..switches()
+    };
     let (mut zswap, mut ledger) = (zswap_of(&trade, 500), Ledger::default());
     let owed: u32 = (1..=120)
         .filter_map(|slot| zswap.store(&folio(slot, 1), true, &mut ledger, raw).ok())
