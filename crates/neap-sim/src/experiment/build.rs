@@ -52,7 +52,7 @@ fn kernel(setup: &Setup<'_>, switches: Switches) -> KernelConfig {
 }
 
 /// One build; with `cold` pages of shared memory written before it.
-fn build(
+pub(super) fn build(
     setup: &Setup<'_>,
     switches: Switches,
     cold: u64,
@@ -120,6 +120,7 @@ const COUNTERS: &[(&str, Counter)] = &[
     ("workingset_restore_anon", Counter::WorkingsetRestoreAnon),
     ("workingset_restore_file", Counter::WorkingsetRestoreFile),
     ("pgrotated", Counter::Pgrotated),
+    ("slabs_scanned", Counter::SlabsScanned),
     ("swap_ra", Counter::SwapRa),
     ("swap_ra_hit", Counter::SwapRaHit),
 ];
@@ -233,7 +234,7 @@ const CLUSTER: Parameter = Parameter::chosen(
 );
 const FILES: &[&str] = &["disk", "tmpfs"];
 
-const S0_PARAMETERS: &[Parameter] = &[
+pub(super) const S0_PARAMETERS: &[Parameter] = &[
     Parameter::seed("limit", "2048", "MiB", "S0: memory.max"),
     Parameter::seed("cpus", "36", "CPUs", "S0"),
     Parameter::seed("user", "4318", "s", "S0: user time of the build"),
@@ -255,7 +256,7 @@ const S0_PARAMETERS: &[Parameter] = &[
     CLUSTER,
 ];
 
-const fn reported(metric: &'static str, config: &'static str, value: f64) -> Reported {
+pub(super) const fn reported(metric: &'static str, config: &'static str, value: f64) -> Reported {
     Reported {
         metric,
         config,
@@ -263,7 +264,7 @@ const fn reported(metric: &'static str, config: &'static str, value: f64) -> Rep
     }
 }
 
-const fn effect(
+pub(super) const fn effect(
     name: &'static str,
     metric: &'static str,
     config: &'static str,

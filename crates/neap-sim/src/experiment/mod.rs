@@ -8,6 +8,7 @@ mod build;
 mod fairness;
 mod fault;
 mod hints;
+mod open;
 mod outcome;
 mod parameter;
 mod runner;
@@ -122,6 +123,9 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &hints::RECENCY,
     &hints::NOREUSE,
     &build::ROTATION,
+    &open::CONCURRENT,
+    &open::USEFUL,
+    &open::PENALTY,
 ];
 
 /// The experiment of this name.
