@@ -8,6 +8,11 @@
 //! | `readahead` | which neighbours to load with a page |
 //! | `shrinker` | which compressed pages go to the swap file |
 //! | `limits` | when to reclaim, how much, and who waits |
+//! | `folio` | records of folios, and lists through them |
+//! | `memcg` | the tree of cgroups: charges, limits, protection |
+//! | `lru` | the lists of each cgroup and node, and what refaults say |
+//! | `memcg_lru` | which cgroup global reclaim visits next |
+//! | `reclaim` | who gives up which folios, in small steps |
 //! | `counters` | what is counted, under the kernel's names |
 //! | `switches` | which kernel's rules |
 //!
@@ -16,19 +21,28 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+mod folio;
 mod generations;
 mod job;
 mod limits;
+mod lru;
+mod memcg;
+mod memcg_lru;
 mod page;
 mod readahead;
+mod reclaim;
 mod shrinker;
 mod switches;
 
 pub use counters::{Counter, Counters};
+pub use folio::{Flags, FolioId, Folios, List, LruvecId};
 pub use job::{Core, Vmstat};
 pub use limits::{Pacer, Plan, PoolGate, ZswapMax, zswap_max_allows};
+pub use lru::{Kind, Mm, Promotion, Shadow};
+pub use memcg::{Charged, Limits, MemcgId, Memcgs, OverLimit, high_delay, swap_high_delay};
 pub use page::{Effect, Heat, Illegal, State, Step, step};
 pub use readahead::{Readahead, window};
+pub use reclaim::{Cause, Host, Pageout, Progress, Reclaim, Referenced, Request};
 pub use shrinker::{
     DEF_PRIORITY, DEFAULT_SEEKS, LruState, MAX_RECLAIM_RETRIES, PoolWorker, SHRINK_BATCH,
     ScanResult, Scheme, Shrunk, Verdict, Visit, do_shrink,
