@@ -70,6 +70,9 @@ switch!(
         V69Literal = "v69-literal",
         /// Every folio that neither zswap nor the zero map could give.
         DiskReads = "disk-reads",
+        /// The same for the page of the fault; pages read ahead count when they are first
+        /// used (SPEC 9.3).
+        UsefulReads = "useful-reads",
     }
 );
 switch!(
@@ -114,6 +117,9 @@ switch!(
         W612 = "w612",
         /// Newest: 32 entries for each cgroup and turn.
         WLatest = "w-latest",
+        /// As the newest, but a turn that only took away second chances is no failure: the
+        /// entries are older for it, and the next turn writes (SPEC 9.4).
+        AgeFree = "age-free",
     }
 );
 switch!(
@@ -177,6 +183,43 @@ switch!(
     }
 );
 
+switch!(
+    /// When the zswap shrinker spends the disk swap-ins that hold it back (SPEC 9.2).
+    PenaltySpend = "rule for spending disk swap-ins" {
+        /// Whenever it is asked how much there is to do, also if nothing is scanned then.
+        AtCount = "at-count",
+        /// As it scans: one for each entry it was to look at.
+        AtScan = "at-scan",
+    }
+);
+switch!(
+    /// Over what the compression ratio is taken that scales the zswap shrinker (SPEC 9.6).
+    RatioScope = "scope of the ratio" {
+        /// The owner's pages on all nodes.
+        Cgroup = "cgroup",
+        /// The pages on the list that is shrunk.
+        Node = "node",
+    }
+);
+switch!(
+    /// How many zswap shrinkers may work on one list (SPEC 9.1).
+    ShrinkerLimit = "limit of shrinkers" {
+        /// Any number.
+        None = "none",
+        /// One for each batch of 128 entries on the list; others find nothing to do.
+        Tokens = "tokens",
+    }
+);
+switch!(
+    /// What a full zswap pool does with a new page (SPEC 9.5).
+    FullPool = "rule for a full pool" {
+        /// Refuse it: the newest page goes to the device while older ones stay.
+        Refuse = "refuse",
+        /// Take it, and let the storer write back as many of the oldest.
+        Trade = "trade",
+    }
+);
+
 /// One value of every switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Switches {
@@ -192,6 +235,14 @@ pub struct Switches {
     pub incompressible: Incompressible,
     /// Version of the pool worker.
     pub pool_worker: PoolWorkerVersion,
+    /// When the shrinker spends disk swap-ins.
+    pub penalty_spend: PenaltySpend,
+    /// Over what its compression ratio is taken.
+    pub ratio_scope: RatioScope,
+    /// How many shrinkers may work on one list.
+    pub shrinker_limit: ShrinkerLimit,
+    /// What a full pool does with a new page.
+    pub full_pool: FullPool,
     /// Which lists folios are kept on.
     pub lru: Lru,
     /// Order in which global reclaim visits cgroups.
@@ -251,6 +302,10 @@ impl Switches {
             } else {
                 PoolWorkerVersion::W68
             },
+            penalty_spend: PenaltySpend::AtCount,
+            ratio_scope: RatioScope::Cgroup,
+            shrinker_limit: ShrinkerLimit::None,
+            full_pool: FullPool::Refuse,
             lru: match (generations, since(14)) {
                 (false, _) => Lru::Classic,
                 (true, false) => Lru::Mglru63,
