@@ -11,7 +11,9 @@ mod hints;
 mod open;
 mod outcome;
 mod parameter;
+mod rotation;
 mod runner;
+mod second_chance;
 
 pub use fault::ExperimentFault;
 pub use outcome::{Outcome, Row};
@@ -114,15 +116,15 @@ pub struct Experiment {
 
 /// All experiments, in the order of reports.
 pub const EXPERIMENTS: &[&Experiment] = &[
-    &build::SECOND_CHANCE,
-    &build::COLD_DATA,
+    &second_chance::SECOND_CHANCE,
+    &second_chance::COLD_DATA,
     &fairness::MEMCG_LRU,
     &fairness::MEMCG_LRU_6_12,
     &alternatives::ALTERNATIVES,
     &alternatives::WALK_COST,
     &hints::RECENCY,
     &hints::NOREUSE,
-    &build::ROTATION,
+    &rotation::ROTATION,
     &open::CONCURRENT,
     &open::USEFUL,
     &open::PENALTY,

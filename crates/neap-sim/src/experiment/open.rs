@@ -3,7 +3,8 @@
 
 use neap_policy::{PenaltySpend, ShrinkerLimit, SwapinCount, Switches};
 
-use super::build::{S0_PARAMETERS, build, effect};
+use super::build::{build, effect};
+use super::second_chance::S0_PARAMETERS;
 use super::{Experiment, ExperimentFault, Measure, Setup};
 
 /// What a configuration changes of Linux 6.12.
