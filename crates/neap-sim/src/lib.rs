@@ -19,3 +19,5 @@ pub use kernel::{
     Op, Reply, ShmemId, SpaceId, SwapConfig, TaskId, ZswapConfig,
 };
 pub use swap::{Device, DeviceConfig, Direction, SlotConfig, SwapSlots};
+
+pub use neap_units::Nanos;
