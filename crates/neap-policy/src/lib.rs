@@ -10,6 +10,11 @@
 //! | `shrinker` | which compressed pages go to the swap file |
 //! | `zswap` | what is stored compressed, and what goes on to the device |
 //! | `limits` | when to reclaim, how much, and who waits |
+//! | `folio` | records of folios, and lists through them |
+//! | `memcg` | the tree of cgroups: charges, limits, protection |
+//! | `lru` | the lists of each cgroup and node, and what refaults say |
+//! | `memcg_lru` | which cgroup global reclaim visits next |
+//! | `reclaim` | who gives up which folios, in small steps |
 //! | `counters` | what is counted, under the kernel's names |
 //! | `switches` | which kernel's rules |
 //!
@@ -19,10 +24,15 @@
 
 mod batches;
 mod counters;
+mod folio;
 mod generations;
 mod job;
 mod limits;
+mod lru;
+mod memcg;
+mod memcg_lru;
 mod page;
+mod reclaim;
 mod shrinker;
 mod swapin;
 mod switches;
@@ -30,9 +40,13 @@ mod zswap;
 
 pub use batches::{Batch, Batches, FolioView, LARGE_BATCH, SMALL_BATCH, WritebackEnd};
 pub use counters::{Counter, Counters};
+pub use folio::{Flags, FolioId, Folios, List, LruvecId};
 pub use job::{Core, Vmstat};
 pub use limits::{Pacer, Plan, PoolGate, ZswapMax, zswap_max_allows};
+pub use lru::{Kind, Mm, Promotion, Shadow};
+pub use memcg::{Charged, Limits, MemcgId, Memcgs, OverLimit, high_delay, swap_high_delay};
 pub use page::{Effect, Heat, Illegal, State, Step, step};
+pub use reclaim::{Cause, Host, Pageout, Progress, Reclaim, Referenced, Request};
 pub use shrinker::{
     DEF_PRIORITY, DEFAULT_SEEKS, LruState, MAX_RECLAIM_RETRIES, PoolWorker, SHRINK_BATCH,
     ScanResult, ShrinkRound, Shrunk, Verdict, Visit, do_shrink,
@@ -44,7 +58,7 @@ pub use switches::{
     Switches, UnknownSwitch, ZeroPages,
 };
 pub use zswap::{
-    Accounts, Compressed, FOLIO_ORDERS, LoadError, Loaded, Loading, LruvecId, OrderStats, Outgoing,
-    Owner, PoolModel, Refusal, Refused, ShrinkCall, Stored, Ticket, Walk, Writeback, ZeroMap,
-    Zswap, ZswapConfig, ZswapStats,
+    Accounts, Compressed, FOLIO_ORDERS, LoadError, Loaded, Loading, OrderStats, Outgoing, Owner,
+    PoolModel, Refusal, Refused, ShrinkCall, Stored, Ticket, Walk, Writeback, ZeroMap, Zswap,
+    ZswapConfig, ZswapStats,
 };

@@ -19,6 +19,7 @@ mod zeromap;
 
 use neap_units::{Bytes, Pages, SwapSlot};
 
+use crate::folio::LruvecId;
 use crate::limits::PoolGate;
 use crate::shrinker::LruState;
 use crate::switches::{
@@ -34,10 +35,6 @@ pub use shrink::{Owner, ShrinkCall, Ticket, Walk, Writeback};
 pub use stats::{FOLIO_ORDERS, OrderStats, ZswapStats};
 pub use store::{Compressed, Outgoing, Refusal, Refused, Stored};
 pub use zeromap::ZeroMap;
-
-/// Number of a pair of cgroup and node, which have a list of entries of their own.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct LruvecId(pub u32);
 
 /// Who pays for compressed bytes: each call is one page more or less in the pool.
 pub trait Accounts {

@@ -6,7 +6,8 @@
 
 use neap_units::{Bytes, SwapSlot};
 
-use super::{Accounts, LruvecId, Zswap};
+use super::{Accounts, Zswap};
+use crate::folio::LruvecId;
 use crate::shrinker::{
     DEFAULT_SEEKS, SHRINK_BATCH, ScanResult, ShrinkRound, Shrunk, Verdict, Visit,
 };

@@ -3,7 +3,8 @@
 use neap_units::{Bytes, SwapSlot};
 
 use super::entry::Entry;
-use super::{Accounts, LruvecId, RAW, Zswap};
+use super::{Accounts, RAW, Zswap};
+use crate::folio::LruvecId;
 use crate::switches::{FullPool, Incompressible, LargeStore, ZeroPages};
 
 /// How far over its limit a pool may be that trades (SPEC 9.5), as a share of the limit.
