@@ -18,6 +18,9 @@ pub use kernel::{
     Advice, Area, AreaKind, Costs, CpuId, FileId, Kernel, KernelConfig, Limits, MemcgId, NodeId,
     Op, Reply, ShmemId, SpaceId, SwapConfig, TaskId, ZswapConfig,
 };
-pub use swap::{Device, DeviceConfig, Direction, SlotConfig, SwapSlots};
+pub use swap::{
+    Device, DeviceConfig, Direction, PageKey, ReadIn, SlotConfig, Swap, SwapSetup, SwapSlots, Turn,
+    Worker, Written, WrittenBack,
+};
 
 pub use neap_units::Nanos;
