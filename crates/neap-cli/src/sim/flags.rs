@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use neap_store::CompressorKind;
 
 /// Flags of `neap sim`.
 #[derive(Debug, Args)]
@@ -26,6 +27,8 @@ pub enum SimCommand {
     Replay(ReplayArgs),
     /// Say what different limits would do to a recorded program
     Forecast(ForecastArgs),
+    /// Fit a model of compressed sizes and costs from real pages
+    Fit(FitArgs),
     /// Print the JSON Schema of workload files
     Schema,
 }
@@ -168,4 +171,32 @@ pub struct ForecastArgs {
     /// Write a plot
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+}
+
+/// Flags of `neap sim fit`.
+#[derive(Debug, Args)]
+pub struct FitArgs {
+    /// What to call the content
+    #[arg(long, value_name = "NAME")]
+    pub name: String,
+    /// Take the anonymous pages of this process
+    #[arg(long, value_name = "PID", required_unless_present = "file")]
+    pub pid: Option<u32>,
+    /// Take the pages of a file
+    #[arg(value_name = "FILE", conflicts_with = "pid")]
+    pub file: Option<PathBuf>,
+    /// Compressors to try
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "lz4,zstd:1,deflate:1"
+    )]
+    pub compressors: Vec<CompressorKind>,
+    /// Most pages to take, spread evenly over what there is
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub pages: u64,
+    /// Models to add the result to; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub output: PathBuf,
 }

@@ -2,6 +2,7 @@
 
 mod experiment;
 mod failure;
+mod fit;
 mod flags;
 mod trace;
 mod workload;
@@ -26,6 +27,7 @@ pub fn run(args: &SimArgs) -> ExitCode {
         SimCommand::Import(args) => trace::import(args),
         SimCommand::Replay(args) => trace::replay(args),
         SimCommand::Forecast(args) => trace::forecast(args),
+        SimCommand::Fit(args) => fit::run(args),
         SimCommand::Schema => print(WORKLOAD_SCHEMA),
     };
     match done {

@@ -1,0 +1,143 @@
+//! Write-back driven by limits: a cgroup's turn, and the pool worker that goes round
+//! (SPEC 1.11).
+
+use neap_policy::{MemcgId, Mm, PoolWorker, Ticket, Visit, Walk, Writeback, Zswap};
+
+/// One cgroup's turn: a walk on each node (kernel: shrink_memcg).
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    memcg: MemcgId,
+    node: u32,
+    budget: u64,
+    walk: Walk,
+    /// Visited, rotated and written on the nodes before.
+    sums: (u64, u64, u64),
+}
+
+impl Turn {
+    /// A turn of `memcg` with `budget` entries on each node, or what it is instead.
+    ///
+    /// # Errors
+    /// The cgroup is no candidate.
+    pub fn new(mm: &Mm, memcg: MemcgId, budget: u64) -> Result<Turn, Visit> {
+        if !mm.memcgs.zswap_writeback(memcg) {
+            return Err(Visit::WritebackOff);
+        }
+        if !mm.memcgs.online(memcg) {
+            return Err(Visit::Offline);
+        }
+        Ok(Turn {
+            memcg,
+            node: 0,
+            budget,
+            walk: Walk::of_limit(mm.lruvec_of(memcg, 0), budget),
+            sums: (0, 0, 0),
+        })
+    }
+
+    /// The next entry to write back; none: the turn is over.
+    pub fn next(&mut self, mm: &Mm, zswap: &mut Zswap) -> Option<Ticket> {
+        loop {
+            if let Some(ticket) = self.walk.next(zswap) {
+                return Some(ticket);
+            }
+            if self.node + 1 >= mm.nodes() {
+                return None;
+            }
+            self.sums = self.all();
+            self.node += 1;
+            let list = mm.lruvec_of(self.memcg, self.node);
+            self.walk = Walk::of_limit(list, self.budget);
+        }
+    }
+
+    /// Reports what became of the last entry.
+    pub fn report(&mut self, zswap: &mut Zswap, outcome: Writeback) {
+        self.walk.report(zswap, outcome);
+    }
+
+    fn all(&self) -> (u64, u64, u64) {
+        let (visited, rotated, written) = self.sums;
+        (
+            visited + self.walk.visited,
+            rotated + self.walk.rotated,
+            written + self.walk.written,
+        )
+    }
+
+    /// What the turn came to.
+    #[must_use]
+    pub fn visit(&self) -> Visit {
+        let (visited, rotated, written) = self.all();
+        Visit::of_walk(visited, rotated, written)
+    }
+}
+
+/// The pool worker: asleep, or on its round.
+#[derive(Clone, Debug, Default)]
+pub struct Worker {
+    /// Where its round is; none: at the start.
+    cursor: Option<MemcgId>,
+    run: Option<(PoolWorker, Option<Turn>)>,
+}
+
+impl Worker {
+    /// Wakes it. Awake, it stays so.
+    pub fn wake(&mut self, mm: &Mm) {
+        if self.run.is_none() {
+            self.run = Some((PoolWorker::new(mm.switches.pool_worker), None));
+        }
+    }
+
+    /// Whether it has work.
+    #[must_use]
+    pub fn awake(&self) -> bool {
+        self.run.is_some()
+    }
+
+    /// The next entry to write back; none: it sleeps again.
+    pub fn next(&mut self, mm: &Mm, zswap: &mut Zswap) -> Option<Ticket> {
+        let (mut run, mut turn) = self.run.take()?;
+        loop {
+            let goes_on = if let Some(mut now) = turn.take() {
+                if let Some(ticket) = now.next(mm, zswap) {
+                    self.run = Some((run, Some(now)));
+                    return Some(ticket);
+                }
+                run.visited(now.visit()) && !zswap.worker_done()
+            } else {
+                self.advance(mm, &mut run, &mut turn)
+            };
+            if !goes_on {
+                return None;
+            }
+        }
+    }
+
+    /// The next cgroup in tree order, and the start of its turn. False: the run is over.
+    fn advance(&mut self, mm: &Mm, run: &mut PoolWorker, turn: &mut Option<Turn>) -> bool {
+        self.cursor = mm.memcgs.next(MemcgId::ROOT, self.cursor);
+        let Some(memcg) = self.cursor else {
+            return run.round_ended();
+        };
+        match Turn::new(mm, memcg, mm.switches.pool_worker.budget()) {
+            Ok(begun) => {
+                *turn = Some(begun);
+                true
+            }
+            Err(visit) => {
+                if visit == Visit::Offline && run.offline_restarts() {
+                    self.cursor = None;
+                }
+                run.visited(visit)
+            }
+        }
+    }
+
+    /// Reports what became of the last entry.
+    pub fn report(&mut self, zswap: &mut Zswap, outcome: Writeback) {
+        if let Some((_, Some(turn))) = &mut self.run {
+            turn.report(zswap, outcome);
+        }
+    }
+}
