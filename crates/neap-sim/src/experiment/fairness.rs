@@ -152,6 +152,13 @@ impl Paid {
                 "workingset_refault_anon",
                 self.total[Counter::WorkingsetRefaultAnon],
             ),
+            pages("pgactivate", self.total[Counter::Pgactivate]),
+            pages("pgrefill", self.total[Counter::Pgrefill]),
+            Measure {
+                metric: "mglru_aged",
+                unit: "generations",
+                value: self.total[Counter::MglruAged] as f64,
+            },
             Measure {
                 metric: "visits_per_thousand_stolen",
                 unit: "cgroups",
