@@ -148,6 +148,23 @@ pub(super) const RECENCY: Experiment = Experiment {
     run: recency,
 };
 
+/// The encoder's workers keep the machine's memory in use; their pages are reused all the time.
+fn encoder(setup: &Setup<'_>, machine: &mut Machine) -> MemcgId {
+    let memcg = machine.kernel().create_memcg(MemcgId::ROOT, "encoder");
+    let workers = setup.number("cpus") as u64;
+    let pages = bytes(setup, "hot").whole_pages().0 / workers.max(1);
+    for _ in 0..workers {
+        let pattern = Pattern::Zipf(setup.number("exponent"));
+        let load = Load {
+            populate: true,
+            pace: Nanos(setup.number("pace") as u64),
+            ..Load::new(memcg, Area::anon(Pages(pages)), Walker::new(pattern, pages))
+        };
+        machine.spawn(load.program(), Nanos::ZERO, false);
+    }
+    memcg
+}
+
 fn noreuse(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
     let (generations, advice) = match setup.config {
         "mglru" => (true, Advice::Normal),
@@ -168,23 +185,7 @@ fn noreuse(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
         ..KernelConfig::default()
     };
     let mut machine = Machine::new(&config, Clockwork::default());
-    let memcg = machine.kernel().create_memcg(MemcgId::ROOT, "encoder");
-    // The encoder's workers keep the machine's memory in use; their pages are reused all the time.
-    let workers = setup.number("cpus") as u64;
-    let hot = bytes(setup, "hot").whole_pages().0;
-    for _ in 0..workers {
-        let area = Area::anon(Pages(hot / workers));
-        let load = Load {
-            populate: true,
-            pace: Nanos(setup.number("pace") as u64),
-            ..Load::new(
-                memcg,
-                area,
-                Walker::new(Pattern::Zipf(setup.number("exponent")), hot / workers),
-            )
-        };
-        machine.spawn(load.program(), Nanos::ZERO, false);
-    }
+    let memcg = encoder(setup, &mut machine);
     let frame = setup.scaled("frame", 16);
     let count = setup.number("frames") as u64;
     let frames = machine.shared().make(0);

@@ -8,9 +8,12 @@ mod build;
 mod fairness;
 mod fault;
 mod hints;
+mod open;
 mod outcome;
 mod parameter;
+mod rotation;
 mod runner;
+mod second_chance;
 
 pub use fault::ExperimentFault;
 pub use outcome::{Outcome, Row};
@@ -113,15 +116,18 @@ pub struct Experiment {
 
 /// All experiments, in the order of reports.
 pub const EXPERIMENTS: &[&Experiment] = &[
-    &build::SECOND_CHANCE,
-    &build::COLD_DATA,
+    &second_chance::SECOND_CHANCE,
+    &second_chance::COLD_DATA,
     &fairness::MEMCG_LRU,
     &fairness::MEMCG_LRU_6_12,
     &alternatives::ALTERNATIVES,
     &alternatives::WALK_COST,
     &hints::RECENCY,
     &hints::NOREUSE,
-    &build::ROTATION,
+    &rotation::ROTATION,
+    &open::CONCURRENT,
+    &open::USEFUL,
+    &open::PENALTY,
 ];
 
 /// The experiment of this name.

@@ -1,8 +1,9 @@
 //! The `[machine]` and `[[group]]` tables.
 
 use neap_policy::{
-    Incompressible, LargeStore, Lru, MemcgWalk, PoolWorkerVersion, Recency, ReclaimBatching,
-    Rotate, ShrinkerScheme, SwapinCount, Switches, ZeroPages,
+    FullPool, Incompressible, LargeStore, Lru, MemcgWalk, PenaltySpend, PoolWorkerVersion,
+    RatioScope, Recency, ReclaimBatching, Rotate, ShrinkerLimit, ShrinkerScheme, SwapinCount,
+    Switches, ZeroPages,
 };
 use neap_units::{Bytes, Nanos};
 
@@ -67,6 +68,10 @@ fn read_switches(node: &Node<'_>, switches: &mut Switches) -> Result<(), Workloa
         zero_pages: ZeroPages,
         incompressible: Incompressible,
         pool_worker: PoolWorkerVersion,
+        penalty_spend: PenaltySpend,
+        ratio_scope: RatioScope,
+        shrinker_limit: ShrinkerLimit,
+        full_pool: FullPool,
         lru: Lru,
         memcg_walk: MemcgWalk,
         rotate: Rotate,
