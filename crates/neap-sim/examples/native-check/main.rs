@@ -64,6 +64,8 @@ pub struct Setting {
     pub seed: u64,
     /// Size of the swap file.
     pub swap_mib: u64,
+    /// RAM of the machine.
+    pub ram_mib: u64,
 }
 
 /// What was asked for.
@@ -85,6 +87,7 @@ fn parse(args: &[String]) -> Result<Asked, String> {
             accesses: 200_000,
             seed: 1,
             swap_mib: 768,
+            ram_mib: native::ram_mib().unwrap_or(16 << 10),
         },
         patterns: Vec::new(),
         dir: PathBuf::from("/var/tmp"),
