@@ -39,6 +39,10 @@ flags!(
     UNEVICTABLE = 17,
     /// An unused record.
     FREE = 18,
+    /// Waiting in a batch to be added to a list.
+    IN_ADD = 21,
+    /// Waiting in a batch to be rotated.
+    IN_ROTATE = 22,
 );
 
 const GEN: u32 = 7;

@@ -5,13 +5,18 @@ use crate::counters::Counter;
 use crate::folio::{Flags, FolioId};
 
 impl Mm {
-    /// Puts a folio on the list its flags ask for (kernel: lruvec_add_folio). `faulting`:
-    /// during a fault of a mapping whose accesses count; generations take it as hot.
-    pub fn add_folio(&mut self, id: FolioId, faulting: bool) {
-        if self.generational() && faulting {
+    /// A folio is new during a fault of a mapping whose accesses count: generations take
+    /// it as hot (kernel: folio_add_lru).
+    pub fn note_fault(&mut self, id: FolioId) {
+        if self.generational() {
             self.folios.flags_mut(id).set(Flags::ACTIVE, true);
         }
-        self.insert(id, false);
+    }
+
+    /// Puts a folio on the list its flags ask for, at the reclaim end if `tail` (kernel:
+    /// lruvec_add_folio).
+    pub fn add_folio(&mut self, id: FolioId, tail: bool) {
+        self.insert(id, tail);
     }
 
     /// Puts a folio back on a list, at the reclaim end if `tail`.

@@ -92,8 +92,6 @@ pub(crate) struct Lruvec {
     pub(crate) cookie: Cookie,
     /// Heat level of the walk by heat, with the time of its last decay.
     pub(crate) heat: HeatLevel,
-    /// Deferred work of the zswap shrinker.
-    deferred: u64,
 }
 
 /// The state of all lists and cgroups: what reclaim decides on.
@@ -166,7 +164,6 @@ impl Mm {
                 place: Place::default(),
                 cookie: Cookie::default(),
                 heat: HeatLevel::default(),
-                deferred: 0,
             });
             let id = self.lruvec_of(memcg, node);
             self.memcg_lru_online(id, random);
@@ -238,9 +235,10 @@ impl Mm {
         )
     }
 
-    /// Deferred work of the zswap shrinker on some lists.
-    pub fn deferred_mut(&mut self, id: LruvecId) -> &mut u64 {
-        &mut self.lruvecs[id.index()].deferred
+    /// Sequence number of the youngest generation of some lists.
+    #[must_use]
+    pub fn max_seq(&self, id: LruvecId) -> u64 {
+        self.lruvec(id).generations.max_seq
     }
 
     #[inline]

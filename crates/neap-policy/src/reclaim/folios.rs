@@ -84,6 +84,7 @@ impl Reclaim {
         if Kind::of(*flags) == Kind::File && flags.has(Flags::DIRTY) {
             // Flushers write file pages, reclaim does not.
             flags.set(Flags::RECLAIM, true);
+            host.flush(mm, id);
             return Pageout::Activate;
         }
         if verdict == Verdict::ReclaimClean && flags.has(Flags::DIRTY) {

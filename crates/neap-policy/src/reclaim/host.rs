@@ -49,6 +49,9 @@ pub trait Host {
     /// it can be freed. `target`: whose reclaim this is, for the shadow.
     fn pageout(&mut self, mm: &mut Mm, id: FolioId, target: LruvecId) -> Pageout;
 
+    /// Reclaim met a dirty file page: flushers are to write it.
+    fn flush(&mut self, mm: &mut Mm, id: FolioId);
+
     /// The parts of a folio that [`Pageout::Split`] was said of, the folio itself first.
     fn take_parts(&mut self, into: &mut Vec<FolioId>);
 

@@ -1,7 +1,10 @@
 //! What the imagined machine is made of.
 
-use neap_policy::Switches;
-use neap_units::{Bytes, Nanos, Pages};
+use neap_policy::{PoolModel, SMALL_BATCH, Switches};
+use neap_units::{Bytes, Nanos};
+
+use crate::compress::PageModel;
+use crate::swap::DeviceConfig;
 
 /// The machine and the kernel that runs it.
 #[derive(Clone, Debug)]
@@ -20,12 +23,38 @@ pub struct KernelConfig {
     pub page_cluster: u32,
     /// The swap device; without one anonymous memory cannot leave.
     pub swap: Option<SwapConfig>,
+    /// What that device is like, if `swap` alone does not say it.
+    pub swap_device: Option<DeviceConfig>,
+    /// Whether large folios get runs of slots (a block device, CONFIG_THP_SWAP).
+    pub thp_swap: bool,
     /// The compressed cache before it.
     pub zswap: Option<ZswapConfig>,
+    /// How zswap's pool packs.
+    pub pool: PoolModel,
+    /// What pages hold; the high eight bits of an area's `content` choose.
+    pub contents: Vec<PageModel>,
+    /// Where files are.
+    pub disk: DeviceConfig,
+    /// Folios in a per-CPU batch (15, later 31).
+    pub batch: usize,
     /// What things cost.
     pub costs: Costs,
     /// Seed of every choice the kernel leaves to chance.
     pub seed: u64,
+}
+
+impl KernelConfig {
+    /// What the swap device is like.
+    pub(super) fn device(&self) -> Option<DeviceConfig> {
+        let swap = self.swap?;
+        Some(self.swap_device.unwrap_or(DeviceConfig {
+            read_latency: swap.latency,
+            write_latency: swap.latency,
+            synchronous: swap.synchronous,
+            in_memory: swap.synchronous,
+            ..DeviceConfig::nvme()
+        }))
+    }
 }
 
 impl Default for KernelConfig {
@@ -39,7 +68,13 @@ impl Default for KernelConfig {
             swappiness: 60,
             page_cluster: 3,
             swap: None,
+            swap_device: None,
+            thp_swap: true,
             zswap: None,
+            pool: PoolModel::default(),
+            contents: vec![PageModel::fixed(1024, Nanos(5_000), Nanos(2_000))],
+            disk: DeviceConfig::nvme(),
+            batch: SMALL_BATCH,
             costs: Costs::default(),
             seed: 1,
         }
@@ -88,6 +123,8 @@ pub struct Costs {
     pub visit: Nanos,
     /// Submitting one I/O or copying one page from or to a RAM disk.
     pub io: Nanos,
+    /// CPU time after which a kernel entry lets others run.
+    pub slice: Nanos,
 }
 
 impl Default for Costs {
@@ -101,45 +138,7 @@ impl Default for Costs {
             walk_word: Nanos(40),
             visit: Nanos(500),
             io: Nanos(1_000),
-        }
-    }
-}
-
-/// Limits of a memory cgroup; `None` is the kernel's "max".
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// `memory.max`.
-    pub max: Option<Pages>,
-    /// `memory.high`.
-    pub high: Option<Pages>,
-    /// `memory.low`.
-    pub low: Pages,
-    /// `memory.min`.
-    pub min: Pages,
-    /// `memory.swap.max`.
-    pub swap_max: Option<Pages>,
-    /// `memory.swap.high`.
-    pub swap_high: Option<Pages>,
-    /// `memory.zswap.max`.
-    pub zswap_max: Option<Pages>,
-    /// `memory.zswap.writeback`.
-    pub zswap_writeback: bool,
-    /// The soft limit of version 1.
-    pub soft_limit: Option<Pages>,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            max: None,
-            high: None,
-            low: Pages::ZERO,
-            min: Pages::ZERO,
-            swap_max: None,
-            swap_high: None,
-            zswap_max: None,
-            zswap_writeback: true,
-            soft_limit: None,
+            slice: Nanos(50_000),
         }
     }
 }

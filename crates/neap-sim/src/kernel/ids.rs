@@ -42,11 +42,10 @@ id!(
     NodeId
 );
 id!(
-    /// A memory cgroup.
-    MemcgId
+    /// An area, over all spaces.
+    AreaId
 );
-
-impl MemcgId {
-    /// The root cgroup.
-    pub const ROOT: MemcgId = MemcgId(0);
-}
+id!(
+    /// What areas map: an object of pages with its reverse map.
+    ObjectId
+);

@@ -2,7 +2,10 @@
 
 use neap_units::{PageNr, Pages};
 
-use super::ids::{FileId, MemcgId, ShmemId, SpaceId};
+use neap_policy::MemcgId;
+
+use super::ids::{AreaId, FileId, ShmemId};
+use super::tables::CHUNK;
 
 /// What an area maps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,8 +47,8 @@ pub struct Area {
     pub folio_order: u8,
     /// Executable mapping of a file: its referenced pages are kept longer (SPEC 3.2).
     pub exec: bool,
-    /// Seed of the content, for the models of compressed size; equal seeds and page
-    /// numbers mean equal content.
+    /// Seed of the content, for the models of compressed size: equal seeds and page
+    /// numbers mean equal content. Its high eight bits choose the model.
     pub content: u32,
 }
 
@@ -83,24 +86,17 @@ impl Area {
     }
 }
 
-/// One mapping of a space.
-#[derive(Clone, Debug)]
-pub(super) struct Mapped {
-    pub(super) start: u64,
-    pub(super) area: Area,
-    /// Bits of 64 pages each.
-    pub(super) present: Vec<u64>,
-    pub(super) accessed: Vec<u64>,
-    pub(super) dirty: Vec<u64>,
-}
-
 /// An address space.
-#[derive(Clone, Debug)]
 pub(super) struct Space {
     pub(super) memcg: MemcgId,
-    pub(super) areas: Vec<Mapped>,
+    /// First page, end and id of each area, in ascending order.
+    pub(super) areas: Vec<(u64, u64, AreaId)>,
+    /// The area found last.
+    last: usize,
     /// Where the next area goes: areas are 2 MiB aligned and never adjoin.
-    pub(super) next: u64,
+    next: u64,
+    /// Pages mapped.
+    pub(super) rss: u64,
 }
 
 impl Space {
@@ -108,33 +104,29 @@ impl Space {
         Space {
             memcg,
             areas: Vec::new(),
-            next: 512,
+            last: 0,
+            next: CHUNK,
+            rss: 0,
         }
     }
 
-    pub(super) fn map(&mut self, area: Area) -> PageNr {
+    /// Room for an area.
+    pub(super) fn reserve(&mut self, len: Pages) -> u64 {
         let start = self.next;
-        self.next = (start + area.len.0).next_multiple_of(512) + 512;
-        let words = area.len.0.div_ceil(64) as usize;
-        self.areas.push(Mapped {
-            start,
-            area,
-            present: vec![0; words],
-            accessed: vec![0; words],
-            dirty: vec![0; words],
-        });
-        PageNr(start)
+        self.next = (start + len.0).next_multiple_of(CHUNK) + CHUNK;
+        start
     }
 
-    /// The area that holds a page. Areas lie in ascending order.
-    pub(super) fn find(&mut self, page: PageNr) -> Option<&mut Mapped> {
-        let at = self.areas.partition_point(|m| m.start <= page.0);
-        let mapped = self.areas.get_mut(at.checked_sub(1)?)?;
-        (page.0 - mapped.start < mapped.area.len.0).then_some(mapped)
+    /// The area that holds a page.
+    #[inline]
+    pub(super) fn find(&mut self, page: PageNr) -> Option<AreaId> {
+        let holds = |&(start, end, _): &(u64, u64, AreaId)| (start..end).contains(&page.0);
+        if let Some(area) = self.areas.get(self.last).filter(|area| holds(area)) {
+            return Some(area.2);
+        }
+        let at = self.areas.partition_point(|area| area.1 <= page.0);
+        let area = self.areas.get(at).filter(|area| holds(area))?;
+        self.last = at;
+        Some(area.2)
     }
-}
-
-/// Names the space in messages about misuse.
-pub(super) fn outside(space: SpaceId, page: PageNr) -> String {
-    format!("{page} of space {} is not mapped", space.0)
 }
