@@ -2,7 +2,7 @@
 
 use std::io;
 
-use neap_policy::{Lru, MemcgWalk, PoolWorkerVersion, Switches};
+use neap_policy::{Lru, MemcgWalk, Switches};
 use neap_sim::{
     Area, CpuId, DeviceConfig, Kernel, KernelConfig, Limits, MemcgId, Op, PageModel, Reply,
     SpaceId, SwapConfig, TaskId, ZswapConfig,
@@ -21,6 +21,7 @@ fn config(setting: &Setting) -> KernelConfig {
         write_latency: Nanos::micros(100),
         bandwidth: Bytes::mib(500),
         depth: 64,
+        requests: 256,
         rotating: true,
         ..DeviceConfig::nvme()
     };
@@ -31,7 +32,6 @@ fn config(setting: &Setting) -> KernelConfig {
         switches: Switches {
             lru: Lru::Classic,
             memcg_walk: MemcgWalk::PartialCookie,
-            pool_worker: PoolWorkerVersion::WLatest,
             ..Switches::of_kernel((6, 18), false)
         },
         swap: Some(SwapConfig {
@@ -46,12 +46,13 @@ fn config(setting: &Setting) -> KernelConfig {
             shrinker: true,
         }),
         contents: vec![PageModel::fixed(
-            setting.bytes + setting.bytes / 64 + 32,
+            setting.bytes + setting.bytes / 30 + 40,
             Nanos(5_500),
             Nanos(1_900),
         )],
         batch: 31,
         zswap_charged: false,
+        prefer_nonfull: setting.prefer_nonfull,
         ..KernelConfig::default()
     }
 }
