@@ -70,6 +70,11 @@ impl Reclaim {
             mm.folios.flags_mut(id).set(Flags::RECLAIM, true);
             return Pageout::Activate;
         }
+        // A look at the neighbourhood of another folio found this one accessed, after it was
+        // isolated. Since the rework that is forgotten.
+        if judge && mm.switches.lru == Lru::Mglru63 && flags.has(Flags::REFERENCED) {
+            return Pageout::Keep;
+        }
         let verdict = if judge {
             self.judge(id, mm, host)
         } else {

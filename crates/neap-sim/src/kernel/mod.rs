@@ -5,6 +5,8 @@
 //! [`Kernel::fire`] when [`Kernel::next_event`] is due.
 
 mod config;
+#[cfg(test)]
+mod fairness_tests;
 mod fault;
 mod host;
 mod ids;

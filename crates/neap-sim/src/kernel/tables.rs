@@ -300,10 +300,6 @@ impl Tables {
         self.present[word] & self.accessed[word]
     }
 
-    pub(super) fn present_word(&self, bit: u64) -> u64 {
-        self.present[(bit / WORD) as usize]
-    }
-
     pub(super) fn set_present(&mut self, bit: u64, dirty: bool) {
         let (word, mask) = ((bit / WORD) as usize, 1 << (bit % WORD));
         self.present[word] |= mask;

@@ -203,8 +203,12 @@ fn zswap_keeps_pages_and_passes_on_cold_ones() {
         let space = kernel.create_space(memcg);
         let start = kernel.map(space, Area::anon(Pages(6000)));
         let mut now = Nanos::ZERO;
+        let mut state = 1u64;
         for n in 0..20_000u64 {
-            let page = start + Pages(n * 7919 % 6000);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let page = start + Pages((state >> 33) % 6000);
             let (reply, at) = finish(
                 &mut kernel,
                 Op::Touch {
@@ -218,7 +222,7 @@ fn zswap_keeps_pages_and_passes_on_cold_ones() {
             assert!(matches!(reply, Reply::Done { .. }), "{n} {reply:?}");
         }
         let c = kernel.vmstat(memcg).clone();
-        assert!(c[Counter::Zswpout] > 1000 && c[Counter::Zswpin] > 1000);
+        assert!(c[Counter::Zswpout] > 1000 && c[Counter::Zswpin] > 500);
         assert!(c[Counter::Zswpwb] > 100 && c[Counter::Pswpout] >= c[Counter::Zswpwb]);
         assert!(c[Counter::Pgmajfault] >= c[Counter::Zswpin] / 8);
         let stored = kernel.mm.memcgs.zswapped(memcg);
