@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use neap_store::{CompressorKind, ShrinkerKind};
 
 use crate::choice::{OnExhausted, PoolMax};
+use crate::sim::SimArgs;
 use crate::{env, exit};
 
 /// Runs a program in less memory than it wants.
@@ -32,6 +33,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Say what this machine allows and how to get what it does not
     Doctor(DoctorArgs),
+    /// Simulate Linux reclaim: published experiments, traces, workloads of your own
+    Sim(Box<SimArgs>),
 }
 
 /// Flags of `neap run`.
@@ -132,7 +135,7 @@ mod tests {
         let all = ["neap", "run"].iter().chain(args);
         match Cli::try_parse_from(all)?.command {
             Command::Run(args) => Ok(*args),
-            Command::Doctor(_) => panic!("not a run"),
+            Command::Doctor(_) | Command::Sim(_) => panic!("not a run"),
         }
     }
 

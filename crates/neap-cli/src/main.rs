@@ -1,6 +1,7 @@
 //! The neap command.
 //!
-//! `neap run` puts a command under the engine; `neap doctor` says what the machine allows. Readers of
+//! `neap run` puts a command under the engine; `neap doctor` says what the machine allows;
+//! `neap sim` runs the policies on an imagined one. Readers of
 //! this crate start at [`run`].
 #![forbid(unsafe_code)]
 
@@ -12,6 +13,7 @@ mod failure;
 mod flags;
 mod machine;
 mod run;
+mod sim;
 mod talk;
 
 use std::process::ExitCode;
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         Ok(cli) => match cli.command {
             Command::Run(args) => run::run(&args),
             Command::Doctor(args) => doctor::run(&args),
+            Command::Sim(args) => sim::run(&args),
         },
         Err(error) => {
             // A closed stdout or stderr leaves nobody to tell.

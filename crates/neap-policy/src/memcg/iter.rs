@@ -12,7 +12,7 @@ pub(crate) struct Cookie {
 impl Memcgs {
     /// The cgroup after `at` in tree order, parents first, below `root`; the root itself
     /// after none.
-    pub(crate) fn next(&self, root: MemcgId, at: Option<MemcgId>) -> Option<MemcgId> {
+    pub fn next(&self, root: MemcgId, at: Option<MemcgId>) -> Option<MemcgId> {
         let Some(at) = at else {
             return Some(root);
         };

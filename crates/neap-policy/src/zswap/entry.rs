@@ -7,7 +7,7 @@
 
 use neap_units::SwapSlot;
 
-use super::LruvecId;
+use crate::folio::LruvecId;
 
 /// Most lists there may be: 17 bits, less the 0 of slots without an entry.
 pub(super) const MAX_LISTS: usize = (1 << LIST_BITS) - 1;
