@@ -36,10 +36,7 @@ pub use kernel::{
 };
 pub use neap_units::{Bytes, Nanos, Size, parse_size};
 pub use report::{Align, Bars, Curve, Group, Part, Plot, Spread, Table, number, page, quantile};
-pub use swap::{
-    Device, DeviceConfig, Direction, PageKey, ReadIn, SlotConfig, Swap, SwapSetup, SwapSlots, Turn,
-    Worker, Written, WrittenBack,
-};
+pub use swap::{Device, DeviceConfig, Direction, SlotConfig, SwapSlots, Turn, Worker};
 pub use trace::{
     Backing, Event, Events, ForecastMachine, ForecastPoint, ImportFault, Lackey, Trace, TraceArea,
     TraceFault, Windows, forecast, from_lackey, from_oracle,

@@ -164,10 +164,29 @@ pub struct ShrinkCall {
     round: ShrinkRound,
     /// The scan under way, and the objects it was asked for.
     scan: Option<(Walk, u64)>,
-    /// Entries visited, for what the call costs.
-    pub visited: u64,
-    /// Entries written.
-    pub written: u64,
+    /// Entries visited and written by the scans before.
+    visited: u64,
+    written: u64,
+}
+
+impl ShrinkCall {
+    /// The list it is for.
+    #[must_use]
+    pub fn list(&self) -> LruvecId {
+        self.list
+    }
+
+    /// Entries visited so far, for what the call costs.
+    #[must_use]
+    pub fn visited(&self) -> u64 {
+        self.visited + self.scan.map_or(0, |(walk, _)| walk.visited)
+    }
+
+    /// Entries written so far.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written + self.scan.map_or(0, |(walk, _)| walk.written)
+    }
 }
 
 impl Zswap {

@@ -86,7 +86,7 @@ fn shrink(zswap: &mut Zswap, ledger: &mut Ledger, priority: u8) -> (u64, u64) {
         };
         zswap.shrink_report(&mut call, outcome);
     }
-    let written = call.written;
+    let written = call.written();
     (zswap.shrink_end(call).scanned, written)
 }
 
@@ -324,7 +324,7 @@ fn a_conflict_ends_a_scan_but_not_a_walk_driven_by_a_limit() {
             conflicts += 1;
             zswap.shrink_report(&mut call, Writeback::Exists);
         }
-        assert_eq!((conflicts, call.visited), (seen, seen));
+        assert_eq!((conflicts, call.visited()), (seen, seen));
         assert_eq!(zswap.shrink_end(call).scanned, 0, "a stop counts nothing");
         assert_eq!(zswap.stats().reject_reclaim_fail, seen);
         let protected = zswap.list_state(LIST).protected_or_disk_swapins;

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use pattern::Pattern;
 
 /// Counters that are compared.
-pub const COUNTERS: [&str; 8] = [
+pub const COUNTERS: [&str; 13] = [
     "zswpin",
     "zswpout",
     "zswpwb",
@@ -32,6 +32,11 @@ pub const COUNTERS: [&str; 8] = [
     "pgmajfault",
     "swap_ra",
     "workingset_refault_anon",
+    "workingset_activate_anon",
+    "pgscan_direct",
+    "pgsteal_direct",
+    "pgrotated",
+    "pgactivate",
 ];
 
 /// A value of each.
@@ -64,6 +69,10 @@ pub struct Setting {
     pub seed: u64,
     /// Size of the swap file.
     pub swap_mib: u64,
+    /// RAM of the machine.
+    pub ram_mib: u64,
+    /// Whether swap fills up what it has begun.
+    pub prefer_nonfull: bool,
 }
 
 /// What was asked for.
@@ -85,6 +94,8 @@ fn parse(args: &[String]) -> Result<Asked, String> {
             accesses: 200_000,
             seed: 1,
             swap_mib: 768,
+            ram_mib: native::ram_mib().unwrap_or(16 << 10),
+            prefer_nonfull: true,
         },
         patterns: Vec::new(),
         dir: PathBuf::from("/var/tmp"),
@@ -107,6 +118,7 @@ fn parse(args: &[String]) -> Result<Asked, String> {
             "bytes" => setting.bytes = number()? as u16,
             "accesses" => setting.accesses = number()?,
             "seed" => setting.seed = number()?,
+            "nonfull" => setting.prefer_nonfull = number()? != 0,
             "swap" => setting.swap_mib = number()?,
             "dir" => asked.dir = PathBuf::from(value),
             "only" => {

@@ -100,6 +100,14 @@ fn command(name: &str, args: &[&std::ffi::OsStr]) -> io::Result<()> {
     }
 }
 
+/// RAM of this machine.
+pub fn ram_mib() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let total = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+    let kib: u64 = total.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib >> 10)
+}
+
 fn vmstat() -> io::Result<Counts> {
     let text = fs::read_to_string("/proc/vmstat")?;
     let mut counts = Counts::default();
@@ -181,10 +189,12 @@ pub fn child(args: &[String]) -> io::Result<()> {
     let mut sum = 0u64;
     for (page, write) in stream {
         let byte = &mut memory[page as usize * PAGE + 9];
+        // A write that does not read first, so that its fault is a write fault.
         if write {
-            *byte = byte.wrapping_add(1);
+            *byte = page as u8;
+        } else {
+            sum = sum.wrapping_add(u64::from(*byte));
         }
-        sum = sum.wrapping_add(u64::from(*byte));
     }
     std::hint::black_box(sum);
     tell()

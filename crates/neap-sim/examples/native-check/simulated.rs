@@ -2,17 +2,142 @@
 
 use std::io;
 
+use neap_policy::{Lru, MemcgWalk, Switches};
+use neap_sim::{
+    Area, CpuId, DeviceConfig, Kernel, KernelConfig, Limits, MemcgId, Op, PageModel, Reply,
+    SpaceId, SwapConfig, TaskId, ZswapConfig,
+};
+use neap_units::{Bytes, Nanos, PageNr, Pages};
+
 use crate::pattern::{Pattern, Stream, THINK};
 use crate::{COUNTERS, Counts, Setting};
-use neap_sim::Nanos;
+
+/// The machine of the check: one node, two CPUs, swap on a virtual disk that says it
+/// rotates, lzo. Times are of that machine: `neap sim fit` for the compressor (lz4 stands
+/// for lzo), and the mean of its disk.
+fn config(setting: &Setting) -> KernelConfig {
+    let device = DeviceConfig {
+        read_latency: Nanos::micros(100),
+        write_latency: Nanos::micros(100),
+        bandwidth: Bytes::mib(500),
+        depth: 64,
+        requests: 256,
+        rotating: true,
+        ..DeviceConfig::nvme()
+    };
+    KernelConfig {
+        ram: Bytes::mib(setting.ram_mib),
+        nodes: 1,
+        cpus: 2,
+        switches: Switches {
+            lru: Lru::Classic,
+            memcg_walk: MemcgWalk::PartialCookie,
+            ..Switches::of_kernel((6, 18), false)
+        },
+        swap: Some(SwapConfig {
+            size: Bytes::mib(setting.swap_mib),
+            latency: device.read_latency,
+            synchronous: false,
+        }),
+        swap_device: Some(device),
+        zswap: Some(ZswapConfig {
+            max_pool_percent: setting.pool_percent,
+            accept_threshold_percent: 90,
+            shrinker: true,
+        }),
+        contents: vec![PageModel::fixed(
+            setting.bytes + setting.bytes / 30 + 40,
+            Nanos(5_500),
+            Nanos(1_900),
+        )],
+        batch: 31,
+        zswap_charged: false,
+        prefer_nonfull: setting.prefer_nonfull,
+        ..KernelConfig::default()
+    }
+}
+
+/// A task that is the only one, and the clock that goes with it.
+struct Run {
+    kernel: Kernel,
+    space: SpaceId,
+    start: PageNr,
+    now: Nanos,
+}
+
+impl Run {
+    fn touch(&mut self, page: u64, write: bool) -> io::Result<()> {
+        self.now += THINK;
+        let page = PageNr(self.start.0 + page);
+        let (cpu, task) = (CpuId(0), TaskId(0));
+        if self.kernel.hit(self.space, page, write) {
+            return Ok(());
+        }
+        let op = Op::Touch {
+            space: self.space,
+            page,
+            write,
+        };
+        self.catch_up();
+        let mut reply = self.kernel.enter(self.now, cpu, task, op);
+        loop {
+            match reply {
+                Reply::Done { cpu } | Reply::Again { cpu } => {
+                    self.now += cpu;
+                    return Ok(());
+                }
+                Reply::Continue { cpu } => self.now += cpu,
+                Reply::Wait { cpu, until } => self.now = until.max(self.now + cpu),
+                Reply::Killed { .. } => return Err(io::Error::other("killed for want of memory")),
+            }
+            self.catch_up();
+            reply = self.kernel.resume(self.now, cpu, task);
+        }
+    }
+
+    fn catch_up(&mut self) {
+        while let Some(at) = self.kernel.next_event()
+            && at <= self.now
+        {
+            self.kernel.fire(at);
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        let vmstat = self.kernel.vmstat(MemcgId::ROOT);
+        Counts(std::array::from_fn(|at| {
+            let found = vmstat.iter().find(|(c, _)| c.name() == COUNTERS[at]);
+            found.map_or(0, |(_, value)| value)
+        }))
+    }
+}
 
 /// Runs a pattern in the simulator. Returns the counters of its filling and of its run.
 pub fn run(setting: &Setting, pattern: Pattern) -> io::Result<(Counts, Counts)> {
-    let _ = (
-        Stream::new(pattern, setting.mib * 256, 1, 1),
-        THINK,
-        COUNTERS,
-        Nanos(0),
+    let mut kernel = Kernel::new(&config(setting));
+    let memcg = kernel.create_memcg(MemcgId::ROOT, "check");
+    kernel.set_limits(
+        memcg,
+        Limits {
+            max: Some(Pages(setting.limit_mib * 256)),
+            ..Limits::default()
+        },
     );
-    Ok(Default::default())
+    let space = kernel.create_space(memcg);
+    let pages = setting.mib * 256;
+    let start = kernel.map(space, Area::anon(Pages(pages)));
+    let mut run = Run {
+        kernel,
+        space,
+        start,
+        now: Nanos::ZERO,
+    };
+    for page in 0..pages {
+        run.touch(page, true)?;
+    }
+    let filled = run.counts();
+    for (page, write) in Stream::new(pattern, pages, setting.accesses, setting.seed) {
+        run.touch(page, write)?;
+    }
+    Ok((filled, run.counts().since(&filled)))
 }

@@ -29,6 +29,12 @@ pub struct KernelConfig {
     pub thp_swap: bool,
     /// The compressed cache before it.
     pub zswap: Option<ZswapConfig>,
+    /// Whether compressed pages are charged and counted by cgroup. Not so with version 1
+    /// of cgroups, where zswap's shrinker therefore finds nothing to do.
+    pub zswap_charged: bool,
+    /// Whether swap fills up clusters that have free slots before it begins fresh ones
+    /// (6.18).
+    pub prefer_nonfull: bool,
     /// How zswap's pool packs.
     pub pool: PoolModel,
     /// What pages hold; the high eight bits of an area's `content` choose.
@@ -71,6 +77,8 @@ impl Default for KernelConfig {
             swap_device: None,
             thp_swap: true,
             zswap: None,
+            zswap_charged: true,
+            prefer_nonfull: false,
             pool: PoolModel::default(),
             contents: vec![PageModel::fixed(1024, Nanos(5_000), Nanos(2_000))],
             disk: DeviceConfig::nvme(),
@@ -123,6 +131,8 @@ pub struct Costs {
     pub visit: Nanos,
     /// Submitting one I/O or copying one page from or to a RAM disk.
     pub io: Nanos,
+    /// From waking a kernel thread on another CPU to its first instruction.
+    pub wake: Nanos,
     /// CPU time after which a kernel entry lets others run.
     pub slice: Nanos,
 }
@@ -138,6 +148,7 @@ impl Default for Costs {
             walk_word: Nanos(40),
             visit: Nanos(500),
             io: Nanos(1_000),
+            wake: Nanos(20_000),
             slice: Nanos(50_000),
         }
     }

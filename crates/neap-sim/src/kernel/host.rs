@@ -3,6 +3,7 @@
 use neap_policy::{Flags, FolioId, Host, LruvecId, MemcgId, Mm, Pageout, Referenced};
 use neap_units::{Nanos, Pages};
 
+use super::Reply;
 use super::machine::{Event, Machine};
 use crate::swap::Direction;
 
@@ -41,7 +42,7 @@ impl Host for Machine {
 
     fn shrink_slab(&mut self, mm: &mut Mm, lruvec: LruvecId, priority: u8) {
         self.spent += self.config.costs.visit;
-        self.shrink_zswap(mm, lruvec, priority);
+        self.begin_shrinker(mm, lruvec, priority);
     }
 
     fn balanced(&self, node: u32) -> bool {
@@ -58,6 +59,23 @@ impl Host for Machine {
 }
 
 impl Machine {
+    /// Whether the task sleeps or lets others run before it goes on.
+    pub(super) fn pause(&mut self) -> Option<Reply> {
+        let cpu = self.spent;
+        match self.congested.take() {
+            Some(until) if until > self.now + cpu => Some(Reply::Wait { cpu, until }),
+            _ => self.over_slice().then_some(Reply::Continue { cpu }),
+        }
+    }
+
+    /// When a kernel thread that has used its slice goes on.
+    pub(super) fn next_slice(&mut self) -> Nanos {
+        let ready = self.now + self.spent;
+        self.congested
+            .take()
+            .map_or(ready, |until| until.max(ready))
+    }
+
     /// CPU time of this slice.
     pub(super) fn over_slice(&self) -> bool {
         self.spent >= self.config.costs.slice.max(Nanos(1))

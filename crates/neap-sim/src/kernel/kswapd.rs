@@ -44,13 +44,19 @@ impl Kernel {
             return;
         };
         let mut progress = Progress::More;
-        while progress == Progress::More && !self.machine.over_slice() {
+        while progress == Progress::More
+            && !self.machine.over_slice()
+            && self.machine.congested.is_none()
+        {
             progress = reclaim.step(&mut self.mm, &mut self.machine);
+            if let Some(mut call) = self.machine.shrinker.take() {
+                while !self.machine.shrink(&mut self.mm, &mut call) {}
+            }
         }
         let kswapd = &mut self.kswapd[node as usize];
         if progress == Progress::More {
             kswapd.reclaim = Some(reclaim);
-            let at = self.machine.now + self.machine.spent;
+            let at = self.machine.next_slice();
             self.machine.schedule(at, Event::Kswapd(node));
         } else if reclaim.reclaimed() > Pages::ZERO {
             kswapd.failures = 0;

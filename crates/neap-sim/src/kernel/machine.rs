@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use neap_policy::{Batch, Batches, Flags, FolioId, FolioView, Kind, MemcgId, Mm, Shadow, Zswap};
+use neap_policy::{
+    Batch, Batches, Flags, FolioId, FolioView, Kind, MemcgId, Mm, Shadow, ShrinkCall, Zswap,
+};
 use neap_units::{Nanos, PAGE_SHIFT, Pages};
 
 use super::config::KernelConfig;
@@ -11,7 +13,7 @@ use super::ids::{ObjectId, SpaceId};
 use super::space::{Advice, Space};
 use super::swap::Swap;
 use super::tables::{Entry, Tables};
-use crate::swap::Device;
+use crate::swap::{Device, Worker};
 
 /// Key of folios of the swap cache that no object has taken yet: they get their own when a
 /// fault finds them. The first object of a machine has this key, and no areas.
@@ -85,8 +87,14 @@ pub(super) struct Machine {
     pub(super) spent: Nanos,
     /// Pages the task owes because a level is above high.
     pub(super) owed: u64,
-    pub(super) worker_cursor: Option<MemcgId>,
-    pub(super) worker_awake: bool,
+    pub(super) worker: Worker,
+    /// When it goes on.
+    pub(super) worker_due: Nanos,
+    /// The queue of the swap device is full until then: whoever wrote sleeps.
+    pub(super) congested: Option<Nanos>,
+    /// A call of zswap's shrinker that reclaim has asked for: whoever reclaims takes it and
+    /// goes on with it.
+    pub(super) shrinker: Option<ShrinkCall>,
     /// Whether the walk of the page tables of some lists is their first.
     pub(super) walked: Vec<bool>,
 }
@@ -125,8 +133,10 @@ impl Machine {
             cpu: 0,
             spent: Nanos::ZERO,
             owed: 0,
-            worker_cursor: None,
-            worker_awake: false,
+            worker: Worker::default(),
+            worker_due: Nanos::ZERO,
+            congested: None,
+            shrinker: None,
             walked: Vec::new(),
         }
     }
@@ -148,6 +158,10 @@ impl Machine {
                 zswap.add_list(mm.lruvec_of(memcg, node));
             }
         }
+    }
+
+    pub(super) fn last_cpu(&self) -> usize {
+        self.batches.len() - 1
     }
 
     pub(super) fn node_of_cpu(&self) -> u32 {

@@ -239,6 +239,7 @@ impl Machine {
             self.spent += end.saturating_sub(at);
             return true;
         }
+        self.congested = swap.device.full_until(at);
         self.schedule(end, Event::WriteEnd(id.0, self.cpu));
         false
     }
@@ -325,6 +326,7 @@ impl Machine {
             .map(|at| self.image(mm, id, at))
             .collect();
         let mut ledger = Ledger {
+            charged: self.config.zswap_charged,
             nodes: mm.nodes(),
             memcgs: &mut mm.memcgs,
         };
@@ -340,10 +342,13 @@ impl Machine {
         self.spent += class.0 * compressed;
         self.zswap = Some(zswap);
         match stored {
-            Ok(_) => true,
+            Ok(stored) => {
+                self.pay_owed(mm, memcg, stored.owed);
+                true
+            }
             Err(refused) => {
                 if refused.wake_worker {
-                    self.wake_worker();
+                    self.wake_worker(mm);
                 }
                 false
             }

@@ -32,7 +32,7 @@ impl Swap {
             slots: swap.size.whole_pages(),
             cpus: if device.rotating { 1 } else { config.cpus },
             large: config.thp_swap,
-            prefer_nonfull: false,
+            prefer_nonfull: config.prefer_nonfull,
         });
         let len = slots.len();
         Some(Swap {
@@ -94,16 +94,22 @@ impl Swap {
 pub(super) struct Ledger<'a> {
     pub(super) memcgs: &'a mut Memcgs,
     pub(super) nodes: u32,
+    pub(super) charged: bool,
 }
 
 impl Accounts for Ledger<'_> {
     fn charge(&mut self, owner: LruvecId, bytes: Bytes) {
-        self.memcgs.charge_zswap(memcg_of(owner, self.nodes), bytes);
+        if self.charged {
+            let memcg = memcg_of(owner, self.nodes);
+            self.memcgs.charge_zswap(memcg, bytes);
+        }
     }
 
     fn uncharge(&mut self, owner: LruvecId, bytes: Bytes) {
-        self.memcgs
-            .uncharge_zswap(memcg_of(owner, self.nodes), bytes);
+        if self.charged {
+            let memcg = memcg_of(owner, self.nodes);
+            self.memcgs.uncharge_zswap(memcg, bytes);
+        }
     }
 }
 
@@ -132,6 +138,7 @@ impl Machine {
         let nodes = mm.nodes();
         if let Some(zswap) = &mut self.zswap {
             let mut ledger = Ledger {
+                charged: self.config.zswap_charged,
                 memcgs: &mut mm.memcgs,
                 nodes,
             };

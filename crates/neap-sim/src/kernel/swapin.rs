@@ -178,6 +178,7 @@ impl Machine {
             return Source::ZeroMap;
         }
         let mut ledger = Ledger {
+            charged: self.config.zswap_charged,
             nodes: mm.nodes(),
             memcgs: &mut mm.memcgs,
         };

@@ -1,7 +1,8 @@
 //! A task in the kernel: one entry, slice by slice.
 
 use neap_policy::{
-    Cause, Counter, MemcgId, Mm, Progress, Reclaim, Request, high_delay, swap_high_delay,
+    Cause, Counter, MemcgId, Mm, Progress, Reclaim, Request, ShrinkCall, high_delay,
+    swap_high_delay,
 };
 use neap_units::{Bytes, Nanos, Pages};
 
@@ -35,6 +36,8 @@ enum Purpose {
 pub(super) struct Entry {
     op: Op,
     reclaim: Option<(Purpose, Reclaim)>,
+    /// A call of zswap's shrinker under way, which comes before more reclaim.
+    shrinker: Option<ShrinkCall>,
     retries: u32,
     drained: bool,
     /// `memory.reclaim`: pages so far.
@@ -60,6 +63,7 @@ impl Entry {
         Entry {
             op,
             reclaim: None,
+            shrinker: None,
             retries: MAX_RECLAIM_RETRIES,
             drained: false,
             reclaimed: 0,
@@ -72,11 +76,22 @@ impl Entry {
     /// Runs for a slice.
     pub(super) fn run(&mut self, mm: &mut Mm, machine: &mut Machine) -> Reply {
         loop {
+            if let Some(call) = &mut self.shrinker {
+                if machine.shrink(mm, call) {
+                    self.shrinker = None;
+                }
+                if let Some(reply) = machine.pause() {
+                    return reply;
+                }
+                continue;
+            }
             if let Some((purpose, mut reclaim)) = self.reclaim.take() {
-                if reclaim.step(mm, machine) == Progress::More {
+                let progress = reclaim.step(mm, machine);
+                self.shrinker = machine.shrinker.take();
+                if progress == Progress::More {
                     self.reclaim = Some((purpose, reclaim));
-                    if machine.over_slice() {
-                        return Reply::Continue { cpu: machine.spent };
+                    if let Some(reply) = machine.pause() {
+                        return reply;
                     }
                     continue;
                 }

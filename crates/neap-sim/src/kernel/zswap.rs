@@ -2,16 +2,21 @@
 //! (SPEC 1.10-1.12).
 
 use neap_policy::{
-    Counter, Flags, LruvecId, MemcgId, Mm, Owner, PoolWorker, Ticket, Visit, Walk, Writeback,
+    Counter, Flags, LruvecId, MemcgId, Mm, Owner, ShrinkCall, Ticket, Visit, Writeback,
 };
-use neap_units::Pages;
+use neap_units::{Nanos, Pages};
 
 use super::machine::{Event, Machine, NOWHERE};
 use super::swap::Ledger;
+use crate::swap::Turn;
+
+/// Turns a storer takes at most to pay for a page that a full pool took.
+const PAYING_TURNS: u32 = 16;
 
 impl Machine {
-    /// Runs zswap's shrinker for some lists (kernel: one do_shrink_slab call).
-    pub(super) fn shrink_zswap(&mut self, mm: &mut Mm, lruvec: LruvecId, priority: u8) {
+    /// Begins a call of zswap's shrinker for some lists (kernel: do_shrink_slab). Whoever
+    /// reclaims goes on with it, so that the calls of several interleave.
+    pub(super) fn begin_shrinker(&mut self, mm: &Mm, lruvec: LruvecId, priority: u8) {
         let memcg = mm.memcg_of(lruvec);
         let owner = Owner {
             bytes: mm.memcgs.zswap_bytes(memcg),
@@ -19,30 +24,35 @@ impl Machine {
             writeback: mm.memcgs.zswap_writeback(memcg),
             may_io: true,
         };
-        let Some(zswap) = &mut self.zswap else {
-            return;
-        };
-        let Some(mut call) = zswap.shrink_begin(lruvec, priority, &owner) else {
-            return;
-        };
+        let zswap = self.zswap.as_mut();
+        self.shrinker = zswap.and_then(|zswap| zswap.shrink_begin(lruvec, priority, &owner));
+    }
+
+    /// Goes on with a call for the rest of the slice; true when it is over.
+    pub(super) fn shrink(&mut self, mm: &mut Mm, call: &mut ShrinkCall) -> bool {
+        let memcg = mm.memcg_of(call.list());
+        let writeback = mm.memcgs.zswap_writeback(memcg);
         loop {
-            let next = self
-                .zswap
-                .as_mut()
-                .and_then(|z| z.shrink_next(&mut call, owner.writeback));
+            let before = call.visited();
+            let zswap = self.zswap.as_mut();
+            let next = zswap.and_then(|zswap| zswap.shrink_next(call, writeback));
+            self.spent += self.config.costs.scan * (call.visited() - before);
             let Some(ticket) = next else {
                 break;
             };
             let outcome = self.write_back(mm, &ticket);
             if let Some(zswap) = &mut self.zswap {
-                zswap.shrink_report(&mut call, outcome);
+                zswap.shrink_report(call, outcome);
+            }
+            if self.over_slice() || self.congested.is_some() {
+                return false;
             }
         }
         if let Some(zswap) = &mut self.zswap {
-            let shrunk = zswap.shrink_end(call);
-            mm.memcgs
-                .count(memcg, Counter::SlabsScanned, shrunk.scanned);
+            let scanned = zswap.shrink_end(*call).scanned;
+            mm.memcgs.count(memcg, Counter::SlabsScanned, scanned);
         }
+        true
     }
 
     /// Writes one entry to the device (SPEC 1.12).
@@ -69,13 +79,12 @@ impl Machine {
         }
         self.queue_add(mm, id);
         let mut ledger = Ledger {
+            charged: self.config.zswap_charged,
             nodes: mm.nodes(),
             memcgs: &mut mm.memcgs,
         };
-        let taken = self
-            .zswap
-            .as_mut()
-            .and_then(|z| z.write_back(ticket, &mut ledger));
+        let zswap = self.zswap.as_mut();
+        let taken = zswap.and_then(|zswap| zswap.write_back(ticket, &mut ledger));
         if taken.is_none() {
             self.uncache(mm, id, None);
             self.free(mm, id);
@@ -84,9 +93,8 @@ impl Machine {
         self.spent += self.config.contents[0].decompress();
         mm.memcgs.count(memcg, Counter::Zswpwb, 1);
         mm.memcgs.count(memcg, Counter::Pswpout, 1);
-        mm.folios
-            .flags_mut(id)
-            .set(Flags::RECLAIM.with(Flags::WRITEBACK), true);
+        let marks = Flags::RECLAIM.with(Flags::WRITEBACK);
+        mm.folios.flags_mut(id).set(marks, true);
         if self.write(id, Pages(1)) {
             self.write_ended(mm, id, cpu);
         }
@@ -95,56 +103,68 @@ impl Machine {
 
     /// One owner's turn on every node (kernel: shrink_memcg).
     pub(super) fn shrink_memcg(&mut self, mm: &mut Mm, memcg: MemcgId) -> Visit {
-        if !mm.memcgs.zswap_writeback(memcg) {
-            return Visit::WritebackOff;
-        }
-        if !mm.memcgs.online(memcg) {
-            return Visit::Offline;
-        }
-        let budget = mm.switches.pool_worker.budget();
-        let (mut visited, mut rotated, mut written) = (0, 0, 0);
-        for node in 0..mm.nodes() {
-            let mut walk = Walk::of_limit(mm.lruvec_of(memcg, node), budget);
-            while let Some(ticket) = self.zswap.as_mut().and_then(|z| walk.next(z)) {
-                let outcome = self.write_back(mm, &ticket);
-                if let Some(zswap) = &mut self.zswap {
-                    walk.report(zswap, outcome);
-                }
+        let mut turn = match Turn::new(mm, memcg, mm.switches.pool_worker.budget()) {
+            Ok(turn) => turn,
+            Err(visit) => return visit,
+        };
+        while let Some(ticket) = self.zswap.as_mut().and_then(|zswap| turn.next(mm, zswap)) {
+            let outcome = self.write_back(mm, &ticket);
+            if let Some(zswap) = &mut self.zswap {
+                turn.report(zswap, outcome);
             }
-            visited += walk.visited;
-            rotated += walk.rotated;
-            written += walk.written;
         }
-        Visit::of_walk(visited, rotated, written)
+        turn.visit()
     }
 
-    pub(super) fn wake_worker(&mut self) {
-        if !self.worker_awake {
-            self.worker_awake = true;
-            self.schedule(self.now + self.spent, Event::PoolWorker);
-        }
-    }
-
-    /// A run of the pool worker, all at once but for the time it takes.
-    pub(super) fn run_worker(&mut self, mm: &mut Mm) {
-        self.worker_awake = false;
-        let mut run = PoolWorker::new(mm.switches.pool_worker);
-        loop {
-            let next = mm.memcgs.next_after(self.worker_cursor);
-            self.worker_cursor = next;
-            let go_on = match next {
-                None => run.round_ended(),
-                Some(memcg) => {
-                    let visit = self.shrink_memcg(mm, memcg);
-                    if visit == Visit::Offline && run.offline_restarts() {
-                        self.worker_cursor = None;
-                    }
-                    run.visited(visit)
-                }
-            };
-            if !go_on || self.zswap.as_ref().is_none_or(|zswap| zswap.worker_done()) {
+    /// The storer of a page that a full pool took writes back as many (SPEC 9.5).
+    pub(super) fn pay_owed(&mut self, mm: &mut Mm, memcg: MemcgId, owed: u32) {
+        let stored = |machine: &Machine| machine.zswap.as_ref().map_or(0, |zswap| zswap.stored());
+        let goal = stored(self).saturating_sub(owed.into());
+        for _ in 0..PAYING_TURNS {
+            if owed == 0 || stored(self) <= goal {
                 return;
             }
+            self.shrink_memcg(mm, memcg);
         }
+    }
+
+    /// A refused store wakes the pool worker, which starts on another CPU a little later.
+    pub(super) fn wake_worker(&mut self, mm: &mut Mm) {
+        let now = self.now + self.spent;
+        if !self.worker.awake() {
+            self.worker.wake(mm);
+            self.worker_due = now + self.config.costs.wake;
+            self.schedule(self.worker_due, Event::PoolWorker);
+        } else if self.worker_due <= now {
+            // It runs beside the task, which must not get ahead of it.
+            let (cpu, spent) = (self.cpu, self.spent);
+            let (congested, started) = (self.congested, self.now);
+            self.now = self.worker_due;
+            self.spent = Nanos::ZERO;
+            self.run_worker(mm);
+            (self.cpu, self.spent) = (cpu, spent);
+            (self.congested, self.now) = (congested, started);
+        }
+    }
+
+    /// A slice of the pool worker, on the last CPU.
+    pub(super) fn run_worker(&mut self, mm: &mut Mm) {
+        if !self.worker.awake() || self.worker_due > self.now {
+            return;
+        }
+        self.cpu = self.last_cpu();
+        self.congested = None;
+        while !self.over_slice() && self.congested.is_none() {
+            let zswap = self.zswap.as_mut();
+            let Some(ticket) = zswap.and_then(|zswap| self.worker.next(mm, zswap)) else {
+                return;
+            };
+            let outcome = self.write_back(mm, &ticket);
+            if let Some(zswap) = &mut self.zswap {
+                self.worker.report(zswap, outcome);
+            }
+        }
+        self.worker_due = self.next_slice();
+        self.schedule(self.worker_due, Event::PoolWorker);
     }
 }

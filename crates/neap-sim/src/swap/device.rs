@@ -28,8 +28,11 @@ pub struct DeviceConfig {
     pub write_latency: Nanos,
     /// Bytes a second that reads and writes share.
     pub bandwidth: Bytes,
-    /// Requests under way at once.
+    /// Requests the device works on at once.
     pub depth: u32,
+    /// Requests that may be under way, waiting ones included; who submits more sleeps
+    /// (kernel: queue/nr_requests).
+    pub requests: u32,
     /// Reads and writes finish within the call and take the caller's CPU (zram, RAM disk).
     pub synchronous: bool,
     /// It rotates: readahead goes by place on the device.
@@ -48,6 +51,7 @@ impl DeviceConfig {
             write_latency: Nanos(500),
             bandwidth: Bytes::gib(10),
             depth: 1024,
+            requests: 1024,
             synchronous: true,
             rotating: false,
             in_memory: true,
@@ -62,6 +66,7 @@ impl DeviceConfig {
             write_latency: Nanos::micros(20),
             bandwidth: Bytes::gib(2),
             depth: 128,
+            requests: 1023,
             synchronous: false,
             rotating: false,
             in_memory: false,
@@ -76,6 +81,7 @@ impl DeviceConfig {
             write_latency: Nanos::micros(60),
             bandwidth: Bytes::mib(500),
             depth: 32,
+            requests: 64,
             ..DeviceConfig::nvme()
         }
     }
@@ -88,6 +94,7 @@ impl DeviceConfig {
             write_latency: Nanos::millis(8),
             bandwidth: Bytes::mib(150),
             depth: 1,
+            requests: 64,
             rotating: true,
             ..DeviceConfig::nvme()
         }
@@ -110,7 +117,9 @@ impl DeviceConfig {
 #[derive(Debug)]
 pub struct Device {
     config: DeviceConfig,
-    /// When the requests under way end.
+    /// When the requests the device works on end: one for each place it has, at most.
+    places: BinaryHeap<Reverse<Nanos>>,
+    /// When all requests under way end.
     ends: BinaryHeap<Reverse<Nanos>>,
     /// When the bus is free.
     bus_free: Nanos,
@@ -123,6 +132,7 @@ impl Device {
     pub fn new(config: DeviceConfig) -> Device {
         Device {
             config,
+            places: BinaryHeap::new(),
             ends: BinaryHeap::new(),
             bus_free: Nanos::ZERO,
             busy: Nanos::ZERO,
@@ -138,10 +148,10 @@ impl Device {
     /// A request for `pages` in one piece, made at `now`. Returns when it ends.
     pub fn submit(&mut self, now: Nanos, direction: Direction, pages: Pages) -> Nanos {
         self.retire(now);
-        let start = match self.ends.len() < self.config.depth.max(1) as usize {
+        let start = match self.places.len() < self.config.depth.max(1) as usize {
             true => now,
             // The place of the request that ends first.
-            false => self.ends.pop().map_or(now, |Reverse(end)| end.max(now)),
+            false => self.places.pop().map_or(now, |Reverse(end)| end.max(now)),
         };
         let transfer = self.transfer(pages);
         self.bus_free = self.bus_free.max(start) + transfer;
@@ -151,8 +161,23 @@ impl Device {
             Direction::Write => self.config.write_latency,
         };
         let end = self.bus_free + latency;
+        self.places.push(Reverse(end));
         self.ends.push(Reverse(end));
         end
+    }
+
+    /// Until when a caller sleeps who submitted more than there may be; none: there is room.
+    pub fn full_until(&mut self, now: Nanos) -> Option<Nanos> {
+        self.retire(now);
+        let limit = self.config.requests.max(1) as usize;
+        let over = (self.ends.len() + 1)
+            .checked_sub(limit)
+            .filter(|&n| n > 0)?;
+        // The callers submit a few at a time, so few are taken out and put back.
+        let first: Vec<_> = (0..over).filter_map(|_| self.ends.pop()).collect();
+        let until = first.last().map(|&Reverse(end)| end);
+        self.ends.extend(first);
+        until
     }
 
     fn transfer(&self, pages: Pages) -> Nanos {
@@ -173,8 +198,10 @@ impl Device {
     }
 
     fn retire(&mut self, now: Nanos) {
-        while self.ends.peek().is_some_and(|&Reverse(end)| end <= now) {
-            self.ends.pop();
+        for heap in [&mut self.places, &mut self.ends] {
+            while heap.peek().is_some_and(|&Reverse(end)| end <= now) {
+                heap.pop();
+            }
         }
     }
 }
@@ -216,6 +243,18 @@ mod tests {
         let mut disk = Device::new(DeviceConfig::disk());
         let end = last(&mut disk, 100).unwrap_or_default();
         assert!((800..810).contains(&(end.0 / 1_000_000)), "{end}");
+    }
+
+    #[test]
+    fn a_full_queue_makes_the_next_caller_wait_for_its_first_request() {
+        let mut disk = Device::new(DeviceConfig::disk());
+        for n in 0..64 {
+            assert_eq!(disk.full_until(Nanos(1)), None, "request {n}");
+            disk.submit(Nanos(1), Direction::Write, Pages(1));
+        }
+        let until = disk.full_until(Nanos(1)).expect("64 are under way");
+        assert!(until > Nanos::millis(8) && until < Nanos::millis(9));
+        assert_eq!(disk.full_until(until), None);
     }
 
     #[test]

@@ -141,3 +141,61 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use neap_policy::{
+        Accounts, Compressed, LruvecId, Outgoing, PoolWorkerVersion, Switches, ZswapConfig,
+    };
+    use neap_units::{Bytes, Pages, SwapSlot};
+
+    use super::*;
+
+    struct Free;
+
+    impl Accounts for Free {
+        fn charge(&mut self, _: LruvecId, _: Bytes) {}
+        fn uncharge(&mut self, _: LruvecId, _: Bytes) {}
+    }
+
+    /// A pool of 200 raw pages, full, in one of two cgroups; what a run writes.
+    fn run(version: PoolWorkerVersion) -> u32 {
+        let mut switches = Switches::of_kernel((6, 18), false);
+        switches.pool_worker = version;
+        let mut mm = Mm::new(switches, 60, 1, 1);
+        let job = mm.create_memcg(MemcgId::ROOT, "job", |_| 0);
+        let empty = mm.create_memcg(MemcgId::ROOT, "empty", |_| 0);
+        let mut zswap = Zswap::new(ZswapConfig::new(Pages(1000), 4096), &switches);
+        zswap.add_list(mm.lruvec_of(empty, 0));
+        for slot in 1..=201 {
+            let folio = Outgoing {
+                first: SwapSlot(slot),
+                pages: 1,
+                owner: mm.lruvec_of(job, 0),
+                writeback: true,
+            };
+            let stored = zswap.store(&folio, true, &mut Free, |_| Compressed::Bytes(4096));
+            assert_eq!(stored.is_ok(), slot <= 200);
+        }
+        let mut worker = Worker::default();
+        worker.wake(&mm);
+        let mut written = 0;
+        while let Some(ticket) = worker.next(&mm, &mut zswap) {
+            assert!(zswap.write_back(&ticket, &mut Free).is_some());
+            worker.report(&mut zswap, Writeback::Written);
+            written += 1;
+        }
+        assert!(!worker.awake());
+        written
+    }
+
+    #[test]
+    fn the_worker_makes_room_where_its_budget_outlasts_second_chances() {
+        // Six turns of 32 take away second chances; the seventh the last 8, and writes 24.
+        assert_eq!(run(PoolWorkerVersion::WLatest), 24);
+        assert_eq!(run(PoolWorkerVersion::AgeFree), 24);
+        // With a budget of one, sixteen referenced heads end the run.
+        assert_eq!(run(PoolWorkerVersion::W612), 0);
+        assert_eq!(run(PoolWorkerVersion::W68), 0);
+    }
+}
