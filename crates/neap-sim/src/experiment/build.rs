@@ -181,7 +181,9 @@ pub(super) const MEMORY: Parameter = Parameter::chosen(
     "memory",
     "5",
     "times the recorded compiler",
-    "not stated; private memory of a unit is 1 to so many times the recorded 16 MiB, all alike probable",
+    "not stated; a unit's private memory is 1 to so many times the recorded 16 MiB, all alike probable; \
+     the whole number whose old-scheme swap-ins in second-chance are nearest to the reported count, \
+     which is therefore no prediction",
     &["4", "6", "8"],
 );
 pub(super) const SOURCE: Parameter = Parameter::chosen(
