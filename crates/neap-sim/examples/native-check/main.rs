@@ -23,20 +23,13 @@ use std::process::ExitCode;
 use pattern::Pattern;
 
 /// Counters that are compared.
-pub const COUNTERS: [&str; 13] = [
+pub const COUNTERS: [&str; 6] = [
     "zswpin",
     "zswpout",
     "zswpwb",
     "pswpin",
     "pswpout",
-    "pgmajfault",
-    "swap_ra",
     "workingset_refault_anon",
-    "workingset_activate_anon",
-    "pgscan_direct",
-    "pgsteal_direct",
-    "pgrotated",
-    "pgactivate",
 ];
 
 /// A value of each.
@@ -48,6 +41,17 @@ impl Counts {
     pub fn since(&self, earlier: &Counts) -> Counts {
         Counts(std::array::from_fn(|i| {
             self.0[i].saturating_sub(earlier.0[i])
+        }))
+    }
+}
+
+impl Counts {
+    /// The median of each.
+    fn median(of: &[Counts]) -> Counts {
+        Counts(std::array::from_fn(|i| {
+            let mut values: Vec<u64> = of.iter().map(|counts| counts.0[i]).collect();
+            values.sort_unstable();
+            values[values.len() / 2]
         }))
     }
 }
@@ -86,6 +90,7 @@ struct Asked {
     dir: PathBuf,
     native: bool,
     simulated: bool,
+    runs: usize,
 }
 
 fn parse(args: &[String]) -> Result<Asked, String> {
@@ -96,7 +101,7 @@ fn parse(args: &[String]) -> Result<Asked, String> {
             pool_percent: 1,
             bytes: 2990,
             compressed: 3200,
-            accesses: 200_000,
+            accesses: 400_000,
             seed: 1,
             swap_mib: 768,
             ram_mib: native::ram_mib().unwrap_or(16 << 10),
@@ -106,6 +111,7 @@ fn parse(args: &[String]) -> Result<Asked, String> {
         dir: PathBuf::from("/var/tmp"),
         native: true,
         simulated: true,
+        runs: 3,
     };
     for arg in args {
         let Some((key, value)) = arg.split_once('=') else {
@@ -126,6 +132,7 @@ fn parse(args: &[String]) -> Result<Asked, String> {
             "seed" => setting.seed = number()?,
             "nonfull" => setting.prefer_nonfull = number()? != 0,
             "swap" => setting.swap_mib = number()?,
+            "runs" => asked.runs = number()?.max(1) as usize,
             "dir" => asked.dir = PathBuf::from(value),
             "only" => {
                 asked.native = value == "native";
@@ -166,7 +173,11 @@ fn check(asked: &Asked) -> io::Result<()> {
         let pattern = Pattern::named(name).unwrap_or(Pattern::Random);
         let (mut real, mut imagined) = Default::default();
         if asked.native {
-            real = native::run(setting, name, &asked.dir)?;
+            let runs: io::Result<Vec<_>> = (0..asked.runs)
+                .map(|_| native::run(setting, name, &asked.dir))
+                .collect();
+            let (fills, rest): (Vec<_>, Vec<_>) = runs?.into_iter().unzip();
+            real = (Counts::median(&fills), Counts::median(&rest));
         }
         if asked.simulated {
             imagined = simulated::run(setting, pattern)?;
