@@ -19,6 +19,8 @@ struct Scenario {
     requests: u64,
     request: Bytes,
     cpus: u32,
+    /// How much slower than the default costs.
+    slow: u64,
 }
 
 #[derive(Debug)]
@@ -47,6 +49,7 @@ impl Scenario {
             requests: 60,
             request: Bytes::mib(8),
             cpus: 2,
+            slow: 1,
         }
     }
 
@@ -63,6 +66,7 @@ impl Scenario {
             requests: 100,
             request: Bytes(Bytes::mib(256).0 / scale),
             cpus: 64,
+            slow: 1,
         }
     }
 
@@ -74,6 +78,19 @@ impl Scenario {
             cpus: self.cpus,
             ..KernelConfig::default()
         };
+        let slow = self.slow;
+        let c = &mut config.costs;
+        for cost in [
+            &mut c.scan,
+            &mut c.unmap,
+            &mut c.visit,
+            &mut c.io,
+            &mut c.walk_word,
+            &mut c.fault,
+            &mut c.clear,
+        ] {
+            cost.0 *= slow;
+        }
         config.swap = Some(SwapConfig {
             size: Bytes(self.ram.0 / 2),
             latency: Nanos(500),
@@ -153,6 +170,20 @@ impl Scenario {
         let mean = steals.iter().sum::<f64>() / n;
         let variance = steals.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / n;
         let root = kernel.vmstat(MemcgId::ROOT);
+        for (c, v) in root.iter() {
+            if v > 0 {
+                eprint!("{}={v} ", c.name());
+            }
+        }
+        eprintln!(
+            "inactive {:?} active {:?}",
+            kernel
+                .mm()
+                .size(MemcgId::ROOT, neap_policy::Kind::Anon, false),
+            kernel
+                .mm()
+                .size(MemcgId::ROOT, neap_policy::Kind::Anon, true)
+        );
         Outcome {
             spread: variance.sqrt() / mean,
             ratio: mean * n / (self.request.whole_pages().0 * self.requests) as f64,
@@ -210,23 +241,24 @@ impl Clock {
         kernel: &mut Kernel,
         tasks: &[(MemcgId, SpaceId, PageNr, u32)],
     ) {
-        while self.start.0 + (self.bursts + 1) * scenario.every.0 <= now.0 {
+        let tasks_n = tasks.len() as u64;
+        let gap = scenario.every.0 / tasks_n;
+        while self.start.0 + (self.bursts + 1) * gap <= now.0 {
+            let (_, space, start, n) = tasks[(self.bursts % tasks_n) as usize];
             self.bursts += 1;
-            for &(_, space, start, n) in tasks {
-                for _ in 0..scenario.burst {
-                    let page = start + Pages(self.draw(scenario.pages));
-                    let write = self.draw(2) == 0;
-                    self.touches += 1;
-                    if !kernel.hit(space, page, write) {
-                        let mut at = now;
-                        step(
-                            kernel,
-                            &mut at,
-                            n,
-                            scenario.cpus,
-                            Op::Touch { space, page, write },
-                        );
-                    }
+            for _ in 0..scenario.burst {
+                let page = start + Pages(self.draw(scenario.pages));
+                let write = self.draw(2) == 0;
+                self.touches += 1;
+                if !kernel.hit(space, page, write) {
+                    let mut at = now;
+                    step(
+                        kernel,
+                        &mut at,
+                        n,
+                        scenario.cpus,
+                        Op::Touch { space, page, write },
+                    );
                 }
             }
         }
@@ -236,16 +268,24 @@ impl Clock {
 #[test]
 #[ignore = "for a look at numbers"]
 fn show() {
-    for seed in [1, 2] {
-        let classic = Scenario::linux_6_12().run(Switches::of_kernel((6, 12), false), seed);
-        eprintln!("6.12 classic {classic:?}");
-        let mglru = Scenario::linux_6_12().run(Switches::of_kernel((6, 12), true), seed);
-        eprintln!("6.12 mglru {mglru:?}");
+    for slow in [1, 60, 120] {
+        let scenario = Scenario {
+            slow,
+            ..Scenario::linux_6_12()
+        };
+        let classic = scenario.run(Switches::of_kernel((6, 12), false), 1);
+        eprintln!("6.12 x{slow} classic {classic:?}");
+        let mglru = scenario.run(Switches::of_kernel((6, 12), true), 1);
+        eprintln!("6.12 x{slow} mglru {mglru:?}");
     }
-    for scale in [64] {
-        let classic = Scenario::seed(scale).run(Switches::of_kernel((6, 2), false), 1);
-        eprintln!("seed/{scale} classic {classic:?}");
-        let mglru = Scenario::seed(scale).run(Switches::of_kernel((6, 3), true), 1);
-        eprintln!("seed/{scale} mglru {mglru:?}");
+    for slow in [] {
+        let scenario = Scenario {
+            slow,
+            ..Scenario::seed(64)
+        };
+        let classic = scenario.run(Switches::of_kernel((6, 2), false), 1);
+        eprintln!("seed x{slow} classic {classic:?}");
+        let mglru = scenario.run(Switches::of_kernel((6, 3), true), 1);
+        eprintln!("seed x{slow} mglru {mglru:?}");
     }
 }
