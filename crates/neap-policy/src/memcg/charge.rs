@@ -216,6 +216,17 @@ impl Memcgs {
         }
     }
 
+    /// The compressed pages of a cgroup itself, `entries` of them, become its parent's.
+    /// What lies above the parent has counted them all along.
+    pub fn reparent_zswap(&mut self, memcg: MemcgId, parent: MemcgId, entries: u64) {
+        let bytes = self.get(memcg).own_zswap_bytes;
+        self.change_zswap(memcg, |_| 0);
+        self.change_zswap(parent, |own| own + bytes);
+        let level = self.get_mut(memcg);
+        level.zswap_bytes -= bytes;
+        level.zswapped -= entries;
+    }
+
     fn change_zswap(&mut self, memcg: MemcgId, change: impl Fn(u64) -> u64) {
         let own = &mut self.get_mut(memcg).own_zswap_bytes;
         let before = Bytes(*own).pages_up().0;

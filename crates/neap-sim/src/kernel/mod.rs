@@ -142,6 +142,7 @@ impl Kernel {
     pub fn remove_memcg(&mut self, memcg: MemcgId) {
         let machine = &mut self.machine;
         self.mm.offline_memcg(memcg, |n| machine.draw(n));
+        machine.reparent_zswap(&mut self.mm, memcg);
     }
 
     /// Name of a cgroup.
@@ -335,3 +336,5 @@ impl Kernel {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod zswap_tests;

@@ -54,7 +54,10 @@ impl Machine {
             let Ok((id, source)) = self.read_slot(mm, fault, slot, key) else {
                 break;
             };
-            mm.folios.flags_mut(id).set(Flags::READAHEAD, true);
+            let disk = source == Source::Device;
+            let flags = mm.folios.flags_mut(id);
+            flags.set(Flags::READAHEAD, true);
+            flags.set(Flags::DISK_READ, disk);
             mm.memcgs.count(mm.folio_memcg(id), Counter::SwapRa, 1);
             if source == Source::Device {
                 device.push(id);
@@ -261,7 +264,9 @@ impl Machine {
         }
         if mm.folios.flags_mut(id).take(Flags::READAHEAD) {
             mm.memcgs.count(mm.folio_memcg(id), Counter::SwapRaHit, 1);
-            self.count_swapin(mm, id, Swapin::FirstUse);
+            if mm.folios.flags_mut(id).take(Flags::DISK_READ) {
+                self.count_swapin(mm, id, Swapin::FirstUse);
+            }
             if private
                 && !self
                     .swap

@@ -9,7 +9,7 @@ fn touch(kernel: &mut Kernel, space: SpaceId, page: PageNr, write: bool) -> Repl
 }
 
 /// Runs an entry to its end, waiting where it waits.
-fn finish(kernel: &mut Kernel, op: Op, mut now: Nanos) -> (Reply, Nanos) {
+pub(super) fn finish(kernel: &mut Kernel, op: Op, mut now: Nanos) -> (Reply, Nanos) {
     let (cpu, task) = (CpuId(0), TaskId(0));
     let mut reply = kernel.enter(now, cpu, task, op);
     loop {
