@@ -305,3 +305,6 @@ impl Mm {
         self.check_memcg_lru();
     }
 }
+
+#[cfg(test)]
+mod tests;

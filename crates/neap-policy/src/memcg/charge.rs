@@ -195,6 +195,7 @@ impl Memcgs {
     /// cgroup are charged in whole pages.
     pub fn charge_zswap(&mut self, memcg: MemcgId, bytes: Bytes) {
         self.change_zswap(memcg, |own| own + bytes.0);
+        self.get_mut(memcg).own_zswapped += 1;
         let mut at = Some(memcg);
         while let Some(id) = at {
             let level = self.get_mut(id);
@@ -207,6 +208,7 @@ impl Memcgs {
     /// Gives back a compressed page.
     pub fn uncharge_zswap(&mut self, memcg: MemcgId, bytes: Bytes) {
         self.change_zswap(memcg, |own| own - bytes.0);
+        self.get_mut(memcg).own_zswapped -= 1;
         let mut at = Some(memcg);
         while let Some(id) = at {
             let level = self.get_mut(id);
@@ -216,15 +218,20 @@ impl Memcgs {
         }
     }
 
-    /// The compressed pages of a cgroup itself, `entries` of them, become its parent's.
-    /// What lies above the parent has counted them all along.
-    pub fn reparent_zswap(&mut self, memcg: MemcgId, parent: MemcgId, entries: u64) {
-        let bytes = self.get(memcg).own_zswap_bytes;
-        self.change_zswap(memcg, |_| 0);
+    /// A cgroup is removed: what it has in zswap is its parent's from now on (kernel:
+    /// memcg_reparent_objcgs).
+    pub fn reparent_zswap(&mut self, memcg: MemcgId) {
+        let Some(parent) = self.parent(memcg) else {
+            return;
+        };
+        let at = self.get_mut(memcg);
+        let bytes = std::mem::take(&mut at.own_zswap_bytes);
+        let entries = std::mem::take(&mut at.own_zswapped);
+        at.zswap_bytes -= bytes;
+        at.zswapped -= entries;
+        self.sub_usage(memcg, Bytes(bytes).pages_up().0);
         self.change_zswap(parent, |own| own + bytes);
-        let level = self.get_mut(memcg);
-        level.zswap_bytes -= bytes;
-        level.zswapped -= entries;
+        self.get_mut(parent).own_zswapped += entries;
     }
 
     fn change_zswap(&mut self, memcg: MemcgId, change: impl Fn(u64) -> u64) {

@@ -87,8 +87,10 @@ pub(crate) struct Memcg {
     /// Compressed bytes and entries in zswap, with those below.
     zswap_bytes: u64,
     zswapped: u64,
-    /// Compressed bytes of this cgroup alone, which are charged in whole pages.
+    /// Compressed bytes of this cgroup alone, which are charged in whole pages, and
+    /// entries.
     own_zswap_bytes: u64,
+    own_zswapped: u64,
     /// Effective protection for the reclaimer that looked last (kernel: emin, elow).
     emin: u64,
     elow: u64,
@@ -132,6 +134,7 @@ impl Memcgs {
             zswap_bytes: 0,
             zswapped: 0,
             own_zswap_bytes: 0,
+            own_zswapped: 0,
             emin: 0,
             elow: 0,
             children_min: 0,

@@ -140,8 +140,12 @@ fn compressed_bytes_are_charged_in_whole_pages_and_above_max() {
     }
     assert_eq!((memcgs.usage(a), memcgs.zswapped(a)), (Pages(2), 3));
     assert_eq!(memcgs.zswap_bytes(MemcgId::ROOT), Bytes(6000));
-    for _ in 0..3 {
-        memcgs.uncharge_zswap(aa, Bytes(2000));
+    memcgs.uncharge_zswap(aa, Bytes(2000));
+    memcgs.reparent_zswap(aa);
+    assert_eq!((memcgs.usage(aa), memcgs.zswapped(aa)), (Pages(0), 0));
+    assert_eq!((memcgs.usage(a), memcgs.zswapped(a)), (Pages(1), 2));
+    for _ in 0..2 {
+        memcgs.uncharge_zswap(a, Bytes(2000));
     }
     assert_eq!(memcgs.usage(MemcgId::ROOT), Pages(0));
 }

@@ -328,3 +328,6 @@ impl Reclaim {
         self.reclaimed += stolen;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,7 +32,6 @@ struct Outcome {
     again: u64,
     visited: u64,
     aged: u64,
-    touches: u64,
 }
 
 impl Scenario {
@@ -49,11 +48,11 @@ impl Scenario {
             requests: 60,
             request: Bytes::mib(8),
             cpus: 2,
-            slow: 1,
+            slow: 10,
         }
     }
 
-    /// The seed's machine, with a sixteenth of its pages and of its rates.
+    /// The seed's machine with a share of its pages, its rates and its requests.
     fn seed(scale: u64) -> Scenario {
         Scenario {
             ram: Bytes(Bytes::gib(512).0 / scale),
@@ -86,6 +85,7 @@ impl Scenario {
             &mut c.visit,
             &mut c.io,
             &mut c.walk_word,
+            &mut c.promote,
             &mut c.fault,
             &mut c.clear,
         ] {
@@ -125,7 +125,6 @@ impl Scenario {
         let mut clock = Clock {
             bursts: 0,
             start: now,
-            touches: 0,
             state: seed,
         };
         let mut again = 0;
@@ -151,9 +150,7 @@ impl Scenario {
             }
             again += u64::from(matches!(reply, Reply::Again { .. }));
         }
-        let touches = clock.touches;
-        eprintln!("took {:?} s", (now.0 - clock.start.0) / 1_000_000_000);
-        self.outcome(&kernel, tasks.iter().map(|t| t.0), again, touches)
+        self.outcome(&kernel, tasks.iter().map(|t| t.0), again)
     }
 
     fn outcome(
@@ -161,7 +158,6 @@ impl Scenario {
         kernel: &Kernel,
         memcgs: impl Iterator<Item = MemcgId>,
         again: u64,
-        touches: u64,
     ) -> Outcome {
         let steals: Vec<f64> = memcgs
             .map(|memcg| kernel.vmstat(memcg).pgsteal() as f64)
@@ -170,20 +166,6 @@ impl Scenario {
         let mean = steals.iter().sum::<f64>() / n;
         let variance = steals.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / n;
         let root = kernel.vmstat(MemcgId::ROOT);
-        for (c, v) in root.iter() {
-            if v > 0 {
-                eprint!("{}={v} ", c.name());
-            }
-        }
-        eprintln!(
-            "inactive {:?} active {:?}",
-            kernel
-                .mm()
-                .size(MemcgId::ROOT, neap_policy::Kind::Anon, false),
-            kernel
-                .mm()
-                .size(MemcgId::ROOT, neap_policy::Kind::Anon, true)
-        );
         Outcome {
             spread: variance.sqrt() / mean,
             ratio: mean * n / (self.request.whole_pages().0 * self.requests) as f64,
@@ -192,7 +174,6 @@ impl Scenario {
             again,
             visited: root[Counter::MemcgVisited],
             aged: root[Counter::MglruAged],
-            touches,
         }
     }
 }
@@ -220,7 +201,6 @@ fn step(kernel: &mut Kernel, now: &mut Nanos, task: u32, cpus: u32, op: Op) -> b
 struct Clock {
     bursts: u64,
     start: Nanos,
-    touches: u64,
     state: u64,
 }
 
@@ -249,7 +229,6 @@ impl Clock {
             for _ in 0..scenario.burst {
                 let page = start + Pages(self.draw(scenario.pages));
                 let write = self.draw(2) == 0;
-                self.touches += 1;
                 if !kernel.hit(space, page, write) {
                     let mut at = now;
                     step(
@@ -265,27 +244,54 @@ impl Clock {
     }
 }
 
+/// The measurement on Linux 6.12. That machine was emulated: its kernel is taken to be ten
+/// times slower than a server's. All columns but pgscan/pgsteal of the classic lists hold
+/// from once to twenty times; that one rises with the time that requests take.
 #[test]
-#[ignore = "for a look at numbers"]
-fn show() {
-    for slow in [1, 60, 120] {
-        let scenario = Scenario {
-            slow,
-            ..Scenario::linux_6_12()
-        };
-        let classic = scenario.run(Switches::of_kernel((6, 12), false), 1);
-        eprintln!("6.12 x{slow} classic {classic:?}");
-        let mglru = scenario.run(Switches::of_kernel((6, 12), true), 1);
-        eprintln!("6.12 x{slow} mglru {mglru:?}");
-    }
-    for slow in [] {
-        let scenario = Scenario {
-            slow,
-            ..Scenario::seed(64)
-        };
-        let classic = scenario.run(Switches::of_kernel((6, 2), false), 1);
-        eprintln!("seed x{slow} classic {classic:?}");
-        let mglru = scenario.run(Switches::of_kernel((6, 3), true), 1);
-        eprintln!("seed x{slow} mglru {mglru:?}");
-    }
+fn linux_6_12_as_measured() {
+    let scenario = Scenario::linux_6_12();
+    let classic = scenario.run(Switches::of_kernel((6, 12), false), 1);
+    let mglru = scenario.run(Switches::of_kernel((6, 12), true), 1);
+    let near = |got: f64, measured: f64| (got / measured - 1.0).abs() < 0.2;
+    assert!(near(classic.spread, 0.878), "{classic:?}");
+    assert!(near(classic.ratio, 1.006) && near(mglru.ratio, 1.010));
+    assert!(near(classic.refaults as f64, 122_100.0), "{classic:?}");
+    assert!(near(mglru.spread, 0.288), "{mglru:?}");
+    assert!(near(mglru.scan_per_steal, 3.40), "{mglru:?}");
+    assert!(near(mglru.refaults as f64, 123_470.0), "{mglru:?}");
+    assert!(
+        classic.scan_per_steal > 3.0 * mglru.scan_per_steal,
+        "{classic:?}"
+    );
+    assert_eq!(classic.again + mglru.again, 0);
+    assert!(classic.visited > 10 * mglru.visited && mglru.aged > 0);
+}
+
+/// SPEC 7.3. Without the memcg LRU every cgroup gives up to the whole goal, and since a pass
+/// over all of them takes as long as the pause between requests, those whose pages were
+/// looked at lately have been touched again and give nothing: hence the spread.
+#[test]
+fn the_memcg_lru_is_fairer_and_asks_no_more_than_it_should() {
+    let scenario = Scenario {
+        slow: 512,
+        ..Scenario::seed(512)
+    };
+    let classic = scenario.run(Switches::of_kernel((6, 2), false), 1);
+    let mglru = scenario.run(Switches::of_kernel((6, 3), true), 1);
+    assert!(
+        (3.0..6.0).contains(&classic.ratio),
+        "reported 4.25: {classic:?}"
+    );
+    assert!(
+        (0.9..1.1).contains(&mglru.ratio),
+        "reported 0.95: {mglru:?}"
+    );
+    assert!(
+        (0.5..1.0).contains(&classic.spread),
+        "reported 0.75: {classic:?}"
+    );
+    assert!(
+        mglru.spread < classic.spread / 2.0,
+        "reported 0.20: {mglru:?}"
+    );
 }

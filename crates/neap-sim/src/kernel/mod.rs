@@ -142,7 +142,17 @@ impl Kernel {
     pub fn remove_memcg(&mut self, memcg: MemcgId) {
         let machine = &mut self.machine;
         self.mm.offline_memcg(memcg, |n| machine.draw(n));
-        machine.reparent_zswap(&mut self.mm, memcg);
+        let parent = self.mm.memcgs.parent(memcg).unwrap_or(MemcgId::ROOT);
+        for node in 0..self.mm.nodes() {
+            let (from, to) = (
+                self.mm.lruvec_of(memcg, node),
+                self.mm.lruvec_of(parent, node),
+            );
+            if let Some(zswap) = &mut self.machine.zswap {
+                zswap.reparent(from, to);
+            }
+        }
+        self.mm.memcgs.reparent_zswap(memcg);
     }
 
     /// Name of a cgroup.

@@ -116,22 +116,6 @@ impl Machine {
         turn.visit()
     }
 
-    /// A cgroup went offline: its entries become its parent's, with what they are charged.
-    pub(super) fn reparent_zswap(&mut self, mm: &mut Mm, memcg: MemcgId) {
-        let (Some(zswap), Some(parent)) = (&mut self.zswap, mm.memcgs.parent(memcg)) else {
-            return;
-        };
-        let mut entries = 0;
-        for node in 0..mm.nodes() {
-            let list = mm.lruvec_of(memcg, node);
-            entries += zswap.list_len(list);
-            zswap.reparent(list, mm.lruvec_of(parent, node));
-        }
-        if self.config.zswap_charged {
-            mm.memcgs.reparent_zswap(memcg, parent, entries);
-        }
-    }
-
     /// The storer of a page that a full pool took writes back as many (SPEC 9.5).
     pub(super) fn pay_owed(&mut self, mm: &mut Mm, memcg: MemcgId, owed: u32) {
         let stored = |machine: &Machine| machine.zswap.as_ref().map_or(0, |zswap| zswap.stored());
