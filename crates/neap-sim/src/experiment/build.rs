@@ -179,7 +179,7 @@ pub(super) const UNITS: Parameter = Parameter::chosen(
 );
 pub(super) const MEMORY: Parameter = Parameter::chosen(
     "memory",
-    "6",
+    "5",
     "times the recorded compiler",
     "not stated; private memory of a unit is 1 to so many times the recorded 16 MiB, all alike probable",
     &["4", "6", "8"],

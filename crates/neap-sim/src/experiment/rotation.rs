@@ -127,7 +127,7 @@ pub(super) const ROTATION: Experiment = Experiment {
         effect("pgscan_change", "pgscan", "no-refault", "mainline"),
     ],
     headline: &["workingset_refault_anon", "sys_seconds", "pgscan"],
-    scale: 0.25,
+    scale: 1.0 / 18.0,
     notes: &[
         "Scale divides CPUs, jobs, units and memory; pages and CPU times shown are divided by it.",
         "The reported counters are of the whole build with its link step, which is not simulated.",

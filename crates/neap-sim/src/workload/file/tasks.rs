@@ -276,13 +276,15 @@ impl TaskSpec {
         match &self.kind {
             Kind::Replay(trace) => Box::new(Replay::new(memcg, Arc::clone(trace))),
             Kind::Stream { frame, work } => {
-                let frames = machine.shared().make(0);
+                let (next, frames) = (machine.shared().make(0), machine.shared().make(0));
                 let stream = Stream {
                     memcg,
                     area: self.area(machine, number),
                     frame: *frame,
                     passes: 1,
                     work: *work,
+                    arena: None,
+                    next,
                     frames,
                 };
                 stream.program()
