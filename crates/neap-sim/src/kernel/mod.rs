@@ -14,6 +14,8 @@ mod kswapd;
 mod lifecycle;
 mod machine;
 mod pageout;
+#[cfg(test)]
+mod random_tests;
 mod rmap;
 mod space;
 mod swap;
