@@ -48,7 +48,7 @@ impl Scenario {
             requests: 60,
             request: Bytes::mib(8),
             cpus: 2,
-            slow: 1,
+            slow: 10,
         }
     }
 
@@ -85,6 +85,7 @@ impl Scenario {
             &mut c.visit,
             &mut c.io,
             &mut c.walk_word,
+            &mut c.promote,
             &mut c.fault,
             &mut c.clear,
         ] {
@@ -243,9 +244,9 @@ impl Clock {
     }
 }
 
-/// The measurement on Linux 6.12, with the default costs: that machine was emulated, so its
-/// kernel took far longer. All columns hold over a wide range of costs, but for pgscan/pgsteal
-/// of the classic lists, which rises with the time that requests take.
+/// The measurement on Linux 6.12. That machine was emulated: its kernel is taken to be ten
+/// times slower than a server's. All columns but pgscan/pgsteal of the classic lists hold
+/// from once to twenty times; that one rises with the time that requests take.
 #[test]
 fn linux_6_12_as_measured() {
     let scenario = Scenario::linux_6_12();
@@ -266,12 +267,31 @@ fn linux_6_12_as_measured() {
     assert!(classic.visited > 10 * mglru.visited && mglru.aged > 0);
 }
 
-/// SPEC 7.3: without the memcg LRU every cgroup gives up to the whole goal.
+/// SPEC 7.3. Without the memcg LRU every cgroup gives up to the whole goal, and since a pass
+/// over all of them takes as long as the pause between requests, those whose pages were
+/// looked at lately have been touched again and give nothing: hence the spread.
 #[test]
-fn the_seed_overshoots_without_the_memcg_lru_only() {
-    let scenario = Scenario::seed(512);
+fn the_memcg_lru_is_fairer_and_asks_no_more_than_it_should() {
+    let scenario = Scenario {
+        slow: 512,
+        ..Scenario::seed(512)
+    };
     let classic = scenario.run(Switches::of_kernel((6, 2), false), 1);
     let mglru = scenario.run(Switches::of_kernel((6, 3), true), 1);
-    assert!(classic.ratio > 2.0, "{classic:?}");
-    assert!((0.9..1.2).contains(&mglru.ratio), "{mglru:?}");
+    assert!(
+        (3.0..6.0).contains(&classic.ratio),
+        "reported 4.25: {classic:?}"
+    );
+    assert!(
+        (0.9..1.1).contains(&mglru.ratio),
+        "reported 0.95: {mglru:?}"
+    );
+    assert!(
+        (0.5..1.0).contains(&classic.spread),
+        "reported 0.75: {classic:?}"
+    );
+    assert!(
+        mglru.spread < classic.spread / 2.0,
+        "reported 0.20: {mglru:?}"
+    );
 }

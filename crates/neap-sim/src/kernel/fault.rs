@@ -231,8 +231,14 @@ impl Machine {
             };
         }
         debug_assert!(entry == Entry::None);
-        let (start, order) = self.room_for_folio(fault.area, at);
-        self.charge(mm, memcg, 1 << order, false)?;
+        let (mut start, mut order) = self.room_for_folio(fault.area, at);
+        if order > 0 && self.charge(mm, memcg, 1 << order, false).is_err() {
+            // Large folios are not worth reclaim (kernel: GFP_TRANSHUGE_LIGHT).
+            (start, order) = (at, 0);
+        }
+        if order == 0 {
+            self.charge(mm, memcg, 1, false)?;
+        }
         self.spent += Nanos(self.config.costs.clear.0 << order);
         let key = self.key_of(fault.area, start);
         let flags = Flags::SWAPBACKED.with(Flags::DIRTY).with_order(order);

@@ -14,6 +14,8 @@ mod kswapd;
 mod lifecycle;
 mod machine;
 mod pageout;
+#[cfg(test)]
+mod random_tests;
 mod rmap;
 mod space;
 mod swap;
@@ -346,3 +348,5 @@ impl Kernel {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod zswap_tests;

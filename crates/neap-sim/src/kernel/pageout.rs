@@ -3,7 +3,7 @@
 use neap_policy::{Compressed, Counter, Flags, FolioId, Kind, LruvecId, Mm, Outgoing, Pageout};
 use neap_units::{Nanos, Pages, SwapSlot};
 
-use super::machine::{Event, Machine, has_recency, kind_of, view};
+use super::machine::{Event, Machine, NOWHERE, has_recency, kind_of, view};
 use super::swap::Ledger;
 use super::tables::Entry;
 use crate::compress::PageImage;
@@ -269,10 +269,13 @@ impl Machine {
         let Some(first) = mm.folios.slot(id) else {
             return;
         };
-        if flags.any(busy)
-            || !self.nobody_needs(SwapSlot(first), mm.folios.pages(id))
-            || self.map_count(mm, id, 1) > 0
-        {
+        let needed = !self.nobody_needs(SwapSlot(first), mm.folios.pages(id));
+        if needed || self.map_count(mm, id, 1) > 0 {
+            return;
+        }
+        if flags.any(busy) {
+            // Its object may go before the I/O ends, which will look here again.
+            mm.folios.set_key(id, NOWHERE);
             return;
         }
         self.uncache(mm, id, None);

@@ -1,7 +1,6 @@
 //! Reverse map, neighbourhood scan and the walks of aging (SPEC 3.5, 3.6).
 
 use neap_policy::{FolioId, LruvecId, MemcgId, Mm, Promotion, Referenced};
-use neap_units::Nanos;
 
 use super::ids::AreaId;
 use super::machine::{Machine, has_recency};
@@ -174,7 +173,8 @@ impl Machine {
             for word in (chunk..end).step_by(64) {
                 young += self.walk_word(mm, bits + word, entries + word, lruvec);
             }
-            self.spent += Nanos(self.config.costs.walk_word.0 * (end - chunk).div_ceil(64));
+            let costs = &self.config.costs;
+            self.spent += costs.walk_word * (end - chunk).div_ceil(64) + costs.promote * young;
             if young * DENSE_SHARE >= end - chunk {
                 self.tables.dense[at] |= keep;
             }

@@ -31,17 +31,7 @@ impl Machine {
         mm.memcgs
             .count(self.space(fault.space).memcg, Counter::Pgmajfault, 1);
         let mut device = Vec::new();
-        if source == Source::Device {
-            device.push(id);
-        }
-        self.count_swapin(
-            mm,
-            id,
-            Swapin::Read {
-                source,
-                readahead: false,
-            },
-        );
+        self.note_read(mm, id, source, false, &mut device);
         for (slot, key) in window {
             let cached = self.swap.as_ref().is_none_or(|s| {
                 s.cached(slot).is_some()
@@ -54,25 +44,34 @@ impl Machine {
             let Ok((id, source)) = self.read_slot(mm, fault, slot, key) else {
                 break;
             };
-            mm.folios.flags_mut(id).set(Flags::READAHEAD, true);
-            mm.memcgs.count(mm.folio_memcg(id), Counter::SwapRa, 1);
-            if source == Source::Device {
-                device.push(id);
-            }
-            self.count_swapin(
-                mm,
-                id,
-                Swapin::Read {
-                    source,
-                    readahead: true,
-                },
-            );
+            self.note_read(mm, id, source, true, &mut device);
         }
         if !direct {
             self.count_swapin(mm, id, Swapin::ReadaheadEnded { read_last: alone });
         }
         self.submit_reads(mm, &device, path == SwapinPath::Cluster);
         Ok(())
+    }
+
+    /// A folio was read, or has to be: what is counted, and what readahead marks.
+    fn note_read(
+        &mut self,
+        mm: &mut Mm,
+        id: FolioId,
+        source: Source,
+        readahead: bool,
+        device: &mut Vec<FolioId>,
+    ) {
+        if source == Source::Device {
+            device.push(id);
+        }
+        if readahead {
+            let flags = mm.folios.flags_mut(id);
+            flags.set(Flags::READAHEAD, true);
+            flags.set(Flags::DISK_READ, source == Source::Device);
+            mm.memcgs.count(mm.folio_memcg(id), Counter::SwapRa, 1);
+        }
+        self.count_swapin(mm, id, Swapin::Read { source, readahead });
     }
 
     /// Which way a fault reads. Shared memory always goes by place on the device.
@@ -261,7 +260,9 @@ impl Machine {
         }
         if mm.folios.flags_mut(id).take(Flags::READAHEAD) {
             mm.memcgs.count(mm.folio_memcg(id), Counter::SwapRaHit, 1);
-            self.count_swapin(mm, id, Swapin::FirstUse);
+            if mm.folios.flags_mut(id).take(Flags::DISK_READ) {
+                self.count_swapin(mm, id, Swapin::FirstUse);
+            }
             if private
                 && !self
                     .swap

@@ -9,10 +9,11 @@ fn touch(kernel: &mut Kernel, space: SpaceId, page: PageNr, write: bool) -> Repl
 }
 
 /// Runs an entry to its end, waiting where it waits.
-fn finish(kernel: &mut Kernel, op: Op, mut now: Nanos) -> (Reply, Nanos) {
+pub(super) fn finish(kernel: &mut Kernel, op: Op, mut now: Nanos) -> (Reply, Nanos) {
     let (cpu, task) = (CpuId(0), TaskId(0));
     let mut reply = kernel.enter(now, cpu, task, op);
-    loop {
+    for slices in 0.. {
+        assert!(slices < 1_000_000, "{op:?} never ends: {reply:?}");
         match reply {
             Reply::Continue { cpu: spent } => now += spent,
             Reply::Wait { cpu: spent, until } => now = until.max(now + spent),
@@ -21,6 +22,7 @@ fn finish(kernel: &mut Kernel, op: Op, mut now: Nanos) -> (Reply, Nanos) {
         kernel.fire(now);
         reply = kernel.resume(now, cpu, task);
     }
+    unreachable!("the loop returns")
 }
 
 #[test]
@@ -51,7 +53,7 @@ fn machine(ram: Bytes, switches: Switches) -> KernelConfig {
 }
 
 /// Charges, lists, generations and the memcg LRU agree; after teardown nothing is left.
-fn teardown(mut kernel: Kernel, spaces: &[SpaceId]) {
+pub(super) fn teardown(mut kernel: Kernel, spaces: &[SpaceId]) {
     kernel.drain();
     kernel.mm.check();
     let all: u64 = kernel.machine.used.iter().sum();
