@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use neap_store::{CompressorKind, ShrinkerKind};
 
 use crate::choice::{Contender, OnExhausted, PoolMax};
+use crate::sim::SimArgs;
 use crate::{env, exit};
 
 /// Runs a program in less memory than it wants.
@@ -35,6 +36,8 @@ pub enum Command {
     /// Run a command by turns plainly, under neap and under what the kernel has, and compare
     #[command(after_help = bench_table())]
     Bench(BenchArgs),
+    /// Simulate Linux reclaim: published experiments, traces, workloads of your own
+    Sim(Box<SimArgs>),
 }
 
 /// Flags of `neap run`.

@@ -1,7 +1,8 @@
 //! The neap command.
 //!
-//! `neap run` puts a command under the engine; `neap doctor` says what the machine allows; `neap bench`
-//! compares `neap run` with what the kernel has. Readers of this crate start at [`run`].
+//! `neap run` puts a command under the engine; `neap doctor` says what the machine allows; `neap sim`
+//! runs the policies on an imagined one; `neap bench` compares `neap run` with what the kernel has.
+//! Readers of this crate start at [`run`].
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -13,6 +14,7 @@ mod failure;
 mod flags;
 mod machine;
 mod run;
+mod sim;
 mod talk;
 
 use std::process::ExitCode;
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
             Command::Run(args) => run::run(&args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Bench(args) => bench::run(&args),
+            Command::Sim(args) => sim::run(&args),
         },
         Err(error) => {
             // A closed stdout or stderr leaves nobody to tell.

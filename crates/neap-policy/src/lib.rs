@@ -5,26 +5,60 @@
 //! | `page` | what may happen to a page in its state |
 //! | `generations` | in which order pages leave memory |
 //! | `job` | the two together, for all spaces of a job |
-//! | `readahead` | which neighbours to load with a page |
+//! | `swapin` | which neighbours to load with a page, and which loads count |
+//! | `batches` | when a folio reaches its list, and at which end |
 //! | `shrinker` | which compressed pages go to the swap file |
+//! | `zswap` | what is stored compressed, and what goes on to the device |
 //! | `limits` | when to reclaim, how much, and who waits |
+//! | `folio` | records of folios, and lists through them |
+//! | `memcg` | the tree of cgroups: charges, limits, protection |
+//! | `lru` | the lists of each cgroup and node, and what refaults say |
+//! | `memcg_lru` | which cgroup global reclaim visits next |
+//! | `reclaim` | who gives up which folios, in small steps |
+//! | `counters` | what is counted, under the kernel's names |
+//! | `switches` | which kernel's rules |
 //!
 //! Rules are those of the kernel as restated in the project's specification; comments
 //! cite its sections as "SPEC n.m".
 #![forbid(unsafe_code)]
 
+mod batches;
+mod counters;
+mod folio;
 mod generations;
 mod job;
 mod limits;
+mod lru;
+mod memcg;
+mod memcg_lru;
 mod page;
-mod readahead;
+mod reclaim;
 mod shrinker;
+mod swapin;
+mod switches;
+mod zswap;
 
+pub use batches::{Batch, Batches, FolioView, LARGE_BATCH, SMALL_BATCH, WritebackEnd};
+pub use counters::{Counter, Counters};
+pub use folio::{Flags, FolioId, Folios, List, LruvecId};
 pub use job::{Core, Vmstat};
 pub use limits::{Pacer, Plan, PoolGate, ZswapMax, zswap_max_allows};
+pub use lru::{Kind, Mm, Promotion, Shadow};
+pub use memcg::{Charged, Limits, MemcgId, Memcgs, OverLimit, high_delay, swap_high_delay};
 pub use page::{Effect, Heat, Illegal, State, Step, step};
-pub use readahead::{Readahead, window};
+pub use reclaim::{Cause, Host, Pageout, Progress, Reclaim, Referenced, Request};
 pub use shrinker::{
     DEF_PRIORITY, DEFAULT_SEEKS, LruState, MAX_RECLAIM_RETRIES, PoolWorker, SHRINK_BATCH,
-    ScanResult, Scheme, Shrunk, Verdict, Visit, do_shrink,
+    ScanResult, ShrinkRound, Shrunk, Verdict, Visit, do_shrink,
+};
+pub use swapin::{ClusterReadahead, Readahead, Source, Swapin, SwapinPath, window};
+pub use switches::{
+    FullPool, Incompressible, LargeStore, Lru, MemcgWalk, PenaltySpend, PoolWorkerVersion,
+    RatioScope, Recency, ReclaimBatching, Rotate, ShrinkerLimit, ShrinkerScheme, SwapinCount,
+    Switches, UnknownSwitch, ZeroPages,
+};
+pub use zswap::{
+    Accounts, Compressed, FOLIO_ORDERS, LoadError, Loaded, Loading, OrderStats, Outgoing, Owner,
+    PoolModel, Refusal, Refused, ShrinkCall, Stored, Ticket, Walk, Writeback, ZeroMap, Zswap,
+    ZswapConfig, ZswapStats,
 };

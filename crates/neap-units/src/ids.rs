@@ -44,6 +44,12 @@ id!(
     EntryId(u32), "entry "
 );
 
+id!(
+    /// A page-sized slot of a swap area, counted over all areas of a machine. 0 is a
+    /// header and never holds a page: packed links use it for "none".
+    SwapSlot(u32), "swap slot "
+);
+
 impl EntryId {
     /// Largest value the store may hand out.
     pub const MAX: EntryId = EntryId(u32::MAX - 1);
@@ -59,6 +65,7 @@ mod tests {
         assert_eq!(PageId(64).to_string(), "page record 64");
         assert_eq!(SlotId(1).to_string(), "slot 1");
         assert_eq!(EntryId::MAX.to_string(), "entry 4294967294");
+        assert_eq!(SwapSlot(9).to_string(), "swap slot 9");
         assert_eq!(EntryId(7).index(), 7);
     }
 }

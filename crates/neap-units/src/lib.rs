@@ -10,7 +10,7 @@ mod page;
 mod quantity;
 pub mod size;
 
-pub use ids::{EntryId, PageId, SlotId, SpaceId};
+pub use ids::{EntryId, PageId, SlotId, SpaceId, SwapSlot};
 pub use page::{PAGE_SHIFT, PAGE_SIZE, PageNr, PageRange, pages_of};
 pub use quantity::{Bytes, Nanos, Pages};
 pub use size::{Size, SizeError, SizeFault, parse_size};

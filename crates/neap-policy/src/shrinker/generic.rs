@@ -34,6 +34,69 @@ pub struct Shrunk {
     pub freed: u64,
 }
 
+/// One call of a shrinker, scan by scan, for callers that let others run in between.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShrinkRound {
+    freeable: u64,
+    /// Objects still to be asked for in this call.
+    total: u64,
+    /// Objects due: deferred earlier, and by this call's priority.
+    due: u64,
+    shrunk: Shrunk,
+}
+
+impl ShrinkRound {
+    /// A call for `freeable` objects (not 0), with `earlier` objects deferred by earlier
+    /// calls. The caller has zeroed its counter of deferred objects.
+    #[must_use]
+    pub fn new(freeable: u64, priority: u8, earlier: u64, seeks: u64) -> ShrinkRound {
+        let delta = delta(freeable, priority, seeks);
+        let shifted = earlier.checked_shr(priority.into()).unwrap_or(0);
+        let cap = freeable.saturating_mul(2);
+        ShrinkRound {
+            freeable,
+            total: shifted.saturating_add(delta).min(cap),
+            due: earlier.saturating_add(delta),
+            shrunk: Shrunk::default(),
+        }
+    }
+
+    /// Objects to scan next, or none: the call is over.
+    #[must_use]
+    pub fn request(&self) -> Option<u64> {
+        let goes_on = self.total >= SHRINK_BATCH || self.total >= self.freeable;
+        (goes_on && self.total > 0).then(|| self.total.min(SHRINK_BATCH))
+    }
+
+    /// Reports the scan of the last request.
+    pub fn report(&mut self, result: ScanResult) {
+        let (scanned, freed) = match result {
+            ScanResult::Stop => (0, 0),
+            ScanResult::Done { scanned, freed } => (scanned, freed),
+        };
+        self.shrunk.scanned += scanned;
+        self.shrunk.freed += freed;
+        // Nothing scanned and not stopped: the kernel would ask for ever.
+        self.total = match scanned {
+            0 => 0,
+            _ => self.total.saturating_sub(scanned),
+        };
+    }
+
+    /// What the call came to.
+    #[must_use]
+    pub fn shrunk(&self) -> Shrunk {
+        self.shrunk
+    }
+
+    /// Objects due and not scanned, to be added to the counter of deferred objects.
+    #[must_use]
+    pub fn deferred(&self) -> u64 {
+        let cap = self.freeable.saturating_mul(2);
+        self.due.saturating_sub(self.shrunk.scanned).min(cap)
+    }
+}
+
 /// Runs a shrinker once: asks `scan` for batches of up to [`SHRINK_BATCH`] objects, as
 /// many as `freeable`, the priority and the work deferred earlier call for. What was
 /// due and not done is added to `deferred` (objects) for the next call.
@@ -47,39 +110,15 @@ pub fn do_shrink(
     seeks: u64,
     mut scan: impl FnMut(u64) -> ScanResult,
 ) -> Shrunk {
-    let mut shrunk = Shrunk::default();
     if freeable == 0 {
-        return shrunk;
+        return Shrunk::default();
     }
-    let earlier = std::mem::take(deferred);
-    let delta = delta(freeable, priority, seeks);
-    let cap = freeable.saturating_mul(2);
-    let shifted = earlier.checked_shr(priority.into()).unwrap_or(0);
-    let mut total = shifted.saturating_add(delta).min(cap);
-    while total >= SHRINK_BATCH || total >= freeable {
-        let request = total.min(SHRINK_BATCH);
-        match scan(request) {
-            // Nothing scanned and not stopped: the kernel would ask for ever.
-            ScanResult::Stop
-            | ScanResult::Done {
-                scanned: 0,
-                freed: 0,
-            } => break,
-            ScanResult::Done { scanned, freed } => {
-                total = total.saturating_sub(scanned);
-                shrunk.scanned += scanned;
-                shrunk.freed += freed;
-                if scanned == 0 {
-                    break;
-                }
-            }
-        }
+    let mut round = ShrinkRound::new(freeable, priority, std::mem::take(deferred), seeks);
+    while let Some(request) = round.request() {
+        round.report(scan(request));
     }
-    *deferred = earlier
-        .saturating_add(delta)
-        .saturating_sub(shrunk.scanned)
-        .min(cap);
-    shrunk
+    *deferred = round.deferred();
+    round.shrunk()
 }
 
 /// Objects due at this priority. Objects that cost no seek are halved each time.

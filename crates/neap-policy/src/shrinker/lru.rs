@@ -2,16 +2,7 @@
 
 use neap_units::Bytes;
 
-/// What is worth keeping compressed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Scheme {
-    /// Kernel 6.8 to 6.11: a count of protected entries that every insert erodes.
-    Protection,
-    /// Kernel 6.12 on: each entry gets a second round, and pages read back from disk
-    /// hold back as many.
-    #[default]
-    SecondChance,
-}
+use crate::switches::ShrinkerScheme;
 
 /// What to do with the entry at the head of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,11 +13,11 @@ pub enum Verdict {
     WriteBack,
 }
 
-impl Scheme {
+impl ShrinkerScheme {
     /// Whether a stored entry starts with its `referenced` bit set (SPEC 1.5 step 6).
     #[must_use]
     pub const fn marks_new(self) -> bool {
-        matches!(self, Scheme::SecondChance)
+        matches!(self, ShrinkerScheme::SecondChance)
     }
 
     /// Visits an entry: clears its bit and spares it, or condemns it. So a fresh entry
@@ -34,7 +25,7 @@ impl Scheme {
     #[inline]
     #[must_use]
     pub fn visit(self, referenced: &mut bool) -> Verdict {
-        if self == Scheme::SecondChance && std::mem::take(referenced) {
+        if self == ShrinkerScheme::SecondChance && std::mem::take(referenced) {
             return Verdict::Rotate;
         }
         Verdict::WriteBack
@@ -44,7 +35,7 @@ impl Scheme {
 /// The counters of one owner's list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LruState {
-    /// [`Scheme::Protection`]: entries protected. [`Scheme::SecondChance`]: pages read
+    /// [`ShrinkerScheme::Old`]: entries protected. [`ShrinkerScheme::SecondChance`]: pages read
     /// back from disk that no [`LruState::count`] has held back an entry for yet.
     pub protected_or_disk_swapins: u64,
     /// Objects the generic shrinker owes this list.
@@ -55,8 +46,8 @@ impl LruState {
     /// An entry was put on the list, which now has `len` entries. Protection grows by
     /// one and is halved, once, when it exceeds a quarter of the list.
     #[inline]
-    pub fn on_insert(&mut self, scheme: Scheme, len: u64) {
-        if scheme == Scheme::SecondChance {
+    pub fn on_insert(&mut self, scheme: ShrinkerScheme, len: u64) {
+        if scheme == ShrinkerScheme::SecondChance {
             return;
         }
         let grown = self.protected_or_disk_swapins + 1;
@@ -76,17 +67,23 @@ impl LruState {
     /// * `compressed`: bytes the owner's entries take.
     /// * `stored`: entries the owner has.
     ///
-    /// Under [`Scheme::SecondChance`] a call spends up to `len` recorded disk reads,
+    /// Under [`ShrinkerScheme::SecondChance`] a call spends up to `len` recorded disk reads,
     /// whether or not a scan follows. The caller holds the lock of the list, so that
     /// no read is spent twice.
-    pub fn count(&mut self, scheme: Scheme, len: u64, compressed: Bytes, stored: u64) -> u64 {
+    pub fn count(
+        &mut self,
+        scheme: ShrinkerScheme,
+        len: u64,
+        compressed: Bytes,
+        stored: u64,
+    ) -> u64 {
         if stored == 0 || len == 0 {
             return 0;
         }
         let recorded = self.protected_or_disk_swapins;
         let offered = match scheme {
-            Scheme::Protection => len.saturating_sub(recorded),
-            Scheme::SecondChance => {
+            ShrinkerScheme::Old => len.saturating_sub(recorded),
+            ShrinkerScheme::SecondChance => {
                 let remaining = recorded.saturating_sub(len);
                 self.protected_or_disk_swapins = remaining;
                 len - (recorded - remaining)
@@ -97,13 +94,19 @@ impl LruState {
         (u128::from(offered) * u128::from(backing) / u128::from(stored)) as u64
     }
 
+    /// Spends `n` recorded disk reads, or what there is, outside of a count.
+    pub fn spend(&mut self, n: u64) {
+        self.protected_or_disk_swapins = self.protected_or_disk_swapins.saturating_sub(n);
+    }
+
     /// Whether a scan of `n` entries may start on a list of `len`. Under
-    /// [`Scheme::Protection`] not when it would eat into the protected part; as in the
+    /// [`ShrinkerScheme::Old`] not when it would eat into the protected part; as in the
     /// kernel, `len - n` wraps when more is asked for than there is, and then the
     /// guard does not hold.
     #[must_use]
-    pub fn may_scan(&self, scheme: Scheme, len: u64, n: u64) -> bool {
-        scheme == Scheme::SecondChance || self.protected_or_disk_swapins < len.wrapping_sub(n)
+    pub fn may_scan(&self, scheme: ShrinkerScheme, len: u64, n: u64) -> bool {
+        scheme == ShrinkerScheme::SecondChance
+            || self.protected_or_disk_swapins < len.wrapping_sub(n)
     }
 }
 
@@ -129,7 +132,7 @@ mod tests {
         let mut state = LruState::default();
         let mut seen = Vec::new();
         for len in 1..=2000 {
-            state.on_insert(Scheme::Protection, len);
+            state.on_insert(ShrinkerScheme::Old, len);
             if [4, 5, 8, 16, 32, 100, 500, 1000, 2000].contains(&len) {
                 seen.push((len, state.protected_or_disk_swapins));
             }
@@ -153,7 +156,7 @@ mod tests {
         let mut state = with(8000);
         let after: Vec<u64> = (1..=4)
             .map(|n| {
-                state.on_insert(Scheme::Protection, 10_000 + n);
+                state.on_insert(ShrinkerScheme::Old, 10_000 + n);
                 state.protected_or_disk_swapins
             })
             .collect();
@@ -164,59 +167,68 @@ mod tests {
     fn a_count_spends_disk_swapins_up_to_the_length() {
         let mut state = with(300);
         assert_eq!(
-            state.count(Scheme::SecondChance, 1000, pages(250), 1000),
+            state.count(ShrinkerScheme::SecondChance, 1000, pages(250), 1000),
             175
         );
         assert_eq!(state, with(0));
         let mut state = with(2500);
-        assert_eq!(state.count(Scheme::SecondChance, 1000, pages(250), 1000), 0);
+        assert_eq!(
+            state.count(ShrinkerScheme::SecondChance, 1000, pages(250), 1000),
+            0
+        );
         assert_eq!(state, with(1500));
         let mut state = with(0);
         assert_eq!(
-            state.count(Scheme::SecondChance, 1000, pages(1000), 1000),
+            state.count(ShrinkerScheme::SecondChance, 1000, pages(1000), 1000),
             1000
         );
         let mut state = with(5);
-        assert_eq!(state.count(Scheme::SecondChance, 0, pages(1), 1), 0);
+        assert_eq!(state.count(ShrinkerScheme::SecondChance, 0, pages(1), 1), 0);
         assert_eq!(state, with(5), "an empty list spends nothing");
     }
 
     #[test]
     fn protection_is_not_spent_by_counting() {
         let mut state = with(400);
-        assert_eq!(state.count(Scheme::Protection, 1000, pages(500), 1000), 300);
-        assert_eq!(state.count(Scheme::Protection, 300, pages(500), 1000), 0);
-        assert_eq!(state.count(Scheme::Protection, 1000, pages(500), 0), 0);
+        assert_eq!(
+            state.count(ShrinkerScheme::Old, 1000, pages(500), 1000),
+            300
+        );
+        assert_eq!(state.count(ShrinkerScheme::Old, 300, pages(500), 1000), 0);
+        assert_eq!(state.count(ShrinkerScheme::Old, 1000, pages(500), 0), 0);
         assert_eq!(state, with(400));
     }
 
     #[test]
     fn the_guard_of_the_old_scheme_and_its_unsigned_trap() {
         let state = with(900);
-        assert!(!state.may_scan(Scheme::Protection, 1000, 128));
-        assert!(!state.may_scan(Scheme::Protection, 1000, 100));
-        assert!(state.may_scan(Scheme::Protection, 1000, 99));
+        assert!(!state.may_scan(ShrinkerScheme::Old, 1000, 128));
+        assert!(!state.may_scan(ShrinkerScheme::Old, 1000, 100));
+        assert!(state.may_scan(ShrinkerScheme::Old, 1000, 99));
         assert!(
-            state.may_scan(Scheme::Protection, 100, 128),
+            state.may_scan(ShrinkerScheme::Old, 100, 128),
             "len - n wraps"
         );
-        assert!(state.may_scan(Scheme::SecondChance, 1000, 128));
+        assert!(state.may_scan(ShrinkerScheme::SecondChance, 1000, 128));
     }
 
     #[test]
     fn a_fresh_entry_is_written_only_at_its_second_visit() {
-        let mut referenced = Scheme::SecondChance.marks_new();
-        assert_eq!(Scheme::SecondChance.visit(&mut referenced), Verdict::Rotate);
+        let mut referenced = ShrinkerScheme::SecondChance.marks_new();
         assert_eq!(
-            Scheme::SecondChance.visit(&mut referenced),
+            ShrinkerScheme::SecondChance.visit(&mut referenced),
+            Verdict::Rotate
+        );
+        assert_eq!(
+            ShrinkerScheme::SecondChance.visit(&mut referenced),
             Verdict::WriteBack
         );
         let mut referenced = true;
         assert_eq!(
-            Scheme::Protection.visit(&mut referenced),
+            ShrinkerScheme::Old.visit(&mut referenced),
             Verdict::WriteBack
         );
-        assert!(!Scheme::Protection.marks_new());
+        assert!(!ShrinkerScheme::Old.marks_new());
     }
 
     proptest! {
@@ -230,7 +242,7 @@ mod tests {
             let mut held_back = 0;
             for &len in &lens {
                 // Incompressible: the result is the number offered.
-                held_back += len - state.count(Scheme::SecondChance, len, pages(1000), 1000);
+                held_back += len - state.count(ShrinkerScheme::SecondChance, len, pages(1000), 1000);
             }
             prop_assert_eq!(held_back + state.protected_or_disk_swapins, reads);
         }
@@ -239,14 +251,14 @@ mod tests {
         fn protection_stays_within_a_quarter_of_a_growing_list(inserts in 1u64..3000) {
             let mut state = LruState::default();
             for len in 1..=inserts {
-                state.on_insert(Scheme::Protection, len);
+                state.on_insert(ShrinkerScheme::Old, len);
                 prop_assert!(state.protected_or_disk_swapins <= len / 4);
             }
         }
 
         #[test]
         fn the_scaled_count_is_the_exact_quotient(len in 0u64.., backing in 0u64..1 << 52, stored in 1u64..) {
-            let count = with(0).count(Scheme::SecondChance, len, pages(backing), stored);
+            let count = with(0).count(ShrinkerScheme::SecondChance, len, pages(backing), stored);
             let exact = u128::from(len) * u128::from(backing) / u128::from(stored);
             prop_assert_eq!(count, exact as u64);
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use neap_policy::Scheme;
+use neap_policy::ShrinkerScheme;
 use neap_units::{Bytes, Pages};
 
 use crate::compress::CompressorKind;
@@ -22,10 +22,10 @@ pub enum ShrinkerKind {
 
 impl ShrinkerKind {
     /// The scheme entries are kept by; without a shrinker that of the newest kernels.
-    pub(crate) fn scheme(self) -> Scheme {
+    pub(crate) fn scheme(self) -> ShrinkerScheme {
         match self {
-            Self::Protection => Scheme::Protection,
-            Self::SecondChance | Self::Off => Scheme::SecondChance,
+            Self::Protection => ShrinkerScheme::Old,
+            Self::SecondChance | Self::Off => ShrinkerScheme::SecondChance,
         }
     }
 }

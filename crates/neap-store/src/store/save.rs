@@ -145,7 +145,7 @@ impl Store {
         }
         match self.shrink_owner(owner, codec).0 {
             Visit::Written => Ok(self.lock().take_dict(owner)),
-            Visit::NotCandidate | Visit::Nothing => Err(Refused::OwnerLimit),
+            _ => Err(Refused::OwnerLimit),
         }
     }
 }

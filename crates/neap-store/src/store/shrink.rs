@@ -1,7 +1,7 @@
 //! When entries are written back: the shrinker, called with reclaim's priority, and the pool
 //! worker, called when the pool was full (SPEC 1.10, 1.11).
 
-use neap_policy::{DEFAULT_SEEKS, PoolWorker, ScanResult, Visit, do_shrink};
+use neap_policy::{DEFAULT_SEEKS, PoolWorker, PoolWorkerVersion, ScanResult, Visit, do_shrink};
 use neap_units::{Bytes, Pages, SpaceId};
 
 use super::Store;
@@ -9,7 +9,7 @@ use crate::compress::Codec;
 
 /// Entries the pool worker visits in one owner's turn: 32 in the newest kernels. With 1, as up to
 /// 6.13 at least, every referenced entry is a failed turn, and 16 of them end a run.
-const WORKER_BUDGET: u64 = 32;
+const WORKER_BUDGET: u64 = PoolWorkerVersion::WLatest.budget();
 
 /// What a call of the shrinker or the worker came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -97,7 +97,7 @@ impl Store {
     /// too many turns failed: what to run after [`super::Refused::PoolFull`].
     pub fn shrink_worker(&self, codec: &mut Codec) -> Shrunk {
         let mut sum = Shrunk::default();
-        let mut worker = PoolWorker::new();
+        let mut worker = PoolWorker::new(PoolWorkerVersion::WLatest);
         loop {
             let (owner, round_ended) = {
                 let mut inner = self.lock();

@@ -1,0 +1,105 @@
+//! What can go wrong in `neap sim`: a code, a cause and, where one helps, a remedy.
+
+use std::io;
+use std::path::PathBuf;
+
+use neap_sim::{ExperimentFault, ImportFault, TraceFault, WorkloadFault};
+use thiserror::Error;
+
+/// A failure of a simulator command.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// Standard output could not be written.
+    #[error("stdout: {0}")]
+    Stdout(#[source] io::Error),
+    /// An output file could not be written.
+    #[error("{path}: {source}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's word.
+        source: io::Error,
+    },
+    /// An input file could not be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's word.
+        source: io::Error,
+    },
+    /// An experiment cannot run.
+    #[error(transparent)]
+    Experiment(#[from] ExperimentFault),
+    /// A workload file cannot be used.
+    #[error("{path}: {source}")]
+    Workload {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong where.
+        source: WorkloadFault,
+    },
+    /// A file is no trace.
+    #[error("{path}: {source}")]
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong where.
+        source: TraceFault,
+    },
+    /// A recording cannot be imported.
+    #[error("{path}: {source}")]
+    Import {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: ImportFault,
+    },
+    /// A flag's value makes no sense.
+    #[error("{flag}: {fault}")]
+    Flag {
+        /// The flag.
+        flag: &'static str,
+        /// What is wrong and what to write.
+        fault: String,
+    },
+}
+
+impl Failure {
+    /// The code that documentation lists.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Stdout(_) | Self::Write { .. } => "E0201",
+            Self::Read { .. } => "E0202",
+            Self::Experiment(_) => "E0203",
+            Self::Workload { .. } => "E0204",
+            Self::Trace { .. } => "E0205",
+            Self::Import { .. } => "E0206",
+            Self::Flag { .. } => "E0207",
+        }
+    }
+
+    /// What to try next; `None` when the cause says it all.
+    #[must_use]
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Write { .. } => Some("a file in a directory you may write to"),
+            Self::Trace { .. } => Some("neap sim import makes traces of other recordings"),
+            Self::Import { .. } => Some("--from with the format the file has"),
+            Self::Stdout(_)
+            | Self::Read { .. }
+            | Self::Experiment(_)
+            | Self::Workload { .. }
+            | Self::Flag { .. } => None,
+        }
+    }
+
+    /// The lines for stderr.
+    #[must_use]
+    pub fn lines(&self) -> String {
+        let remedy = self.remedy();
+        let remedy = remedy.map_or_else(String::new, |remedy| format!("\n  try: {remedy}"));
+        format!("neap: error[{}]: {self}{remedy}", self.code())
+    }
+}

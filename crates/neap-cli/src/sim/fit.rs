@@ -1,0 +1,197 @@
+//! `neap sim fit`: what real pages compress to, and what that costs here.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use neap_sim::{Fitter, Measured, Models, Nanos};
+use neap_store::{CodecError, Compressor, Page, SCRATCH};
+use neap_sys::monotonic_nanos;
+use neap_units::PAGE_SIZE;
+
+use super::failure::Failure;
+use super::flags::FitArgs;
+use super::write;
+
+/// Bits of a pagemap entry: the page is in memory, or in swap.
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+
+/// Fits a model and writes it, with the models that are in the file already.
+pub fn run(args: &FitArgs) -> Result<(), Failure> {
+    let names: Vec<String> = args.compressors.iter().map(ToString::to_string).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut compressors: Vec<_> = args.compressors.iter().map(|kind| kind.build()).collect();
+    let (path, offsets) = source(args)?;
+    let read = |source| Failure::Read {
+        path: path.clone(),
+        source,
+    };
+    let mut input = File::open(&path).map_err(read)?;
+    let stride = offsets.len().div_ceil(args.pages as usize).max(1);
+    let mut fitter = Fitter::new(&names);
+    let mut page = [0; PAGE_SIZE];
+    for &offset in offsets.iter().step_by(stride) {
+        // A page that went meanwhile is none of the process's.
+        if page_at(&mut input, offset, &mut page).is_ok() {
+            fitter.page(&page, |number| measure(&mut *compressors[number], &page));
+        }
+    }
+    let model = fitter.finish(&args.name, &command(args));
+    let model = model.ok_or_else(|| Failure::Flag {
+        flag: "FILE",
+        fault: format!("{} has no pages to compress", path.display()),
+    })?;
+    let mut models = earlier(&args.output);
+    models.contents.retain(|other| other.name != model.name);
+    models.contents.push(model);
+    let text = serde_json::to_string_pretty(&models).unwrap_or_default();
+    write(&args.output, &format!("{text}\n"))
+}
+
+/// The models in a file, or none.
+fn earlier(path: &Path) -> Models {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_else(|_| Models {
+        schema: "neap.fit/1".to_owned(),
+        contents: Vec::new(),
+    })
+}
+
+/// The command as it can be given again; a process by its name, since its number means
+/// nothing later.
+fn command(args: &FitArgs) -> String {
+    let what = match (args.pid, &args.file) {
+        (Some(pid), _) => {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            format!("--pid $(pidof {})", name.trim())
+        }
+        (None, Some(file)) => file.display().to_string(),
+        (None, None) => String::new(),
+    };
+    format!(
+        "neap sim fit --name {} --pages {} {what}",
+        args.name, args.pages
+    )
+}
+
+/// What to read pages from, and where they are.
+fn source(args: &FitArgs) -> Result<(PathBuf, Vec<u64>), Failure> {
+    let Some(pid) = args.pid else {
+        let path = args.file.clone().unwrap_or_default();
+        let length = fs::metadata(&path).map(|file| file.len());
+        return match length {
+            Ok(length) => {
+                let pages = length / PAGE_SIZE as u64;
+                Ok((
+                    path,
+                    (0..pages).map(|page| page * PAGE_SIZE as u64).collect(),
+                ))
+            }
+            Err(source) => Err(Failure::Read { path, source }),
+        };
+    };
+    let maps = PathBuf::from(format!("/proc/{pid}/maps"));
+    let pagemap = PathBuf::from(format!("/proc/{pid}/pagemap"));
+    let text = fs::read_to_string(&maps).map_err(|source| Failure::Read { path: maps, source })?;
+    let mut offsets = Vec::new();
+    let read = |source| Failure::Read {
+        path: pagemap.clone(),
+        source,
+    };
+    let mut entries = File::open(&pagemap).map_err(read)?;
+    for range in text.lines().filter_map(anonymous) {
+        touched(&mut entries, range, &mut offsets).map_err(read)?;
+    }
+    Ok((PathBuf::from(format!("/proc/{pid}/mem")), offsets))
+}
+
+/// First and last address of a line of maps, if it is private writable memory of no file.
+fn anonymous(line: &str) -> Option<(u64, u64)> {
+    let mut words = line.split_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let private = words.next()?.starts_with("rw-p");
+    let inode = words.nth(2)?;
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    (private && inode == "0").then_some((hex(start)?, hex(end)?))
+}
+
+/// Adds the addresses of pages that were ever touched.
+fn touched(entries: &mut File, (start, end): (u64, u64), into: &mut Vec<u64>) -> io::Result<()> {
+    let page = PAGE_SIZE as u64;
+    entries.seek(SeekFrom::Start(start / page * 8))?;
+    let mut words = vec![0; ((end - start) / page * 8) as usize];
+    entries.read_exact(&mut words)?;
+    let (words, _) = words.as_chunks::<8>();
+    for (number, word) in words.iter().enumerate() {
+        if u64::from_ne_bytes(*word) & (PRESENT | SWAPPED) != 0 {
+            into.push(start + number as u64 * page);
+        }
+    }
+    Ok(())
+}
+
+fn page_at(input: &mut File, offset: u64, page: &mut Page) -> io::Result<()> {
+    input.seek(SeekFrom::Start(offset))?;
+    input.read_exact(page)
+}
+
+/// Compresses a page and decompresses it again.
+fn measure(compressor: &mut dyn Compressor, page: &Page) -> Measured {
+    let mut packed = [0; SCRATCH];
+    let mut back = [0; PAGE_SIZE];
+    let begun = monotonic_nanos();
+    let length = compressor.compress(page, None, &mut packed);
+    let done = monotonic_nanos();
+    let bytes = match length {
+        Ok(bytes) => bytes,
+        Err(CodecError::Poor | CodecError::Failed | CodecError::Damaged) => PAGE_SIZE,
+    };
+    let unpacking = monotonic_nanos();
+    if length.is_ok() {
+        // A page that does not come back would show as a fast one; it never happens.
+        let _ = compressor.decompress(&packed[..bytes], None, &mut back);
+    }
+    Measured {
+        bytes,
+        compress: Nanos(done - begun),
+        decompress: Nanos(monotonic_nanos() - unpacking),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_private_memory_of_no_file_counts() {
+        let heap = "55d0a000-55d0c000 rw-p 00000000 00:00 0    [heap]";
+        assert_eq!(anonymous(heap), Some((0x55d0_a000, 0x55d0_c000)));
+        for other in [
+            "7f00-7f01 r--p 00000000 00:00 0",
+            "7f00-7f01 rw-s 00000000 00:00 0",
+            "7f00-7f01 rw-p 00001000 08:01 1234 /usr/lib/libc.so",
+        ] {
+            assert_eq!(anonymous(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn this_process_can_be_fitted() {
+        let args = FitArgs {
+            name: "self".to_owned(),
+            pid: Some(std::process::id()),
+            file: None,
+            compressors: vec!["lz4".parse().unwrap()],
+            pages: 50,
+            output: tempfile::tempdir().unwrap().keep().join("models.json"),
+        };
+        run(&args).map_err(|failure| failure.lines()).unwrap();
+        run(&args).map_err(|failure| failure.lines()).unwrap();
+        let models = earlier(&args.output);
+        assert_eq!(models.contents.len(), 1, "replaced, not added");
+        let content = &models.contents[0];
+        assert!(content.pages > 10 && content.compressors[0].sizes.is_sorted());
+        fs::remove_dir_all(args.output.parent().unwrap()).unwrap();
+    }
+}

@@ -1,0 +1,202 @@
+//! Flags of `neap sim`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use neap_store::CompressorKind;
+
+/// Flags of `neap sim`.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub struct SimArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: SimCommand,
+}
+
+/// The subcommands of `neap sim`.
+#[derive(Debug, Subcommand)]
+pub enum SimCommand {
+    /// Run a published experiment and show its numbers beside the reported ones
+    Experiment(ExperimentArgs),
+    /// Run a workload described in a TOML file
+    Run(RunFileArgs),
+    /// Make a trace of what another tool recorded
+    Import(ImportArgs),
+    /// Run a trace on an imagined machine
+    Replay(ReplayArgs),
+    /// Say what different limits would do to a recorded program
+    Forecast(ForecastArgs),
+    /// Fit a model of compressed sizes and costs from real pages
+    Fit(FitArgs),
+    /// Print the JSON Schema of workload files
+    Schema,
+}
+
+/// Flags of `neap sim experiment`.
+#[derive(Debug, Args)]
+pub struct ExperimentArgs {
+    /// An experiment's name; `list` shows them, `all` runs them
+    #[arg(value_name = "NAME|list|all")]
+    pub name: String,
+    /// Write the result as JSON; - is standard output (one object; with `all`, an array)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write one page with tables and plots that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Size of machine and work, as a share of what was reported [default: the experiment's own]
+    #[arg(long, value_name = "X")]
+    pub scale: Option<f64>,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How many seeds
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub seeds: u64,
+    /// Set a parameter; may be given again
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Try each value of a chosen parameter, or of all of them with no KEY
+    #[arg(long, value_name = "KEY", num_args = 0..=1, default_missing_value = "all")]
+    pub sweep: Option<String>,
+    /// How many threads; changes no result [default: one for each CPU]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+}
+
+/// Flags of `neap sim run`.
+#[derive(Debug, Args)]
+pub struct RunFileArgs {
+    /// The workload
+    #[arg(value_name = "FILE.toml")]
+    pub file: PathBuf,
+    /// Seed, over the file's
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `neap sim import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// lackey (of valgrind --tool=lackey --trace-mem=yes) or oracle-general (of libCacheSim)
+    #[arg(long, value_name = "FORMAT")]
+    pub from: Format,
+    /// The recording; - is standard input
+    #[arg(value_name = "FILE")]
+    pub input: PathBuf,
+    /// The trace to write
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// lackey: length of a window within which only the first touch of a page counts
+    #[arg(long, value_name = "TIME", default_value = "2ms")]
+    pub window: String,
+    /// lackey: time of a thousand instructions
+    #[arg(long, value_name = "TIME", default_value = "400ns")]
+    pub thousand_instructions: String,
+}
+
+/// Formats of recordings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Format {
+    /// valgrind's lackey.
+    Lackey,
+    /// libCacheSim's oracleGeneral.
+    OracleGeneral,
+}
+
+/// The imagined machine that a trace runs on.
+#[derive(Debug, Args)]
+pub struct MachineArgs {
+    /// Linux version whose rules hold
+    #[arg(long, value_name = "VERSION", default_value = "6.12")]
+    pub kernel: String,
+    /// Use the multi-generational LRU
+    #[arg(long)]
+    pub mglru: bool,
+    /// Swap size
+    #[arg(long, value_name = "SIZE", default_value = "64G")]
+    pub swap_size: String,
+    /// Time of a swap read
+    #[arg(long, value_name = "TIME", default_value = "100us")]
+    pub swap_latency: String,
+    /// Compress pages before they go to swap, and let the shrinker write cold ones back
+    #[arg(long)]
+    pub zswap: bool,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// Flags of `neap sim replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// Memory limit of the program [default: none]
+    #[arg(short = 'm', long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `neap sim forecast`.
+#[derive(Debug, Args)]
+pub struct ForecastArgs {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// Limits to try: sizes, or shares of what the program needs
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "100%,90%,80%,70%,60%,50%,40%,30%"
+    )]
+    pub limits: Vec<String>,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    /// Write the result as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a plot
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+/// Flags of `neap sim fit`.
+#[derive(Debug, Args)]
+pub struct FitArgs {
+    /// What to call the content
+    #[arg(long, value_name = "NAME")]
+    pub name: String,
+    /// Take the anonymous pages of this process
+    #[arg(long, value_name = "PID", required_unless_present = "file")]
+    pub pid: Option<u32>,
+    /// Take the pages of a file
+    #[arg(value_name = "FILE", conflicts_with = "pid")]
+    pub file: Option<PathBuf>,
+    /// Compressors to try
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "lz4,zstd:1,deflate:1"
+    )]
+    pub compressors: Vec<CompressorKind>,
+    /// Most pages to take, spread evenly over what there is
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub pages: u64,
+    /// Models to add the result to; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub output: PathBuf,
+}

@@ -1,0 +1,189 @@
+//! `neap sim` as users call it: what it prints where, its exit codes, and one-line errors.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn neap(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_neap"));
+    command.arg("sim").args(args).output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+fn path(dir: &tempfile::TempDir, name: &str) -> String {
+    dir.path().join(name).to_str().unwrap().to_owned()
+}
+
+const FAST: [&str; 8] = [
+    "--seeds",
+    "2",
+    "--scale",
+    "0.1",
+    "--set",
+    "writes=2",
+    "--set",
+    "warm_up=1",
+];
+
+fn experiment(more: &[&str]) -> Output {
+    let mut args = vec!["experiment", "memcg-lru-6.12"];
+    args.extend(FAST);
+    args.extend(more);
+    neap(&args)
+}
+
+#[test]
+fn list_names_every_experiment() {
+    let output = neap(&["experiment", "list"]);
+    assert!(output.status.success());
+    for name in [
+        "second-chance",
+        "cold-data",
+        "memcg-lru",
+        "memcg-lru-6.12",
+        "recency",
+        "noreuse",
+    ] {
+        let first = |line: &str| line.split_whitespace().next() == Some(name);
+        assert!(stdout(&output).lines().any(first), "{name}");
+    }
+}
+
+#[test]
+fn an_experiment_shows_reported_beside_simulated() {
+    let dir = tempfile::tempdir().unwrap();
+    let (json, html) = (path(&dir, "a.json"), path(&dir, "a.html"));
+    let output = experiment(&["--json", &json, "--html", &html]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("reported"));
+    assert_eq!(stderr(&output), "", "talk only on a terminal");
+    let value: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(value["schema"], "neap.experiment/1");
+    assert_eq!(value["name"], "memcg-lru-6.12");
+    assert_eq!(value["seeds"], 2);
+    assert_eq!(value["parameters"]["writes"]["value"], 2.0);
+    let row = &value["rows"][0];
+    for key in [
+        "metric",
+        "config",
+        "unit",
+        "reported",
+        "simulated",
+        "low",
+        "high",
+    ] {
+        assert!(row.get(key).is_some(), "{key}");
+    }
+    let html = fs::read_to_string(html).unwrap();
+    assert!(html.contains("<svg") && !html.contains("<script") && !html.contains("<link"));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
+    let run = |threads: &str| experiment(&["--json", "-", "--threads", threads]).stdout;
+    let one = run("1");
+    assert!(!one.is_empty());
+    assert_eq!(one, run("3"));
+}
+
+#[test]
+fn mistakes_are_told_in_one_line_with_what_to_write() {
+    let told = |args: &[&str], what: &str| {
+        let output = neap(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let text = stderr(&output);
+        assert!(text.contains(what), "{text}");
+        assert_eq!(text.trim_end().lines().count(), 1, "{text}");
+        assert_eq!(stdout(&output), "");
+    };
+    told(
+        &["experiment", "second"],
+        "no experiment is called \"second\"",
+    );
+    told(
+        &["experiment", "recency", "--set", "jobs"],
+        "\"jobs\" is not KEY=VALUE",
+    );
+    told(
+        &["experiment", "recency", "--set", "speed=1"],
+        "recency has no parameter \"speed\"",
+    );
+    told(
+        &["experiment", "recency", "--scale", "0"],
+        "--scale: write a number above 0",
+    );
+    told(&["run", "/nonexistent.toml"], "/nonexistent.toml: ");
+    assert_eq!(neap(&[]).status.code(), Some(2));
+    assert_eq!(neap(&["experiment"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_workload_file_runs_and_its_faults_name_the_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = path(&dir, "w.toml");
+    let text = "schema = \"neap.workload/1\"\n[[group]]\nname = \"job\"\nmax = \"64M\"\n\
+                [[task]]\nkind = \"random\"\ngroup = \"job\"\nsize = \"8M\"\ntouches = 1000\n";
+    fs::write(&file, text).unwrap();
+    let output = neap(&["run", &file, "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let value: Value = serde_json::from_str(stdout(&output)).unwrap();
+    assert_eq!(value["schema"], "neap.sim-run/1");
+    assert!(value["vmstat"]["job"]["pgfault"].as_u64().unwrap() > 500);
+    fs::write(&file, text.replace("8M", "lots")).unwrap();
+    let output = neap(&["run", &file]);
+    assert!(
+        stderr(&output).contains("task 1.size: \"lots\" is no size"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_recording_is_imported_replayed_and_forecast() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, trace) = (path(&dir, "log"), path(&dir, "t.neaptrc"));
+    let mut lines = String::new();
+    for i in 0..40_000u64 {
+        let address = (i * 7919 % 300) * 4096 + 0x10_0000;
+        lines.push_str(&format!("I  400000,4\n S {address:x},8\n"));
+    }
+    fs::write(&log, lines).unwrap();
+    let output = neap(&[
+        "import", "--from", "lackey", &log, "-o", &trace, "--window", "2us",
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(Path::new(&trace).exists());
+    let output = neap(&["replay", &trace, "-m", "1M"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let svg = path(&dir, "f.svg");
+    let output = neap(&[
+        "forecast", &trace, "--limits", "2M,100%", "--json", "-", "--svg", &svg,
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let value: Value = serde_json::from_str(stdout(&output)).unwrap();
+    assert_eq!(value["points"].as_array().unwrap().len(), 2);
+    assert_eq!(value["points"][0]["limit"], 2 << 20);
+    assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
+    let output = neap(&["replay", &log]);
+    assert!(
+        stderr(&output).contains("not a neap trace"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn the_schema_of_workload_files_is_json() {
+    let output = neap(&["schema"]);
+    let value: Value = serde_json::from_str(stdout(&output)).unwrap();
+    assert_eq!(value["title"], "neap.workload/1");
+}

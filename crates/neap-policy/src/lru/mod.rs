@@ -1,0 +1,310 @@
+//! The lists of every (cgroup, node): active and inactive, or generations; what comes back
+//! too soon; and sizes with what lies below (SPEC 3.2-3.9).
+
+mod classic;
+mod evict;
+mod feedback;
+mod generations;
+mod insert;
+mod workingset;
+
+pub(crate) use classic::Deactivate;
+pub use generations::Promotion;
+pub(crate) use generations::{MAX_NR_GENS, MIN_LRU_BATCH, MIN_NR_GENS};
+pub use workingset::Shadow;
+
+use generations::Generations;
+use neap_units::{Nanos, Pages};
+
+use crate::counters::{Counter, Counters};
+use crate::folio::{Flags, FolioId, Folios, List, LruvecId};
+use crate::memcg::{Cookie, Limits, MemcgId, Memcgs};
+use crate::memcg_lru::{MemcgLru, Op, Place};
+use crate::reclaim::HeatLevel;
+use crate::switches::{Lru, Switches};
+
+/// Anonymous or file: which storage a folio goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Anonymous and shared memory.
+    Anon = 0,
+    /// Page cache of files.
+    File = 1,
+}
+
+impl Kind {
+    pub(crate) const BOTH: [Kind; 2] = [Kind::Anon, Kind::File];
+
+    #[inline]
+    pub(crate) fn of(flags: Flags) -> Kind {
+        if flags.has(Flags::SWAPBACKED) {
+            Kind::Anon
+        } else {
+            Kind::File
+        }
+    }
+
+    /// The other one.
+    pub(crate) fn other(self) -> Kind {
+        match self {
+            Kind::Anon => Kind::File,
+            Kind::File => Kind::Anon,
+        }
+    }
+
+    /// `anon` or `file`.
+    pub(crate) fn pick(self, anon: Counter, file: Counter) -> Counter {
+        match self {
+            Kind::Anon => anon,
+            Kind::File => file,
+        }
+    }
+}
+
+/// Index of a size: inactive and active anonymous, inactive and active file.
+#[inline]
+pub(crate) fn list_of(kind: Kind, active: bool) -> usize {
+    kind as usize * 2 + usize::from(active)
+}
+
+/// The lists of one cgroup on one node.
+pub(crate) struct Lruvec {
+    pub(crate) memcg: MemcgId,
+    /// The cgroup above, on the same node.
+    parent: Option<LruvecId>,
+    /// Classic lists, by [`list_of`].
+    lists: [List; 4],
+    /// Pages by [`list_of`], here and with those below. With generations the two
+    /// youngest count as active.
+    pub(crate) own: [u64; 4],
+    pub(crate) total: [u64; 4],
+    /// Cost of reclaim from either kind (SPEC 3.2).
+    cost: [u64; 2],
+    /// Evictions and activations here and below.
+    nonresident_age: u64,
+    /// Recent refaults here and below, and what they were when reclaim last ended.
+    activates: [u64; 2],
+    refaults: [u64; 2],
+    generations: Generations,
+    /// Where global reclaim finds it.
+    pub(crate) place: Place,
+    /// Where the walks from this cgroup are.
+    pub(crate) cookie: Cookie,
+    /// Heat level of the walk by heat, with the time of its last decay.
+    pub(crate) heat: HeatLevel,
+}
+
+/// The state of all lists and cgroups: what reclaim decides on.
+pub struct Mm {
+    /// Which kernel.
+    pub switches: Switches,
+    /// `vm.swappiness`.
+    pub swappiness: u8,
+    /// Free slots of all swap devices; zero without one.
+    pub free_swap: Pages,
+    /// What time it is.
+    pub now: Nanos,
+    /// All folios.
+    pub folios: Folios,
+    /// All cgroups.
+    pub memcgs: Memcgs,
+    pub(crate) lruvecs: Vec<Lruvec>,
+    /// The memcg LRU of each node.
+    pub(crate) memcg_lru: Vec<MemcgLru>,
+    nodes: u32,
+}
+
+impl Mm {
+    /// An empty machine with a root cgroup.
+    #[must_use]
+    pub fn new(switches: Switches, swappiness: u8, nodes: u32, cpus: u32) -> Mm {
+        let nodes = nodes.max(1);
+        let mut mm = Mm {
+            switches,
+            swappiness,
+            free_swap: Pages::ZERO,
+            now: Nanos::ZERO,
+            folios: Folios::default(),
+            memcgs: Memcgs::new(cpus),
+            lruvecs: Vec::new(),
+            memcg_lru: (0..nodes).map(|_| MemcgLru::default()).collect(),
+            nodes,
+        };
+        mm.add_lruvecs(MemcgId::ROOT, &mut |_| 0);
+        mm
+    }
+
+    /// Makes a cgroup below `parent`. `random(n)` draws below n: where it starts on the
+    /// memcg LRU of each node.
+    pub fn create_memcg(
+        &mut self,
+        parent: MemcgId,
+        name: &str,
+        mut random: impl FnMut(u32) -> u32,
+    ) -> MemcgId {
+        let id = self.memcgs.create(parent, name);
+        self.add_lruvecs(id, &mut random);
+        id
+    }
+
+    fn add_lruvecs(&mut self, memcg: MemcgId, random: &mut dyn FnMut(u32) -> u32) {
+        let parent = self.memcgs.parent(memcg);
+        for node in 0..self.nodes {
+            self.lruvecs.push(Lruvec {
+                memcg,
+                parent: parent.map(|id| self.lruvec_of(id, node)),
+                lists: [List::default(); 4],
+                own: [0; 4],
+                total: [0; 4],
+                cost: [0; 2],
+                nonresident_age: 0,
+                activates: [0; 2],
+                refaults: [0; 2],
+                generations: Generations::default(),
+                place: Place::default(),
+                cookie: Cookie::default(),
+                heat: HeatLevel::default(),
+            });
+            let id = self.lruvec_of(memcg, node);
+            self.memcg_lru_online(id, random);
+        }
+    }
+
+    /// Takes a cgroup offline (`rmdir`); what it still has stays charged to it.
+    pub fn offline_memcg(&mut self, memcg: MemcgId, mut random: impl FnMut(u32) -> u32) {
+        self.memcgs.get_mut(memcg).online = false;
+        for node in 0..self.nodes {
+            let id = self.lruvec_of(memcg, node);
+            self.rotate_memcg(id, Op::Old, &mut random);
+        }
+    }
+
+    /// Sets the limits of a cgroup.
+    pub fn set_limits(&mut self, memcg: MemcgId, limits: Limits) {
+        self.memcgs.set_limits(memcg, limits);
+    }
+
+    /// The lists of a cgroup on a node.
+    #[inline]
+    #[must_use]
+    pub fn lruvec_of(&self, memcg: MemcgId, node: u32) -> LruvecId {
+        LruvecId(memcg.0 * self.nodes + node)
+    }
+
+    /// The cgroup of some lists.
+    #[inline]
+    #[must_use]
+    pub fn memcg_of(&self, id: LruvecId) -> MemcgId {
+        self.lruvecs[id.index()].memcg
+    }
+
+    /// The node of some lists.
+    #[inline]
+    #[must_use]
+    pub fn node_of(&self, id: LruvecId) -> u32 {
+        id.0 % self.nodes
+    }
+
+    /// The cgroup a folio is charged to.
+    #[inline]
+    #[must_use]
+    pub fn folio_memcg(&self, id: FolioId) -> MemcgId {
+        self.memcg_of(self.folios.lruvec(id))
+    }
+
+    /// Number of nodes.
+    #[must_use]
+    pub fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    /// Counters of a cgroup and all below it; of the root, those of the machine.
+    #[must_use]
+    pub fn counters(&self, memcg: MemcgId) -> &Counters {
+        self.memcgs.counters(memcg)
+    }
+
+    /// Pages of one kind on a cgroup's lists and below, active or not.
+    #[must_use]
+    pub fn size(&self, memcg: MemcgId, kind: Kind, active: bool) -> Pages {
+        let node = |node| self.lruvecs[self.lruvec_of(memcg, node).index()].total;
+        Pages(
+            (0..self.nodes)
+                .map(|n| node(n)[list_of(kind, active)])
+                .sum(),
+        )
+    }
+
+    /// Sequence number of the youngest generation of some lists.
+    #[must_use]
+    pub fn max_seq(&self, id: LruvecId) -> u64 {
+        self.lruvec(id).generations.max_seq
+    }
+
+    #[inline]
+    pub(crate) fn lruvec(&self, id: LruvecId) -> &Lruvec {
+        &self.lruvecs[id.index()]
+    }
+
+    #[inline]
+    pub(crate) fn lruvec_mut(&mut self, id: LruvecId) -> &mut Lruvec {
+        &mut self.lruvecs[id.index()]
+    }
+
+    /// Whether folios are kept in generations.
+    #[inline]
+    #[must_use]
+    pub fn generational(&self) -> bool {
+        self.switches.lru != Lru::Classic
+    }
+
+    /// Changes the size of one list here and above.
+    #[inline]
+    fn resize(&mut self, id: LruvecId, list: usize, delta: i64) {
+        let own = &mut self.lruvecs[id.index()].own[list];
+        *own = own.wrapping_add_signed(delta);
+        let mut at = Some(id);
+        while let Some(id) = at {
+            let lruvec = &mut self.lruvecs[id.index()];
+            lruvec.total[list] = lruvec.total[list].wrapping_add_signed(delta);
+            at = lruvec.parent;
+        }
+    }
+
+    /// The lists and those above.
+    fn upwards(&self, id: LruvecId) -> impl Iterator<Item = LruvecId> + '_ {
+        std::iter::successors(Some(id), |&id| self.lruvec(id).parent)
+    }
+
+    /// Reclaim of a cgroup on a node ends: refaults are counted from here (kernel:
+    /// snapshot_refaults).
+    pub(crate) fn snapshot_refaults(&mut self, id: LruvecId) {
+        let lruvec = self.lruvec_mut(id);
+        lruvec.refaults = lruvec.activates;
+    }
+
+    /// Panics unless sizes, lists and generations of every cgroup agree.
+    pub fn check(&self) {
+        let mut below = vec![[0u64; 4]; self.lruvecs.len()];
+        for (at, lruvec) in self.lruvecs.iter().enumerate() {
+            let id = LruvecId(at as u32);
+            if self.generational() {
+                self.check_generations(id);
+            } else {
+                self.check_classic(id);
+            }
+            for above in self.upwards(id) {
+                for (sum, own) in below[above.index()].iter_mut().zip(lruvec.own) {
+                    *sum += own;
+                }
+            }
+        }
+        for (lruvec, below) in self.lruvecs.iter().zip(&below) {
+            assert_eq!(&lruvec.total, below, "sizes below {:?}", lruvec.memcg);
+        }
+        self.check_memcg_lru();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! What an evicted page leaves behind, and what its return says (SPEC 3.2, 3.9; kernel:
+//! mm/workingset.c).
+
+use neap_units::Pages;
+
+use super::feedback::MAX_NR_TIERS;
+use super::{Kind, MAX_NR_GENS, Mm, list_of};
+use crate::counters::Counter;
+use crate::folio::{Flags, FolioId, LruvecId};
+use crate::switches::Lru;
+
+/// Eight bytes in place of an evicted folio: whose it was, when it left, and whether it
+/// had been part of the working set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shadow(u64);
+
+/// Bits of the lists' id.
+const LRUVEC_BITS: u32 = 20;
+/// Bits of the reference field in a token of generations.
+const REFS_BITS: u32 = 2;
+
+impl Shadow {
+    /// No shadow, for arrays of them.
+    pub const NONE: Shadow = Shadow(u64::MAX);
+
+    fn pack(lruvec: LruvecId, workingset: bool, token: u64) -> Shadow {
+        let low = u64::from(lruvec.0) << 1 | u64::from(workingset);
+        Shadow(token << (LRUVEC_BITS + 1) | low)
+    }
+
+    fn lruvec(self) -> LruvecId {
+        LruvecId((self.0 >> 1) as u32 & ((1 << LRUVEC_BITS) - 1))
+    }
+
+    fn workingset(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    fn token(self) -> u64 {
+        self.0 >> (LRUVEC_BITS + 1)
+    }
+
+    /// Whether this is one.
+    #[must_use]
+    pub fn is_some(self) -> bool {
+        self != Shadow::NONE
+    }
+}
+
+const _: () = assert!(size_of::<Shadow>() == 8);
+
+impl Mm {
+    /// The non-resident age advances, here and above.
+    pub(super) fn age_nonresident(&mut self, id: LruvecId, pages: u64) {
+        let mut at = Some(id);
+        while let Some(id) = at {
+            let lruvec = self.lruvec_mut(id);
+            lruvec.nonresident_age += pages;
+            at = lruvec.parent;
+        }
+    }
+
+    /// A folio is evicted by a reclaimer of `target`'s lists: the shadow it leaves. The
+    /// classic lists remember the age of the reclaimer's target, because its size is what
+    /// the page competed for (kernel: workingset_eviction); generations that of the owner.
+    pub fn evict_shadow(&mut self, id: FolioId, target: LruvecId) -> Shadow {
+        if self.generational() {
+            return self.generation_shadow(id);
+        }
+        let age = self.lruvec(target).nonresident_age;
+        let pages = self.folios.pages(id);
+        self.age_nonresident(target, pages);
+        let workingset = self.folios.flags(id).has(Flags::WORKINGSET);
+        Shadow::pack(target, workingset, age)
+    }
+
+    fn generation_shadow(&mut self, id: FolioId) -> Shadow {
+        let flags = self.folios.flags(id);
+        let lruvec = self.folios.lruvec(id);
+        let pages = self.folios.pages(id);
+        let kind = Kind::of(flags);
+        let tier = self.tier(flags);
+        let rework = self.switches.lru == Lru::Mglru614;
+        let generations = &mut self.lruvec_mut(lruvec).generations;
+        generations.feedback[kind as usize].evicted[tier] += pages;
+        let (field, mark) = if rework {
+            (flags.refs(), flags.has(Flags::WORKINGSET))
+        } else {
+            let refs = total_refs(flags);
+            (refs.saturating_sub(1), refs > 0)
+        };
+        let token = generations.min_seq[kind as usize] << REFS_BITS | u64::from(field);
+        Shadow::pack(lruvec, mark, token)
+    }
+
+    /// A folio was read in where a shadow lay. `faulting`: during a fault of a mapping
+    /// whose accesses count.
+    pub fn refault(&mut self, id: FolioId, shadow: Shadow, faulting: bool) {
+        let lruvec = self.folios.lruvec(id);
+        let kind = Kind::of(self.folios.flags(id));
+        let pages = self.folios.pages(id);
+        if self.generational() {
+            if shadow.lruvec() == lruvec {
+                self.refault_generation(id, shadow, faulting);
+            }
+            return;
+        }
+        self.count_workingset(lruvec, kind, WORKINGSET_REFAULT, pages);
+        if !self.recent(shadow, kind) {
+            return;
+        }
+        self.folios.flags_mut(id).set(Flags::ACTIVE, true);
+        self.age_nonresident(lruvec, pages);
+        self.count_activate(lruvec, kind, pages);
+        if shadow.workingset() {
+            self.folios.flags_mut(id).set(Flags::WORKINGSET, true);
+            self.note_cost(lruvec, kind, pages, 0);
+            self.count_workingset(lruvec, kind, WORKINGSET_RESTORE, pages);
+        }
+    }
+
+    /// Whether a page left so lately that it could have stayed if all lists of the lists it
+    /// left had been its own. Anonymous lists count only where swap has room.
+    fn recent(&self, shadow: Shadow, kind: Kind) -> bool {
+        let lruvec = self.lruvec(shadow.lruvec());
+        let distance =
+            lruvec.nonresident_age.wrapping_sub(shadow.token()) & (u64::MAX >> (LRUVEC_BITS + 1));
+        let size = |kind, active| lruvec.total[list_of(kind, active)];
+        let mut workingset = size(Kind::File, true);
+        if kind == Kind::Anon {
+            workingset += size(Kind::File, false);
+        }
+        if self.memcgs.swap_available(lruvec.memcg, self.free_swap) > Pages::ZERO {
+            workingset += size(Kind::Anon, true);
+            if kind == Kind::File {
+                workingset += size(Kind::Anon, false);
+            }
+        }
+        distance <= workingset
+    }
+
+    fn refault_generation(&mut self, id: FolioId, shadow: Shadow, faulting: bool) {
+        let lruvec = self.folios.lruvec(id);
+        let kind = Kind::of(self.folios.flags(id));
+        let pages = self.folios.pages(id);
+        self.count_workingset(lruvec, kind, WORKINGSET_REFAULT, pages);
+        let seq = shadow.token() >> REFS_BITS;
+        let generations = &self.lruvec(lruvec).generations;
+        let recent = match self.switches.lru {
+            Lru::Mglru614 => generations.max_seq.abs_diff(seq) < MAX_NR_GENS,
+            _ => generations.min_seq[kind as usize] == seq,
+        };
+        if !recent {
+            return;
+        }
+        let field = (shadow.token() & ((1 << REFS_BITS) - 1)) as u32;
+        let tier = match (self.switches.lru, shadow.workingset()) {
+            (Lru::Mglru614, true) => MAX_NR_TIERS - 1,
+            (Lru::Mglru614, false) => tier_of(field),
+            (_, mark) => tier_of(field + u32::from(mark)),
+        };
+        let generations = &mut self.lruvec_mut(lruvec).generations;
+        generations.feedback[kind as usize].refaulted[tier] += pages;
+        if faulting {
+            self.count_activate(lruvec, kind, pages);
+        }
+        if shadow.workingset() {
+            self.folios.flags_mut(id).set(Flags::WORKINGSET, true);
+            self.count_workingset(lruvec, kind, WORKINGSET_RESTORE, pages);
+        }
+    }
+
+    fn count_workingset(&mut self, id: LruvecId, kind: Kind, which: [Counter; 2], pages: u64) {
+        let memcg = self.memcg_of(id);
+        self.memcgs.count(memcg, which[kind as usize], pages);
+    }
+
+    /// Counts recent refaults: as an event, and for the decision to deactivate.
+    pub(super) fn count_activate(&mut self, id: LruvecId, kind: Kind, pages: u64) {
+        self.count_workingset(id, kind, WORKINGSET_ACTIVATE, pages);
+        let mut at = Some(id);
+        while let Some(id) = at {
+            let lruvec = self.lruvec_mut(id);
+            lruvec.activates[kind as usize] += pages;
+            at = lruvec.parent;
+        }
+    }
+
+    /// Tier of a folio: how often it was accessed through file descriptors (SPEC 3.5). Since
+    /// the rework the mark alone means the highest tier.
+    pub(super) fn tier(&self, flags: Flags) -> usize {
+        match (self.switches.lru, flags.has(Flags::WORKINGSET)) {
+            (Lru::Mglru614, true) => MAX_NR_TIERS - 1,
+            (Lru::Mglru614, false) => tier_of(flags.refs()),
+            _ => tier_of(total_refs(flags)),
+        }
+    }
+
+    /// A folio goes back to an active list after reclaim looked at it: it proved itself,
+    /// and the age advances (kernel: move_folios_to_lru).
+    pub(crate) fn put_back(&mut self, id: FolioId) {
+        self.insert(id, false);
+        let flags = self.folios.flags(id);
+        if !self.generational() && flags.has(Flags::ACTIVE) {
+            let lruvec = self.folios.lruvec(id);
+            self.age_nonresident(lruvec, 1 << flags.order());
+        }
+    }
+}
+
+const WORKINGSET_REFAULT: [Counter; 2] = [
+    Counter::WorkingsetRefaultAnon,
+    Counter::WorkingsetRefaultFile,
+];
+const WORKINGSET_ACTIVATE: [Counter; 2] = [
+    Counter::WorkingsetActivateAnon,
+    Counter::WorkingsetActivateFile,
+];
+const WORKINGSET_RESTORE: [Counter; 2] = [
+    Counter::WorkingsetRestoreAnon,
+    Counter::WorkingsetRestoreFile,
+];
+
+/// Accesses beyond the first: the field and the mark after it (SPEC 3.5).
+pub(super) fn total_refs(flags: Flags) -> u32 {
+    flags.refs() + u32::from(flags.has(Flags::WORKINGSET))
+}
+
+/// Tier for accesses beyond the first: 0, 1, 2-3, 4 give 0, 1, 2, 3.
+pub(super) fn tier_of(refs: u32) -> usize {
+    (u32::BITS - refs.leading_zeros()) as usize
+}

@@ -1,0 +1,82 @@
+use neap_units::{Nanos, Pages};
+
+use super::*;
+use crate::kernel::{Area, KernelConfig, MemcgId};
+use crate::workload::{Load, Pattern, Walker};
+
+struct Work(u64);
+
+impl Program for Work {
+    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        if self.0 == 0 {
+            return Step::Exit;
+        }
+        self.0 -= 1;
+        if self.0.is_multiple_of(3) {
+            return Step::SleepUntil(cx.now + Nanos::micros(10));
+        }
+        Step::Compute(Nanos::millis(2))
+    }
+}
+
+fn machine(cpus: u32) -> Machine {
+    let config = KernelConfig {
+        cpus,
+        ..KernelConfig::default()
+    };
+    Machine::new(&config, Clockwork::default())
+}
+
+#[test]
+fn tasks_share_a_cpu_by_slices() {
+    let mut one = machine(1);
+    let a = one.spawn(Box::new(Work(1000)), Nanos::ZERO, true);
+    let b = one.spawn(Box::new(Work(1000)), Nanos::ZERO, true);
+    assert!(one.finish(Nanos(u64::MAX)));
+    let (a, b) = (one.times(a), one.times(b));
+    assert_eq!(a.times.user, b.times.user);
+    let ends = [a.ended.unwrap(), b.ended.unwrap()];
+    let apart = ends[0].0.abs_diff(ends[1].0);
+    assert!(apart < 10_000_000, "both end within a few slices: {ends:?}");
+    let work = a.times.user + b.times.user;
+    assert!(one.now() >= work, "one CPU does one thing at a time");
+    let mut two = machine(2);
+    two.spawn(Box::new(Work(1000)), Nanos::ZERO, true);
+    two.spawn(Box::new(Work(1000)), Nanos::ZERO, true);
+    assert!(two.finish(Nanos(u64::MAX)));
+    assert!(two.now().0 < one.now().0 * 6 / 10);
+}
+
+#[test]
+fn a_limit_ends_what_does_not_end_itself() {
+    let mut machine = machine(1);
+    machine.spawn(Box::new(Work(1000)), Nanos::ZERO, true);
+    assert!(!machine.finish(Nanos::millis(5)));
+    assert!(machine.now() <= Nanos::millis(10));
+    machine.run_until(Nanos::millis(50));
+    assert!(machine.now() >= Nanos::millis(50));
+}
+
+#[test]
+fn every_touch_is_made_once_and_in_its_time() {
+    let mut machine = machine(2);
+    let memcg = machine.kernel().create_memcg(MemcgId::ROOT, "a");
+    let done = machine.shared().make(0);
+    let load = Load {
+        touches: 1000,
+        pace: Nanos(98),
+        done: Some(done),
+        populate: true,
+        ..Load::new(
+            memcg,
+            Area::anon(Pages(64)),
+            Walker::new(Pattern::Random, 64),
+        )
+    };
+    let task = machine.spawn(load.program(), Nanos::ZERO, true);
+    assert!(machine.finish(Nanos(u64::MAX)));
+    assert_eq!(machine.shared().get(done), 1000);
+    // 1,064 touches of 98 ns of work and 2 ns of access.
+    assert_eq!(machine.times(task).times.user, Nanos(1_064 * 100));
+    assert!(machine.times(task).times.system > Nanos::ZERO);
+}

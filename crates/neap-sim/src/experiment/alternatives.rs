@@ -1,0 +1,243 @@
+//! `memcg-lru-alternatives` and `memcg-walk-cost` (SPEC 8, 9.9): the memcg LRU, partial iteration, heat
+//! levels and the full walk on fairness, accuracy and cost together.
+
+use neap_policy::{Counter, Lru, MemcgWalk, Switches};
+use neap_units::{Bytes, Nanos};
+
+use super::fairness::{Fairness, swap};
+use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
+use crate::kernel::KernelConfig;
+
+/// Configuration names: the walk, the number of cgroups, and whether their sizes differ.
+macro_rules! configs {
+    ($($groups:literal)+) => {
+        &[$(
+            concat!("full-linear/", $groups),
+            concat!("partial-cookie/", $groups),
+            concat!("memcg-lru63/", $groups),
+            concat!("memcg-lru67/", $groups),
+            concat!("heat/", $groups),
+        )+]
+    };
+}
+
+/// What a configuration's name says: walk, cgroups, unequal.
+fn meaning(config: &str) -> (MemcgWalk, u64, bool) {
+    let (walk, rest) = config.split_once('/').unwrap_or((config, "64"));
+    let (groups, unequal) = match rest.strip_suffix("-unequal") {
+        Some(groups) => (groups, true),
+        None => (rest, false),
+    };
+    let walk = walk.parse().unwrap_or(MemcgWalk::MemcgLru67);
+    (walk, groups.parse().unwrap_or(64), unequal)
+}
+
+/// Pages of each cgroup: equal shares, or so that of any 16 in a row one has half and the others share
+/// the rest, with the same total.
+fn sizes(total: u64, groups: u64, unequal: bool) -> Vec<u64> {
+    let each = total / groups;
+    let size = |i: u64| match (unequal, i % 16) {
+        (false, _) => each,
+        (true, 0) => each * 8,
+        (true, _) => each * 8 / 15,
+    };
+    (0..groups).map(|i| size(i).max(32)).collect()
+}
+
+fn test(setup: &Setup<'_>) -> Fairness {
+    let (walk, groups, unequal) = meaning(setup.config);
+    let mib = |key| Bytes((setup.number(key) * setup.scale * 1048576.0) as u64);
+    let memory = mib("memory");
+    let switches = Switches {
+        lru: match setup.word("lru") {
+            "classic" => Lru::Classic,
+            "mglru614" => Lru::Mglru614,
+            _ => Lru::Mglru63,
+        },
+        memcg_walk: walk,
+        ..Switches::of_kernel((6, 12), true)
+    };
+    Fairness {
+        kernel: KernelConfig {
+            ram: memory * 3,
+            switches,
+            swap: swap(memory * 2),
+            seed: setup.seed,
+            ..KernelConfig::default()
+        },
+        sizes: sizes(memory.whole_pages().0, groups, unequal),
+        share: Some(setup.number("touched") / 100.0),
+        rate: 0.0,
+        period: Nanos::millis(50),
+        warm_up: Nanos::millis(20_000),
+        request: mib("request"),
+        writes: setup.number("writes") as u64,
+        pause: Nanos::millis(1000),
+    }
+}
+
+fn alternatives(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
+    Ok(test(setup).run().measures())
+}
+
+const LRU: Parameter = Parameter::word(
+    "lru",
+    "mglru63",
+    "the LRU below all walks; with the classic lists the memcg LRUs are PartialCookie, as in kernels",
+    &["classic", "mglru63", "mglru614"],
+);
+const TOUCHED: Parameter = Parameter::chosen(
+    "touched",
+    "33",
+    "% of pages each second",
+    "as in S2 and the 6.12 measurement, where a third is touched between two writes",
+    &["10", "33", "66"],
+);
+
+/// Fairness, accuracy and cost of every walk.
+pub(super) const ALTERNATIVES: Experiment = Experiment {
+    name: "memcg-lru-alternatives",
+    title: "memcg LRU, partial iteration, full walk and heat levels: fairness, accuracy and cost",
+    source: "SPEC 8, 9.9",
+    configs: configs!("8" "64" "512" "4096" "64-unequal" "512-unequal"),
+    parameters: &[
+        Parameter::chosen(
+            "memory",
+            "1024",
+            "MiB",
+            "of all cgroups together",
+            &["512", "1024"],
+        ),
+        Parameter::chosen(
+            "request",
+            "8",
+            "MiB",
+            "as measured on Linux 6.12",
+            &["2", "8", "32"],
+        ),
+        Parameter::chosen("writes", "60", "writes", "as measured on Linux 6.12", &[]),
+        TOUCHED,
+        LRU,
+    ],
+    reported: &[],
+    effects: &[],
+    headline: &[
+        "pgsteal_stddev_over_mean",
+        "pgsteal_sum_over_requested",
+        "visits_per_thousand_stolen",
+        "system_per_stolen",
+    ],
+    scale: 1.0,
+    notes: &[
+        "Unequal: one cgroup of sixteen has half of their memory; fairness is then of pgsteal over size.",
+    ],
+    run: alternatives,
+};
+
+/// The cost of one request, without the long run that fairness needs.
+fn cost(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
+    let mut test = test(setup);
+    let groups = test.sizes.len() as u64;
+    // Every cgroup has the same memory however many there are: the machine grows.
+    let each = setup.number("each") as u64;
+    test.sizes = vec![each; groups as usize];
+    let memory = Bytes((groups * each) << 12);
+    test.kernel.ram = memory * 3 + Bytes::mib(64);
+    test.kernel.swap = swap(memory * 2);
+    test.share = None;
+    test.warm_up = Nanos::millis(1000);
+    let paid = test.run();
+    let stolen = paid.total.pgsteal().max(1) as f64;
+    let writes = setup.number("writes").max(1.0);
+    Ok(vec![
+        Measure {
+            metric: "visits_per_request",
+            unit: "cgroups",
+            value: paid.total[Counter::MemcgVisited] as f64 / writes,
+        },
+        Measure {
+            metric: "system_per_request",
+            unit: "ms",
+            value: paid.system.0 as f64 / 1e6 / writes,
+        },
+        Measure {
+            metric: "system_per_stolen",
+            unit: "us",
+            value: paid.system.0 as f64 / 1e3 / stolen,
+        },
+        Measure {
+            metric: "pgsteal_sum_over_requested",
+            unit: "ratio",
+            value: stolen / paid.requested.max(1) as f64,
+        },
+    ])
+}
+
+/// What a request costs when there are many cgroups.
+pub(super) const WALK_COST: Experiment = Experiment {
+    name: "memcg-walk-cost",
+    title: "cost of one root memory.reclaim from 128 to 16,384 cgroups, for every walk",
+    source: "SPEC 9.9",
+    configs: configs!("128" "1024" "4096" "16384"),
+    parameters: &[
+        Parameter::chosen(
+            "each",
+            "1024",
+            "pages",
+            "memory of each cgroup",
+            &["256", "1024"],
+        ),
+        Parameter::chosen(
+            "memory",
+            "1024",
+            "MiB",
+            "not used here but for the machine's frame",
+            &[],
+        ),
+        Parameter::chosen(
+            "request",
+            "4",
+            "MiB",
+            "a goal that a few dozen cgroups can meet",
+            &["1", "4", "16"],
+        ),
+        Parameter::chosen("writes", "8", "writes", "enough to see a rotation", &[]),
+        TOUCHED,
+        LRU,
+    ],
+    reported: &[],
+    effects: &[],
+    headline: &["visits_per_request", "system_per_request"],
+    scale: 1.0,
+    notes: &["The pages are written once and not touched again: only the walk is measured."],
+    run: cost,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_runs() {
+        assert_eq!(meaning("heat/512-unequal"), (MemcgWalk::Heat, 512, true));
+        assert_eq!(meaning("full-linear/8"), (MemcgWalk::FullLinear, 8, false));
+        for config in ALTERNATIVES.configs.iter().chain(WALK_COST.configs) {
+            assert!(
+                config
+                    .split_once('/')
+                    .unwrap()
+                    .0
+                    .parse::<MemcgWalk>()
+                    .is_ok()
+            );
+        }
+    }
+
+    #[test]
+    fn unequal_sizes_have_the_same_total() {
+        let total = 1 << 18;
+        let sum = |unequal| sizes(total, 64, unequal).iter().sum::<u64>();
+        assert_eq!(sum(false), total);
+        assert!(sum(true).abs_diff(total) < 64);
+    }
+}

@@ -1,0 +1,233 @@
+//! Kernel builds in a memory cgroup: `second-chance`, `cold-data` (S0, S3) and `writeback-rotation` (S4).
+//!
+//! The compiler's page-level behaviour is a recorded gcc (see `workload::compile`). Everything that
+//! grows with the machine is divided by the scale before it is shown, so that numbers of any scale
+//! stand beside the reported ones.
+
+use neap_policy::{Counter, Switches};
+use neap_units::{Bytes, Nanos, Pages};
+
+use super::{Effect, ExperimentFault, Measure, Parameter, Reported, Setup};
+use crate::clock::{Clockwork, Machine};
+use crate::kernel::{Area, KernelConfig, Limits, MemcgId, SwapConfig, ZswapConfig};
+use crate::workload::{Build, BuildShape, Compiler, Load, Pattern, Walker};
+
+/// Simulated hours after which a build is given up.
+const PATIENCE: u64 = 6;
+
+pub(super) fn scaled_bytes(setup: &Setup<'_>, key: &str) -> Bytes {
+    Bytes((setup.number(key) * setup.scale * 1048576.0) as u64)
+}
+
+fn kernel(setup: &Setup<'_>, switches: Switches) -> KernelConfig {
+    KernelConfig {
+        ram: scaled_bytes(setup, "ram"),
+        cpus: setup.scaled("cpus", 1) as u32,
+        switches,
+        page_cluster: setup.number("page_cluster") as u32,
+        swap: Some(SwapConfig {
+            size: scaled_bytes(setup, "swap"),
+            latency: Nanos::micros(setup.number("swap_latency") as u64),
+            synchronous: false,
+        }),
+        zswap: Some(ZswapConfig {
+            max_pool_percent: 20,
+            accept_threshold_percent: 90,
+            shrinker: true,
+        }),
+        seed: setup.seed,
+        ..KernelConfig::default()
+    }
+}
+
+/// One build; with `cold` pages of shared memory written before it.
+pub(super) fn build(
+    setup: &Setup<'_>,
+    switches: Switches,
+    cold: u64,
+) -> Result<Vec<Measure>, ExperimentFault> {
+    let mut machine = Machine::new(&kernel(setup, switches), Clockwork::default());
+    let trace = Compiler::recorded_trace();
+    let kernel = machine.kernel();
+    let memcg = kernel.create_memcg(MemcgId::ROOT, "build");
+    let limits = Limits {
+        max: Some(scaled_bytes(setup, "limit").whole_pages()),
+        ..Limits::default()
+    };
+    kernel.set_limits(memcg, limits);
+    let units = setup.scaled("units", 1);
+    let work =
+        setup.number("user") * 1e9 / setup.number("units") / trace.duration().0.max(1) as f64;
+    let shape = BuildShape {
+        units,
+        work: (work * 0.5, work * 1.5),
+        memory: (1, setup.number("memory") as u32),
+        source: setup.number("source") as u64,
+        object: setup.number("object") as u64,
+        tmpfs: setup.word("files") == "tmpfs",
+        spawn: Nanos::millis(1),
+    };
+    let compiler = Compiler::new(trace, kernel);
+    let mut start = Nanos::ZERO;
+    if cold > 0 {
+        let area = Area::shmem(kernel.create_shmem(Pages(cold)), Pages(cold));
+        let load = Load {
+            populate: true,
+            touches: 0,
+            hold: Nanos(u64::MAX / 2),
+            ..Load::new(memcg, area, Walker::new(Pattern::Sequential, cold))
+        };
+        machine.spawn(load.program(), Nanos::ZERO, false);
+        start = Nanos(cold * 10_000);
+    }
+    let queue = machine.shared().make(units);
+    let build = Build::new(shape, memcg, compiler, queue, machine.kernel());
+    for _ in 0..setup.scaled("jobs", 1) {
+        machine.spawn(build.job(), start, true);
+    }
+    if !machine.finish(Nanos(PATIENCE * 3_600_000_000_000)) {
+        return Err(ExperimentFault::Endless {
+            config: setup.config,
+            seed: setup.seed,
+            hours: PATIENCE,
+            advice: "give it a larger limit, or fewer jobs",
+        });
+    }
+    Ok(measures(setup, &mut machine, memcg, start))
+}
+
+/// Counters that every build shows.
+const COUNTERS: &[(&str, Counter)] = &[
+    ("zswpwb", Counter::Zswpwb),
+    ("zswpin", Counter::Zswpin),
+    ("zswpout", Counter::Zswpout),
+    ("pswpout", Counter::Pswpout),
+    ("workingset_refault_anon", Counter::WorkingsetRefaultAnon),
+    ("workingset_refault_file", Counter::WorkingsetRefaultFile),
+    ("workingset_activate_anon", Counter::WorkingsetActivateAnon),
+    ("workingset_activate_file", Counter::WorkingsetActivateFile),
+    ("workingset_restore_anon", Counter::WorkingsetRestoreAnon),
+    ("workingset_restore_file", Counter::WorkingsetRestoreFile),
+    ("pgrotated", Counter::Pgrotated),
+    ("slabs_scanned", Counter::SlabsScanned),
+    ("swap_ra", Counter::SwapRa),
+    ("swap_ra_hit", Counter::SwapRaHit),
+];
+
+fn measures(
+    setup: &Setup<'_>,
+    machine: &mut Machine,
+    memcg: MemcgId,
+    start: Nanos,
+) -> Vec<Measure> {
+    let whole = |value: u64| value as f64 / setup.scale;
+    let seconds = |span: Nanos| span.0 as f64 / 1e9;
+    let total = machine.total();
+    let real = machine.now().saturating_sub(start);
+    let kills = machine.kills();
+    let counters = machine.kernel().vmstat(memcg).clone();
+    let pages = |metric, value| Measure {
+        metric,
+        unit: "pages",
+        value: whole(value),
+    };
+    let time = |metric, value| Measure {
+        metric,
+        unit: "s",
+        value,
+    };
+    let mut measures = vec![
+        pages("swapins", counters[Counter::Pswpin]),
+        time("real_seconds", seconds(real)),
+        time("user_seconds", seconds(total.user) / setup.scale),
+        time("sys_seconds", seconds(total.system) / setup.scale),
+        time("stall_seconds", seconds(total.stalled) / setup.scale),
+        pages("pgscan", counters.pgscan()),
+    ];
+    measures.extend(
+        COUNTERS
+            .iter()
+            .map(|&(name, counter)| pages(name, counters[counter])),
+    );
+    measures.push(Measure {
+        metric: "oom_kills",
+        unit: "tasks",
+        value: whole(kills),
+    });
+    measures
+}
+
+pub(super) const UNITS: Parameter = Parameter::chosen(
+    "units",
+    "2900",
+    "compile units",
+    "not stated; about what a default x86 configuration has",
+    &["1450", "2900", "5800"],
+);
+pub(super) const MEMORY: Parameter = Parameter::chosen(
+    "memory",
+    "5",
+    "times the recorded compiler",
+    "not stated; a unit's private memory is 1 to so many times the recorded 16 MiB, all alike probable; \
+     the whole number whose old-scheme swap-ins in second-chance are nearest to the reported count, \
+     which is therefore no prediction",
+    &["4", "6", "8"],
+);
+pub(super) const SOURCE: Parameter = Parameter::chosen(
+    "source",
+    "24",
+    "pages",
+    "not stated; sources only one unit reads, about 100 KB",
+    &["8", "24", "96"],
+);
+pub(super) const OBJECT: Parameter = Parameter::chosen(
+    "object",
+    "32",
+    "pages",
+    "not stated; an object file of about 130 KB",
+    &["8", "32", "128"],
+);
+pub(super) const RAM: Parameter = Parameter::chosen(
+    "ram",
+    "65536",
+    "MiB",
+    "not stated; far more than the limit, so that zswap's pool limit is never met",
+    &["16384", "65536"],
+);
+pub(super) const LATENCY: Parameter = Parameter::chosen(
+    "swap_latency",
+    "100",
+    "us",
+    "not stated; an SSD's random read",
+    &["20", "100", "500"],
+);
+pub(super) const CLUSTER: Parameter = Parameter::chosen(
+    "page_cluster",
+    "3",
+    "",
+    "not stated; the kernel's default",
+    &["0", "3"],
+);
+pub(super) const FILES: &[&str] = &["disk", "tmpfs"];
+
+pub(super) const fn reported(metric: &'static str, config: &'static str, value: f64) -> Reported {
+    Reported {
+        metric,
+        config,
+        value,
+    }
+}
+
+pub(super) const fn effect(
+    name: &'static str,
+    metric: &'static str,
+    config: &'static str,
+    base: &'static str,
+) -> Effect {
+    Effect {
+        name,
+        metric,
+        config,
+        base,
+    }
+}

@@ -1,0 +1,59 @@
+//! Why an experiment cannot run, in one line that says what to do.
+
+use thiserror::Error;
+
+use super::EXPERIMENTS;
+
+/// Why an experiment cannot run.
+#[derive(Clone, PartialEq, Debug, Error)]
+pub enum ExperimentFault {
+    /// No experiment has this name.
+    #[error("no experiment is called {name:?}: there are {}", names())]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// No parameter has this name.
+    #[error("{experiment} has no parameter {key:?}: it has {known}")]
+    Key {
+        /// The experiment.
+        experiment: &'static str,
+        /// What was asked for.
+        key: String,
+        /// What there is.
+        known: String,
+    },
+    /// A value the parameter cannot have.
+    #[error("{key}={value}: {wanted}")]
+    Value {
+        /// The parameter.
+        key: String,
+        /// The value.
+        value: String,
+        /// What it takes.
+        wanted: String,
+    },
+    /// A setting that is not KEY=VALUE.
+    #[error("{0:?} is not KEY=VALUE")]
+    Setting(String),
+    /// Tasks did not end in the time they were given: the machine is too small for them.
+    #[error("{config} with seed {seed} did not end within {hours} simulated hours: {advice}")]
+    Endless {
+        /// The configuration.
+        config: &'static str,
+        /// The seed.
+        seed: u64,
+        /// How long it was given.
+        hours: u64,
+        /// What may help.
+        advice: &'static str,
+    },
+}
+
+fn names() -> String {
+    let names: Vec<&str> = EXPERIMENTS
+        .iter()
+        .map(|experiment| experiment.name)
+        .collect();
+    names.join(", ")
+}

@@ -1,0 +1,147 @@
+//! The published experiments, each one file: its parameters with where they come from, the configurations
+//! it compares, the numbers reported for them, and how to run it once.
+//!
+//! What is common is here: running over seeds, medians and spreads, reported beside simulated, sweeps.
+
+mod alternatives;
+mod build;
+mod fairness;
+mod fault;
+mod hints;
+mod mthp;
+mod open;
+mod outcome;
+mod parameter;
+mod rotation;
+mod runner;
+mod second_chance;
+
+pub use fault::ExperimentFault;
+pub use outcome::{Outcome, Row};
+pub use parameter::{Origin, Parameter, Values};
+pub use runner::{Options, run, sweep};
+
+/// A number measured in one run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Measure {
+    /// The kernel's or the seed document's name.
+    pub metric: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// The number.
+    pub value: f64,
+}
+
+/// A number the seed documents report.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Reported {
+    /// Of this metric.
+    pub metric: &'static str,
+    /// In this configuration.
+    pub config: &'static str,
+    /// The number.
+    pub value: f64,
+}
+
+/// A change between two configurations that is worth a row, in percent of the second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Effect {
+    /// Name of the row.
+    pub name: &'static str,
+    /// Of this metric.
+    pub metric: &'static str,
+    /// In this configuration.
+    pub config: &'static str,
+    /// Against this one.
+    pub base: &'static str,
+}
+
+/// One run: a configuration, a seed, a scale and the parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// One of [`Experiment::configs`].
+    pub config: &'static str,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Size of machine and work, as a share of what was reported; 1 is the same.
+    pub scale: f64,
+    /// The parameters.
+    pub values: &'a Values,
+}
+
+impl Setup<'_> {
+    /// A parameter that is a number.
+    #[must_use]
+    pub fn number(&self, key: &str) -> f64 {
+        self.values.number(key)
+    }
+
+    /// A parameter that is a word.
+    #[must_use]
+    pub fn word(&self, key: &str) -> &str {
+        self.values.word(key)
+    }
+
+    /// A parameter that grows with the scale, as a whole number, at least `least`.
+    #[must_use]
+    pub fn scaled(&self, key: &str, least: u64) -> u64 {
+        ((self.number(key) * self.scale).round() as u64).max(least)
+    }
+}
+
+/// A published experiment.
+pub struct Experiment {
+    /// How it is called.
+    pub name: &'static str,
+    /// What it shows, in one line.
+    pub title: &'static str,
+    /// Which document reports it.
+    pub source: &'static str,
+    /// The configurations, in the order of reports.
+    pub configs: &'static [&'static str],
+    /// The parameters.
+    pub parameters: &'static [Parameter],
+    /// What was reported.
+    pub reported: &'static [Reported],
+    /// Changes between configurations.
+    pub effects: &'static [Effect],
+    /// Metrics that lead the report and are drawn.
+    pub headline: &'static [&'static str],
+    /// The scale if none is given: what runs in minutes.
+    pub scale: f64,
+    /// What a reader must know to judge the numbers.
+    pub notes: &'static [&'static str],
+    /// One run.
+    pub run: fn(&Setup<'_>) -> Result<Vec<Measure>, ExperimentFault>,
+}
+
+/// All experiments, in the order of reports.
+pub const EXPERIMENTS: &[&Experiment] = &[
+    &second_chance::SECOND_CHANCE,
+    &second_chance::COLD_DATA,
+    &fairness::MEMCG_LRU,
+    &fairness::MEMCG_LRU_6_12,
+    &mthp::MTHP_STORE,
+    &alternatives::ALTERNATIVES,
+    &alternatives::WALK_COST,
+    &hints::RECENCY,
+    &hints::NOREUSE,
+    &rotation::ROTATION,
+    &open::CONCURRENT,
+    &open::USEFUL,
+    &open::PENALTY,
+];
+
+/// The experiment of this name.
+///
+/// # Errors
+///
+/// When there is none; the fault lists those there are.
+pub fn find(name: &str) -> Result<&'static Experiment, ExperimentFault> {
+    let found = EXPERIMENTS
+        .iter()
+        .find(|experiment| experiment.name == name);
+    found.copied().ok_or_else(|| ExperimentFault::Unknown {
+        name: name.to_owned(),
+    })
+}

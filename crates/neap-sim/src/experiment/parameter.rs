@@ -1,0 +1,226 @@
+//! Parameters: every number an experiment stands on, and where it comes from.
+
+use super::ExperimentFault;
+
+/// Where a parameter's value comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// A seed document states it; which.
+    Seed(&'static str),
+    /// We chose it; why.
+    Chosen(&'static str),
+}
+
+/// A parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// How it is called.
+    pub key: &'static str,
+    /// Its value unless set.
+    pub default: &'static str,
+    /// Its unit, empty for words.
+    pub unit: &'static str,
+    /// Where the value comes from.
+    pub origin: Origin,
+    /// The words it may be; empty for numbers.
+    pub words: &'static [&'static str],
+    /// Values to try in a sweep.
+    pub sweep: &'static [&'static str],
+}
+
+impl Parameter {
+    /// A number that a seed document states.
+    #[must_use]
+    pub const fn seed(
+        key: &'static str,
+        default: &'static str,
+        unit: &'static str,
+        which: &'static str,
+    ) -> Parameter {
+        Parameter {
+            key,
+            default,
+            unit,
+            origin: Origin::Seed(which),
+            words: &[],
+            sweep: &[],
+        }
+    }
+
+    /// A number we chose, with values to try in a sweep.
+    #[must_use]
+    pub const fn chosen(
+        key: &'static str,
+        default: &'static str,
+        unit: &'static str,
+        why: &'static str,
+        sweep: &'static [&'static str],
+    ) -> Parameter {
+        Parameter {
+            key,
+            default,
+            unit,
+            origin: Origin::Chosen(why),
+            words: &[],
+            sweep,
+        }
+    }
+
+    /// A word we chose, one of `words`.
+    #[must_use]
+    pub const fn word(
+        key: &'static str,
+        default: &'static str,
+        why: &'static str,
+        words: &'static [&'static str],
+    ) -> Parameter {
+        Parameter {
+            key,
+            default,
+            unit: "",
+            origin: Origin::Chosen(why),
+            words,
+            sweep: words,
+        }
+    }
+
+    fn check(&self, value: &str) -> Result<(), ExperimentFault> {
+        let fault = |wanted: String| ExperimentFault::Value {
+            key: self.key.to_owned(),
+            value: value.to_owned(),
+            wanted,
+        };
+        if self.words.is_empty() {
+            let number = value.parse::<f64>().ok();
+            let fine = number.is_some_and(|n| n.is_finite() && n >= 0.0);
+            return match fine {
+                true => Ok(()),
+                false if self.unit.is_empty() => Err(fault("a number from 0 on".to_owned())),
+                false => Err(fault(format!("a number of {} from 0 on", self.unit))),
+            };
+        }
+        match self.words.contains(&value) {
+            true => Ok(()),
+            false => Err(fault(format!("one of {}", self.words.join(", ")))),
+        }
+    }
+}
+
+/// The parameters of an experiment with their values.
+#[derive(Clone, Debug)]
+pub struct Values {
+    all: Vec<(&'static Parameter, String)>,
+}
+
+impl Values {
+    /// The defaults, and what is set over them as `KEY=VALUE`.
+    ///
+    /// # Errors
+    ///
+    /// When a setting has no `=`, names no parameter, or gives a value it cannot have.
+    pub fn new(
+        experiment: &'static str,
+        parameters: &'static [Parameter],
+        sets: &[String],
+    ) -> Result<Values, ExperimentFault> {
+        let default = |parameter: &'static Parameter| (parameter, parameter.default.to_owned());
+        let mut values = Values {
+            all: parameters.iter().map(default).collect(),
+        };
+        for set in sets {
+            let parts = set.split_once('=');
+            let (key, value) = parts.ok_or_else(|| ExperimentFault::Setting(set.clone()))?;
+            values.set(experiment, key.trim(), value.trim())?;
+        }
+        Ok(values)
+    }
+
+    /// Sets one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Values::new`].
+    pub fn set(
+        &mut self,
+        experiment: &'static str,
+        key: &str,
+        value: &str,
+    ) -> Result<(), ExperimentFault> {
+        let known = || {
+            let keys: Vec<&str> = self
+                .all
+                .iter()
+                .map(|(parameter, _)| parameter.key)
+                .collect();
+            keys.join(", ")
+        };
+        let at = self
+            .all
+            .iter()
+            .position(|(parameter, _)| parameter.key == key);
+        let at = at.ok_or_else(|| ExperimentFault::Key {
+            experiment,
+            key: key.to_owned(),
+            known: known(),
+        })?;
+        self.all[at].0.check(value)?;
+        value.clone_into(&mut self.all[at].1);
+        Ok(())
+    }
+
+    /// Every parameter with its value.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Parameter, &str)> {
+        self.all
+            .iter()
+            .map(|(parameter, value)| (*parameter, value.as_str()))
+    }
+
+    /// The word of `key`; empty when the experiment has no such parameter.
+    #[must_use]
+    pub fn word(&self, key: &str) -> &str {
+        let found = self.all.iter().find(|(parameter, _)| parameter.key == key);
+        debug_assert!(found.is_some(), "no parameter {key}");
+        found.map_or("", |(_, value)| value)
+    }
+
+    /// The number of `key`; 0 when the experiment has no such parameter.
+    #[must_use]
+    pub fn number(&self, key: &str) -> f64 {
+        self.word(key).parse().unwrap_or(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOME: &[Parameter] = &[
+        Parameter::seed("limit", "2048", "MiB", "S0"),
+        Parameter::word("device", "ssd", "not stated", &["ssd", "zram"]),
+    ];
+
+    #[test]
+    fn settings_replace_defaults() {
+        let values = Values::new("x", SOME, &["device=zram".into()]).unwrap();
+        assert_eq!(
+            (values.number("limit"), values.word("device")),
+            (2048.0, "zram")
+        );
+    }
+
+    #[test]
+    fn a_wrong_setting_says_what_to_write() {
+        let fault = |set: &str| {
+            Values::new("x", SOME, &[set.into()])
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(fault("device=tape"), "device=tape: one of ssd, zram");
+        assert_eq!(fault("limit=-1"), "limit=-1: a number of MiB from 0 on");
+        assert_eq!(
+            fault("speed=1"),
+            "x has no parameter \"speed\": it has limit, device"
+        );
+        assert_eq!(fault("speed"), "\"speed\" is not KEY=VALUE");
+    }
+}

@@ -1,0 +1,216 @@
+//! Running an experiment over configurations and seeds, on any number of threads with one result.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Experiment, ExperimentFault, Measure, Outcome, Row, Setup, Values};
+use crate::report::Spread;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many seeds.
+    pub seeds: u64,
+    /// The first seed.
+    pub seed: u64,
+    /// Scale, if not the experiment's own.
+    pub scale: Option<f64>,
+    /// `KEY=VALUE` for parameters.
+    pub sets: Vec<String>,
+    /// How many threads; does not change any result.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            seeds: 20,
+            seed: 1,
+            scale: None,
+            sets: Vec::new(),
+            threads: 1,
+        }
+    }
+}
+
+type Run = Result<Vec<Measure>, ExperimentFault>;
+
+/// Runs an experiment. `progress` hears how many of how many runs are over; it is called from any of
+/// the threads.
+///
+/// # Errors
+///
+/// When a setting is wrong or a run cannot end; of several, the first in order.
+pub fn run(
+    experiment: &'static Experiment,
+    options: &Options,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Outcome, ExperimentFault> {
+    let values = Values::new(experiment.name, experiment.parameters, &options.sets)?;
+    let scale = options.scale.unwrap_or(experiment.scale);
+    let seeds = options.seeds.max(1);
+    let mut jobs = Vec::new();
+    for seed in options.seed..options.seed + seeds {
+        for &config in experiment.configs {
+            jobs.push(Setup {
+                config,
+                seed,
+                scale,
+                values: &values,
+            });
+        }
+    }
+    let runs = all(experiment, &jobs, options.threads, progress);
+    let mut series: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
+    let mut order: Vec<(&'static str, &'static str)> = Vec::new();
+    for (setup, run) in jobs.iter().zip(runs) {
+        for measure in run? {
+            if !order.contains(&(measure.metric, measure.unit)) {
+                order.push((measure.metric, measure.unit));
+            }
+            series
+                .entry((measure.metric, setup.config))
+                .or_default()
+                .push(measure.value);
+        }
+    }
+    let rows = rows(experiment, &order, &series);
+    Ok(Outcome {
+        experiment,
+        seeds,
+        seed: options.seed,
+        scale,
+        values,
+        rows,
+    })
+}
+
+/// Every job's result, in the order of the jobs, whichever thread did it.
+fn all(
+    experiment: &Experiment,
+    jobs: &[Setup<'_>],
+    threads: usize,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Vec<Run> {
+    let next = AtomicUsize::new(0);
+    let over = AtomicUsize::new(0);
+    let slots: Vec<Mutex<Run>> = jobs.iter().map(|_| Mutex::new(Ok(Vec::new()))).collect();
+    let work = || {
+        while let Some((slot, setup)) = {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            slots.get(i).zip(jobs.get(i))
+        } {
+            let run = (experiment.run)(setup);
+            if let Ok(mut slot) = slot.lock() {
+                *slot = run;
+            }
+            progress(over.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.clamp(1, jobs.len().max(1)) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let result = |slot: Mutex<Run>| {
+        slot.into_inner()
+            .unwrap_or_else(|poison| poison.into_inner())
+    };
+    slots.into_iter().map(result).collect()
+}
+
+fn rows(
+    experiment: &Experiment,
+    order: &[(&'static str, &'static str)],
+    series: &BTreeMap<(&str, &str), Vec<f64>>,
+) -> Vec<Row> {
+    let row = |metric: &str, config: &str, unit: &str, reported, values: &[f64]| {
+        let spread = Spread::of(values);
+        Row {
+            metric: metric.to_owned(),
+            config: config.to_owned(),
+            unit: unit.to_owned(),
+            reported,
+            simulated: spread.median,
+            low: spread.low,
+            high: spread.high,
+        }
+    };
+    let reported = |metric: &str, config: &str| {
+        let mut all = experiment.reported.iter();
+        let found = all.find(|r| r.metric == metric && r.config == config);
+        found.map(|r| r.value)
+    };
+    let mut rows = Vec::new();
+    let first = |metric: &str| experiment.headline.iter().position(|name| *name == metric);
+    let mut ordered = order.to_vec();
+    ordered.sort_by_key(|(metric, _)| first(metric).unwrap_or(usize::MAX));
+    for (metric, unit) in ordered {
+        for &config in experiment.configs {
+            if let Some(values) = series.get(&(metric, config)) {
+                rows.push(row(metric, config, unit, reported(metric, config), values));
+            }
+        }
+        for effect in experiment
+            .effects
+            .iter()
+            .filter(|effect| effect.metric == metric)
+        {
+            let change = |value: f64, base: f64| match base {
+                0.0 => 0.0,
+                base => (value / base - 1.0) * 100.0,
+            };
+            let (Some(new), Some(old)) = (
+                series.get(&(metric, effect.config)),
+                series.get(&(metric, effect.base)),
+            ) else {
+                continue;
+            };
+            let values: Vec<f64> = new.iter().zip(old).map(|(&n, &o)| change(n, o)).collect();
+            let known = reported(metric, effect.config).zip(reported(metric, effect.base));
+            let known = known.map(|(new, old)| change(new, old));
+            let known = known.or_else(|| reported(effect.name, effect.config));
+            rows.push(row(effect.name, effect.config, "%", known, &values));
+        }
+    }
+    rows
+}
+
+/// Runs an experiment once for each value of each chosen parameter (or of `only`), all else as given.
+/// Each outcome comes with the setting that made it.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn sweep(
+    experiment: &'static Experiment,
+    only: Option<&str>,
+    options: &Options,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Vec<(String, Outcome)>, ExperimentFault> {
+    if let Some(key) = only {
+        // Names a wrong key in the usual words.
+        let value = experiment.parameters.iter().find(|p| p.key == key);
+        let value = value.map_or("", |p| p.default);
+        Values::new(
+            experiment.name,
+            experiment.parameters,
+            &[format!("{key}={value}")],
+        )?;
+    }
+    let mut outcomes = Vec::new();
+    for parameter in experiment.parameters {
+        if only.is_some_and(|key| key != parameter.key) {
+            continue;
+        }
+        for value in parameter.sweep {
+            let setting = format!("{}={value}", parameter.key);
+            let mut with = options.clone();
+            with.sets.push(setting.clone());
+            outcomes.push((setting, run(experiment, &with, progress)?));
+        }
+    }
+    Ok(outcomes)
+}

@@ -1,0 +1,156 @@
+//! `second-chance` and `cold-data` (S0, S3): how the zswap shrinker protects what is wanted.
+
+use neap_policy::{ShrinkerScheme, SwapinCount, Switches};
+
+use super::build::{
+    CLUSTER, FILES, LATENCY, MEMORY, OBJECT, RAM, SOURCE, UNITS, build, effect, reported,
+    scaled_bytes,
+};
+use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
+
+/// The kernel of S0 with one configuration's patches.
+fn patched(config: &str) -> Switches {
+    let (scheme, count) = match config {
+        "old" => (ShrinkerScheme::Old, SwapinCount::V69Literal),
+        "old+disk-swapins" => (ShrinkerScheme::Old, SwapinCount::DiskReads),
+        "second-chance" => (ShrinkerScheme::SecondChance, SwapinCount::V69Literal),
+        _ => (ShrinkerScheme::SecondChance, SwapinCount::DiskReads),
+    };
+    Switches {
+        shrinker_scheme: scheme,
+        swapin_count: count,
+        ..Switches::of_kernel((6, 11), false)
+    }
+}
+
+pub(super) const S0_PARAMETERS: &[Parameter] = &[
+    Parameter::seed("limit", "2048", "MiB", "S0: memory.max"),
+    Parameter::seed("cpus", "36", "CPUs", "S0"),
+    Parameter::seed("user", "4318", "s", "S0: user time of the build"),
+    Parameter::chosen(
+        "jobs",
+        "36",
+        "jobs",
+        "not stated; one for each CPU",
+        &["18", "36", "72"],
+    ),
+    UNITS,
+    MEMORY,
+    SOURCE,
+    OBJECT,
+    Parameter::word("files", "disk", "not stated", FILES),
+    RAM,
+    Parameter::chosen("swap", "51200", "MiB", "not stated; never full", &[]),
+    LATENCY,
+    CLUSTER,
+];
+
+const BOTH: &str = "second-chance+disk-swapins";
+
+fn second_chance(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
+    build(setup, patched(setup.config), 0)
+}
+
+/// The dynamic shrinker's protection schemes in a kernel build under 2 GB.
+pub(super) const SECOND_CHANCE: Experiment = Experiment {
+    name: "second-chance",
+    title: "zswap shrinker: old protection, second chance, disk swap-ins counted; a build in 2 GB",
+    source: "S0/S3",
+    configs: &["old", "second-chance", BOTH, "old+disk-swapins"],
+    parameters: S0_PARAMETERS,
+    reported: &[
+        reported("swapins", "old", 227_300.5),
+        reported("swapins", "second-chance", 94_663.0),
+        reported("swapins", BOTH, 81_552.0),
+        reported("real_seconds", "old", 263.89),
+        reported("real_seconds", "second-chance", 244.85),
+        reported("real_seconds", BOTH, 236.66),
+        reported("user_seconds", "old", 4318.11),
+        reported("user_seconds", "second-chance", 4327.22),
+        reported("user_seconds", BOTH, 4286.06),
+        reported("sys_seconds", "old", 673.29),
+        reported("sys_seconds", "second-chance", 664.39),
+        reported("sys_seconds", BOTH, 652.86),
+    ],
+    effects: &[
+        effect("swapins_change", "swapins", "second-chance", "old"),
+        effect("swapins_change", "swapins", BOTH, "old"),
+        effect("swapins_change", "swapins", "old+disk-swapins", "old"),
+        effect("real_change", "real_seconds", "second-chance", "old"),
+        effect("real_change", "real_seconds", BOTH, "old"),
+        effect("sys_change", "sys_seconds", "second-chance", "old"),
+        effect("sys_change", "sys_seconds", BOTH, "old"),
+    ],
+    headline: &["swapins", "real_seconds", "sys_seconds"],
+    scale: 1.0 / 18.0,
+    notes: &[
+        "Scale divides CPUs, jobs, units and memory; pages and CPU times shown are divided by it.",
+        "No link step and no serial part of make: real time is that of the compile jobs alone.",
+    ],
+    run: second_chance,
+};
+
+fn cold_data(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
+    let cold = scaled_bytes(setup, "cold").whole_pages().0;
+    build(setup, patched(setup.config), cold)
+}
+
+const COLD_PARAMETERS: &[Parameter] = &[
+    Parameter::seed("limit", "3072", "MiB", "S0: memory.max"),
+    Parameter::seed(
+        "cold",
+        "512",
+        "MiB",
+        "S0: in a shmem file before each build",
+    ),
+    Parameter::seed("cpus", "36", "CPUs", "S0"),
+    Parameter::seed("user", "4365", "s", "S0: user time of the build"),
+    Parameter::chosen(
+        "jobs",
+        "36",
+        "jobs",
+        "not stated; one for each CPU",
+        &["18", "36", "72"],
+    ),
+    UNITS,
+    MEMORY,
+    SOURCE,
+    OBJECT,
+    Parameter::word("files", "disk", "not stated", FILES),
+    RAM,
+    Parameter::chosen("swap", "51200", "MiB", "not stated; never full", &[]),
+    LATENCY,
+    CLUSTER,
+];
+
+/// The same with cold data that should go to disk.
+pub(super) const COLD_DATA: Experiment = Experiment {
+    name: "cold-data",
+    title: "the same build in 3 GB with 0.5 GB of cold data: what should be written back is",
+    source: "S0/S3",
+    configs: &["old", "second-chance", BOTH, "old+disk-swapins"],
+    parameters: COLD_PARAMETERS,
+    reported: &[
+        reported("zswpwb", "old", 72_115.2),
+        reported("zswpwb", BOTH, 87_277.8),
+        reported("real_seconds", "old", 197.18),
+        reported("real_seconds", BOTH, 195.80),
+        reported("user_seconds", "old", 4365.08),
+        reported("user_seconds", BOTH, 4362.25),
+        reported("sys_seconds", "old", 289.02),
+        reported("sys_seconds", BOTH, 290.14),
+    ],
+    effects: &[
+        effect("zswpwb_change", "zswpwb", BOTH, "old"),
+        effect("zswpwb_change", "zswpwb", "second-chance", "old"),
+        effect("zswpwb_change", "zswpwb", "old+disk-swapins", "old"),
+        effect("real_change", "real_seconds", BOTH, "old"),
+    ],
+    headline: &["zswpwb", "real_seconds"],
+    scale: 1.0 / 18.0,
+    notes: &[
+        "Scale divides CPUs, jobs, units and memory; pages and CPU times shown are divided by it.",
+        "The rows without a reported number are those the seed documents left out.",
+    ],
+    run: cold_data,
+};

@@ -1,0 +1,261 @@
+//! Whatever programs do, in whatever order: charges, slots, lists and tables agree, and
+//! nothing is left when they are gone.
+
+use neap_policy::{Incompressible, LargeStore, Lru, MemcgWalk, Rotate, Switches, ZeroPages};
+use proptest::prelude::*;
+
+use super::tests::{finish, teardown};
+use super::*;
+use crate::compress::PageModel;
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Touch {
+        who: u8,
+        area: u8,
+        page: u16,
+        write: bool,
+    },
+    Sweep {
+        who: u8,
+        area: u8,
+    },
+    Fork {
+        who: u8,
+    },
+    Exit {
+        who: u8,
+    },
+    Map {
+        who: u8,
+        order: u8,
+    },
+    Unmap {
+        who: u8,
+        area: u8,
+    },
+    Reclaim {
+        memcg: u8,
+        pages: u16,
+    },
+    Limit {
+        memcg: u8,
+        pages: u16,
+    },
+    Wait {
+        micros: u16,
+    },
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let (who, area) = (0u8..6, 0u8..4);
+    prop_oneof![
+        8 => (who.clone(), area.clone(), any::<u16>(), any::<bool>())
+            .prop_map(|(who, area, page, write)| Event::Touch { who, area, page, write }),
+        4 => (who.clone(), area.clone()).prop_map(|(who, area)| Event::Sweep { who, area }),
+        1 => who.clone().prop_map(|who| Event::Fork { who }),
+        1 => who.clone().prop_map(|who| Event::Exit { who }),
+        2 => (who.clone(), 0u8..10).prop_map(|(who, order)| Event::Map { who, order }),
+        1 => (who, area).prop_map(|(who, area)| Event::Unmap { who, area }),
+        2 => (0u8..3, 1u16..2000).prop_map(|(memcg, pages)| Event::Reclaim { memcg, pages }),
+        1 => (0u8..3, 200u16..2000).prop_map(|(memcg, pages)| Event::Limit { memcg, pages }),
+        1 => (1u16..1000).prop_map(|micros| Event::Wait { micros }),
+    ]
+}
+
+fn switches() -> impl Strategy<Value = Switches> {
+    let pick = |n: usize| 0..n;
+    (
+        pick(Lru::ALL.len()),
+        pick(MemcgWalk::ALL.len()),
+        pick(Rotate::ALL.len()),
+        pick(LargeStore::ALL.len()),
+        any::<[bool; 2]>(),
+    )
+        .prop_map(|(lru, walk, rotate, large, [zero, raw])| Switches {
+            lru: Lru::ALL[lru],
+            memcg_walk: MemcgWalk::ALL[walk],
+            rotate: Rotate::ALL[rotate],
+            large_store: LargeStore::ALL[large],
+            zero_pages: if zero {
+                ZeroPages::ZeroMap
+            } else {
+                ZeroPages::SameFilledInZswap
+            },
+            incompressible: if raw {
+                Incompressible::StoreRaw
+            } else {
+                Incompressible::Reject
+            },
+            ..Switches::default()
+        })
+}
+
+/// Pages of an area.
+const LEN: u64 = 600;
+
+struct World {
+    kernel: Kernel,
+    memcgs: Vec<MemcgId>,
+    spaces: Vec<(SpaceId, Vec<PageNr>)>,
+    now: Nanos,
+}
+
+impl World {
+    fn new(switches: Switches, synchronous: bool, zswap: bool, thp_swap: bool) -> World {
+        let mut kernel = Kernel::new(&KernelConfig {
+            ram: Bytes::mib(24),
+            switches,
+            swap: Some(SwapConfig {
+                size: Bytes::mib(48),
+                latency: Nanos::micros(50),
+                synchronous,
+            }),
+            zswap: zswap.then_some(ZswapConfig {
+                max_pool_percent: 10,
+                accept_threshold_percent: 90,
+                shrinker: true,
+            }),
+            thp_swap,
+            contents: vec![
+                PageModel::fixed(1500, Nanos(5000), Nanos(2000)),
+                PageModel::fixed(4096, Nanos(5000), Nanos(2000)),
+            ],
+            ..KernelConfig::default()
+        });
+        let a = kernel.create_memcg(MemcgId::ROOT, "a");
+        let memcgs = vec![
+            a,
+            kernel.create_memcg(a, "aa"),
+            kernel.create_memcg(MemcgId::ROOT, "b"),
+        ];
+        let shared = kernel.create_shmem(Pages(LEN));
+        let spaces = memcgs.iter().enumerate().map(|(n, &memcg)| {
+            let space = kernel.create_space(memcg);
+            let content = (n as u32 % 2) << 24 | n as u32;
+            let anon = Area {
+                content,
+                ..Area::anon(Pages(LEN))
+            };
+            let starts = vec![
+                kernel.map(space, anon),
+                kernel.map(space, Area::shmem(shared, Pages(LEN))),
+            ];
+            (space, starts)
+        });
+        let spaces = spaces.collect();
+        World {
+            kernel,
+            memcgs,
+            spaces,
+            now: Nanos::ZERO,
+        }
+    }
+
+    /// A touch; a task that is killed ends with its space.
+    fn touch(&mut self, who: usize, page: PageNr, write: bool) -> bool {
+        let space = self.spaces[who].0;
+        let (reply, now) = finish(&mut self.kernel, Op::Touch { space, page, write }, self.now);
+        self.now = now + Nanos(100);
+        if matches!(reply, Reply::Killed { .. }) {
+            self.kernel.exit_space(space);
+            self.spaces.swap_remove(who);
+            return false;
+        }
+        // Over high, the task may have reclaimed the very page on its way out.
+        true
+    }
+
+    fn run(&mut self, event: Event) {
+        let count = self.spaces.len();
+        let who = |n: u8| usize::from(n) % count.max(1);
+        if count == 0 {
+            return;
+        }
+        match event {
+            Event::Touch {
+                who: n,
+                area,
+                page,
+                write,
+            } => {
+                if let Some(&start) = self.spaces[who(n)].1.get(usize::from(area)) {
+                    self.touch(who(n), start + Pages(u64::from(page) % LEN), write);
+                }
+            }
+            Event::Sweep { who: n, area } => {
+                if let Some(&start) = self.spaces[who(n)].1.get(usize::from(area)) {
+                    let alive =
+                        (0..LEN).all(|page| self.touch(who(n), start + Pages(page), page % 3 == 0));
+                    let _ = alive;
+                }
+            }
+            Event::Fork { who: n } if count < 8 => {
+                let (space, starts) = self.spaces[who(n)].clone();
+                let child = self.kernel.fork(space);
+                self.spaces.push((child, starts));
+            }
+            Event::Exit { who: n } if count > 1 => {
+                let (space, _) = self.spaces.swap_remove(who(n));
+                self.kernel.exit_space(space);
+            }
+            Event::Map { who: n, order } if self.spaces[who(n)].1.len() < 4 => {
+                let area = Area {
+                    folio_order: order,
+                    ..Area::anon(Pages(LEN))
+                };
+                let start = self.kernel.map(self.spaces[who(n)].0, area);
+                self.spaces[who(n)].1.push(start);
+            }
+            Event::Unmap { who: n, area } if usize::from(area) < self.spaces[who(n)].1.len() => {
+                let start = self.spaces[who(n)].1.remove(area.into());
+                self.kernel.unmap(self.spaces[who(n)].0, start);
+            }
+            Event::Reclaim { memcg, pages } => {
+                let memcg = [MemcgId::ROOT, self.memcgs[0], self.memcgs[2]][usize::from(memcg)];
+                let bytes = Bytes(u64::from(pages) << 12);
+                let op = Op::Reclaim {
+                    memcg,
+                    bytes,
+                    swappiness: None,
+                };
+                self.now = finish(&mut self.kernel, op, self.now).1;
+            }
+            Event::Limit { memcg, pages } => {
+                let limits = Limits {
+                    max: Some(Pages(u64::from(pages) * 2)),
+                    high: Some(Pages(pages.into())),
+                    low: Pages(u64::from(pages) / 4),
+                    zswap_max: (pages % 3 == 0).then_some(Pages(50)),
+                    zswap_writeback: pages % 5 != 0,
+                    ..Limits::default()
+                };
+                self.kernel
+                    .set_limits(self.memcgs[usize::from(memcg)], limits);
+            }
+            Event::Wait { micros } => {
+                self.now += Nanos::micros(micros.into());
+                self.kernel.fire(self.now);
+            }
+            _ => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn nothing_is_lost_or_left(
+        switches in switches(),
+        [synchronous, zswap, thp_swap] in any::<[bool; 3]>(),
+        events in prop::collection::vec(event(), 1..80),
+    ) {
+        let mut world = World::new(switches, synchronous, zswap, thp_swap);
+        for event in events {
+            world.run(event);
+            world.kernel.mm().check();
+        }
+        let spaces: Vec<_> = world.spaces.iter().map(|space| space.0).collect();
+        teardown(world.kernel, &spaces);
+    }
+}

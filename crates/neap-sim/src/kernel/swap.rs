@@ -1,0 +1,170 @@
+//! Swap areas as the kernel sees them: slots, the swap cache, shadows, who pays.
+
+use neap_policy::{
+    Accounts, ClusterReadahead, FolioId, LruvecId, Memcgs, Mm, Shadow, ZeroMap, Zswap,
+};
+use neap_units::{Bytes, Pages, SwapSlot};
+
+use super::config::KernelConfig;
+use super::machine::Machine;
+use crate::swap::{Device, SlotConfig, SwapSlots};
+
+const NONE: u32 = u32::MAX;
+
+/// All there is to know of swap.
+pub(super) struct Swap {
+    pub(super) slots: SwapSlots,
+    pub(super) device: Device,
+    pub(super) zero: ZeroMap,
+    pub(super) readahead: ClusterReadahead,
+    /// Folio in the swap cache, by slot.
+    cache: Vec<u32>,
+    shadows: Vec<Shadow>,
+    /// Who pays for the slot.
+    owners: Vec<u32>,
+}
+
+impl Swap {
+    pub(super) fn new(config: &KernelConfig) -> Option<Swap> {
+        let swap = config.swap?;
+        let device = config.device()?;
+        let slots = SwapSlots::new(SlotConfig {
+            slots: swap.size.whole_pages(),
+            cpus: if device.rotating { 1 } else { config.cpus },
+            large: config.thp_swap,
+            prefer_nonfull: config.prefer_nonfull,
+        });
+        let len = slots.len();
+        Some(Swap {
+            slots,
+            device: Device::new(device),
+            zero: ZeroMap::new(len),
+            readahead: ClusterReadahead::new(1 << config.page_cluster),
+            cache: vec![NONE; len as usize],
+            shadows: vec![Shadow::NONE; len as usize],
+            owners: vec![0; len as usize],
+        })
+    }
+
+    pub(super) fn zswap(&self, config: &KernelConfig) -> Option<Zswap> {
+        let zswap = config.zswap?;
+        let settings = neap_policy::ZswapConfig {
+            shrinker_enabled: zswap.shrinker,
+            max_pool_percent: zswap.max_pool_percent,
+            accept_threshold_percent: zswap.accept_threshold_percent,
+            pool: config.pool,
+            ..neap_policy::ZswapConfig::new(config.ram.whole_pages(), self.slots.len())
+        };
+        Some(Zswap::new(settings, &config.switches))
+    }
+
+    /// Slots nobody uses.
+    pub(super) fn free(&self) -> Pages {
+        Pages(u64::from(self.slots.len()).saturating_sub(1 + self.slots.used().0))
+    }
+
+    pub(super) fn cached(&self, slot: SwapSlot) -> Option<FolioId> {
+        let id = self.cache[slot.index()];
+        (id != NONE).then_some(FolioId(id))
+    }
+
+    pub(super) fn set_cached(&mut self, slot: SwapSlot, id: Option<FolioId>) {
+        self.cache[slot.index()] = id.map_or(NONE, |id| id.0);
+    }
+
+    pub(super) fn set_shadow(&mut self, slot: SwapSlot, shadow: Shadow) {
+        self.shadows[slot.index()] = shadow;
+    }
+
+    pub(super) fn take_shadow(&mut self, slot: SwapSlot) -> Option<Shadow> {
+        let shadow = std::mem::replace(&mut self.shadows[slot.index()], Shadow::NONE);
+        shadow.is_some().then_some(shadow)
+    }
+
+    pub(super) fn owner(&self, slot: SwapSlot) -> LruvecId {
+        LruvecId(self.owners[slot.index()])
+    }
+
+    pub(super) fn set_owner(&mut self, slot: SwapSlot, owner: LruvecId) {
+        self.owners[slot.index()] = owner.0;
+    }
+}
+
+/// Charges of compressed pages, as zswap makes them.
+pub(super) struct Ledger<'a> {
+    pub(super) memcgs: &'a mut Memcgs,
+    pub(super) nodes: u32,
+    pub(super) charged: bool,
+}
+
+impl Accounts for Ledger<'_> {
+    fn charge(&mut self, owner: LruvecId, bytes: Bytes) {
+        if self.charged {
+            let memcg = self.payer(owner);
+            self.memcgs.charge_zswap(memcg, bytes);
+        }
+    }
+
+    fn uncharge(&mut self, owner: LruvecId, bytes: Bytes) {
+        if self.charged {
+            let memcg = self.payer(owner);
+            self.memcgs.uncharge_zswap(memcg, bytes);
+        }
+    }
+}
+
+impl Ledger<'_> {
+    /// Whoever pays for entries of some lists: of a cgroup that is gone, the one above.
+    fn payer(&self, owner: LruvecId) -> neap_policy::MemcgId {
+        let memcg = neap_policy::MemcgId(owner.0 / self.nodes);
+        let mut levels = self.memcgs.ancestors(memcg);
+        levels.find(|&id| self.memcgs.online(id)).unwrap_or(memcg)
+    }
+}
+
+impl Machine {
+    /// A reference to a slot goes; with the last one, all that swap knows of it.
+    pub(super) fn put_slot(&mut self, mm: &mut Mm, slot: SwapSlot) {
+        let Some(swap) = &mut self.swap else {
+            return;
+        };
+        if !swap.slots.put(slot) {
+            // Only the swap cache may be left: a folio nobody maps or will ask for.
+            if swap.slots.users(slot) == 1 && swap.cached(slot).is_some() {
+                self.reap_cached(mm, slot);
+            }
+            return;
+        }
+        swap.zero.set(slot, 1, false);
+        swap.take_shadow(slot);
+        let owner = mm.memcg_of(swap.owner(slot));
+        mm.memcgs.uncharge_swap(owner, Pages(1));
+        mm.free_swap = swap.free();
+        let nodes = mm.nodes();
+        if let Some(zswap) = &mut self.zswap {
+            let mut ledger = Ledger {
+                charged: self.config.zswap_charged,
+                memcgs: &mut mm.memcgs,
+                nodes,
+            };
+            zswap.invalidate(slot, 1, &mut ledger);
+        }
+    }
+
+    /// Takes a folio out of the swap cache, leaving a shadow or nothing, and puts the
+    /// cache's references.
+    pub(super) fn uncache(&mut self, mm: &mut Mm, id: FolioId, shadow: Option<Shadow>) {
+        let Some(first) = mm.folios.slot(id) else {
+            return;
+        };
+        mm.folios.set_slot(id, None);
+        for slot in first..first + mm.folios.pages(id) as u32 {
+            let slot = SwapSlot(slot);
+            if let Some(swap) = &mut self.swap {
+                swap.set_cached(slot, None);
+                swap.set_shadow(slot, shadow.unwrap_or(Shadow::NONE));
+            }
+            self.put_slot(mm, slot);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! A deterministic simulator of Linux reclaim: an imagined machine around the policy core.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `kernel` | address spaces, page tables, faults, and who reclaims when |
+//! | `swap` | slots and the device behind them |
+//! | `compress` | what pages compress to and what that costs |
+//! | `clock` | CPUs, tasks and the event heap: the machine |
+//! | `workload` | what tasks do |
+//! | `experiment` | the published experiments |
+//! | `trace` | what recorded programs touched; import from other formats |
+//! | `report` | tables, plots, and the spread over seeds |
+#![forbid(unsafe_code)]
+
+mod clock;
+mod compress;
+mod experiment;
+mod kernel;
+mod report;
+mod swap;
+mod trace;
+mod workload;
+
+pub use clock::{Clockwork, Context, Machine, Program, Shared, Step, TaskTimes, Times, Touch};
+pub use compress::{
+    CompressorModel, ContentModel, Fitter, Measured, Models, PageImage, PageModel, UnknownModel,
+};
+pub use experiment::{
+    EXPERIMENTS, Effect, Experiment, ExperimentFault, Measure, Options, Origin, Outcome, Parameter,
+    Reported, Row, Setup, Values, find as find_experiment, run as run_experiment,
+    sweep as sweep_experiment,
+};
+pub use kernel::{
+    Advice, Area, AreaKind, Costs, CpuId, FileId, Kernel, KernelConfig, Limits, MemcgId, NodeId,
+    Op, Reply, ShmemId, SpaceId, SwapConfig, TaskId, ZswapConfig,
+};
+pub use neap_units::{Bytes, Nanos, Size, parse_size};
+pub use report::{Align, Bars, Curve, Group, Part, Plot, Spread, Table, number, page, quantile};
+pub use swap::{Device, DeviceConfig, Direction, SlotConfig, SwapSlots, Turn, Worker};
+pub use trace::{
+    Backing, Event, Events, ForecastMachine, ForecastPoint, ImportFault, Lackey, Trace, TraceArea,
+    TraceFault, Windows, forecast, from_lackey, from_oracle,
+};
+pub use workload::{
+    Arena, Build, BuildShape, Burst, Compiler, GroupSpec, Kind, Load, Pattern, Reclaimer, Replay,
+    Rng, Stream, TaskSpec, WORKLOAD_SCHEMA, Walker, Workload, WorkloadFault, WorkloadRun, Zipf,
+    parse_duration,
+};

@@ -1,0 +1,140 @@
+//! Import of what `valgrind --tool=lackey --trace-mem=yes` writes.
+
+use std::io::{self, BufRead};
+
+use neap_units::Nanos;
+use thiserror::Error;
+
+use super::{Trace, TraceFault, Windows};
+
+/// Why an import failed.
+#[derive(Debug, Error)]
+pub enum ImportFault {
+    /// The input could not be read.
+    #[error("cannot read: {0}")]
+    Read(#[from] io::Error),
+    /// Nothing of the expected kind was found.
+    #[error("no {0} in the input")]
+    Nothing(&'static str),
+    /// The input ends within a record.
+    #[error("the last record has {0} of {1} bytes")]
+    Cut(usize, usize),
+    /// The input has more pages than a trace can name.
+    #[error("more than {0} distinct pages")]
+    TooLarge(u64),
+    /// The trace made of it is not sound.
+    #[error(transparent)]
+    Trace(#[from] TraceFault),
+}
+
+/// How instructions become time.
+#[derive(Clone, Copy, Debug)]
+pub struct Lackey {
+    /// Time of a thousand instructions. 400 ns is about one instruction a nanosecond and a half at
+    /// 3 GHz with an IPC near 1, what compilers reach.
+    pub thousand_instructions: Nanos,
+    /// Length of a window.
+    pub window: Nanos,
+}
+
+impl Default for Lackey {
+    fn default() -> Lackey {
+        Lackey {
+            thousand_instructions: Nanos(400),
+            window: Nanos::millis(2),
+        }
+    }
+}
+
+/// What a line says: kind (`I`, `L`, `S`, `M`), address, size. Lines of other tools and of the
+/// program itself are nothing.
+fn line(text: &[u8]) -> Option<(u8, u64, u64)> {
+    let start = text.iter().position(|&b| b != b' ')?;
+    let kind = text[start];
+    if !matches!(kind, b'I' | b'L' | b'S' | b'M') || text.get(start + 1) != Some(&b' ') {
+        return None;
+    }
+    let rest = &text[start + 1..];
+    let mut address = 0u64;
+    let mut digits = 0;
+    let mut at = rest.iter().position(|&b| b != b' ')?;
+    while let Some(digit) = rest.get(at).and_then(|&b| char::from(b).to_digit(16)) {
+        address = address.checked_mul(16)? + u64::from(digit);
+        digits += 1;
+        at += 1;
+    }
+    if digits == 0 || rest.get(at) != Some(&b',') {
+        return None;
+    }
+    let mut size = 0u64;
+    for &byte in &rest[at + 1..] {
+        let digit = char::from(byte).to_digit(10);
+        let Some(digit) = digit else { break };
+        size = size.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    Some((kind, address, size))
+}
+
+/// Reads lackey's lines; others among them are skipped.
+///
+/// # Errors
+///
+/// When the input cannot be read or has no line of lackey's.
+pub fn from_lackey(mut input: impl BufRead, rules: Lackey) -> Result<Trace, ImportFault> {
+    let mut windows = Windows::new(rules.window);
+    let mut instructions = 0u32;
+    let mut seen = false;
+    let mut text = Vec::with_capacity(64);
+    loop {
+        text.clear();
+        if input.read_until(b'\n', &mut text)? == 0 {
+            break;
+        }
+        let Some((kind, address, size)) = line(&text) else {
+            continue;
+        };
+        seen = true;
+        windows.access(address, size, matches!(kind, b'S' | b'M'));
+        if kind == b'I' {
+            instructions += 1;
+            if instructions == 1000 {
+                instructions = 0;
+                windows.pass(rules.thousand_instructions);
+            }
+        }
+    }
+    if !seen {
+        return Err(ImportFault::Nothing("line of valgrind's lackey"));
+    }
+    Ok(windows.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::trace::Event;
+
+    #[test]
+    fn lines_of_lackey_are_read_and_others_skipped() {
+        let text = b"==1== Lackey\nI  0023C790,2\n S BE80199C,4\n L BE801950,4\nhello\n M 1000,8\n";
+        let trace = from_lackey(&text[..], Lackey::default()).unwrap();
+        assert_eq!(trace.pages(), 3);
+        let writes = trace
+            .events()
+            .filter(|e| matches!(e, Event::Touch { write: true, .. }));
+        assert_eq!(writes.count(), 1, "two neighbours in number make one run");
+        assert!(from_lackey(&b"hello\n"[..], Lackey::default()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_read_without_a_panic(text in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = line(&text);
+            let mut text = text;
+            text.splice(0..0, *b" L ");
+            let _ = from_lackey(&text[..], Lackey::default());
+        }
+    }
+}

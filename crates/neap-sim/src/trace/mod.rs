@@ -1,0 +1,103 @@
+//! Traces: what a program touched, window by window, in a compact and versioned format.
+//!
+//! A trace keeps which pages were touched in each window of time, not every access: within a window
+//! the order does not matter to any policy here, and a compiler's two billion accesses become some
+//! hundred kilobytes. Pages are numbered densely, area after area, so that nothing of the address
+//! space but its order is kept.
+
+mod forecast;
+mod format;
+mod import;
+mod lackey;
+mod oracle;
+
+pub use forecast::{ForecastMachine, ForecastPoint, forecast};
+pub use format::{Events, TraceFault};
+pub use import::Windows;
+pub use lackey::{ImportFault, Lackey, from_lackey};
+pub use oracle::from_oracle;
+
+use neap_units::Nanos;
+
+/// What backs an area's pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backing {
+    /// Private memory of the program.
+    Anon,
+    /// A file that is only read: program text, sources.
+    File,
+    /// Memory shared by processes.
+    Shmem,
+}
+
+/// A range of page numbers with one backing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TraceArea {
+    /// What backs it.
+    pub backing: Backing,
+    /// Its pages; areas follow each other, the first starts at page 0.
+    pub pages: u32,
+}
+
+/// Something that happened, in order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Time passed by the program's own work.
+    Time(Nanos),
+    /// Pages were touched.
+    Touch {
+        /// The first page.
+        first: u32,
+        /// How many.
+        count: u32,
+        /// Whether they were written.
+        write: bool,
+    },
+    /// Pages were given back; what they held is gone.
+    Free {
+        /// The first page.
+        first: u32,
+        /// How many.
+        count: u32,
+    },
+}
+
+/// A recorded program.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Trace {
+    areas: Vec<TraceArea>,
+    /// The events, encoded and known to be sound.
+    body: Vec<u8>,
+}
+
+impl Trace {
+    /// The areas, in the order of their pages.
+    #[must_use]
+    pub fn areas(&self) -> &[TraceArea] {
+        &self.areas
+    }
+
+    /// Pages of all areas.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
+        self.areas.iter().map(|area| area.pages).sum()
+    }
+
+    /// The events.
+    #[must_use]
+    pub fn events(&self) -> Events<'_> {
+        Events::new(&self.body)
+    }
+
+    /// The program's own time, without any fault.
+    #[must_use]
+    pub fn duration(&self) -> Nanos {
+        let time = |event| match event {
+            Event::Time(span) => span,
+            _ => Nanos::ZERO,
+        };
+        self.events()
+            .map(time)
+            .fold(Nanos::ZERO, Nanos::saturating_add)
+    }
+}

@@ -1,0 +1,161 @@
+use std::path::Path;
+
+use super::*;
+use crate::trace::Trace;
+
+const FULL: &str = r#"
+schema = "neap.workload/1"
+seed = 7
+duration = "2s"
+
+[machine]
+ram = "1G"
+cpus = 2
+kernel = "6.12"
+mglru = true
+[machine.switches]
+memcg_walk = "full-linear"
+writeback_refault = false
+[machine.swap]
+size = "2G"
+latency = "80us"
+[machine.zswap]
+shrinker = true
+
+[[group]]
+name = "a"
+max = "64M"
+[[group]]
+name = "b"
+parent = "a"
+low = "8M"
+
+[[task]]
+kind = "zipf"
+group = "b"
+size = "4M"
+exponent = 1.1
+touches = 5000
+count = 2
+[[task]]
+kind = "cold"
+group = "a"
+size = "1M"
+[[task]]
+kind = "stream"
+size = "1M"
+hint = "noreuse"
+[[task]]
+kind = "compile"
+units = 2
+unit_memory = 1
+unit_work = 0.1
+count = 2
+"#;
+
+fn no_trace(_: &Path) -> Result<Trace, String> {
+    Err("there is none".to_owned())
+}
+
+fn fault(text: &str) -> String {
+    Workload::parse(text, no_trace).unwrap_err().to_string()
+}
+
+fn with(line: &str) -> String {
+    fault(&format!("schema = \"neap.workload/1\"\n{line}\n"))
+}
+
+#[test]
+fn a_file_is_a_machine_with_groups_and_tasks() {
+    let workload = Workload::parse(FULL, no_trace).unwrap();
+    assert_eq!(workload.kernel.seed, 7);
+    assert_eq!(workload.groups[1].parent.as_deref(), Some("a"));
+    let run = workload.run();
+    assert!(run.finished);
+    assert_eq!(run.tasks.len(), 6);
+    let ended = run
+        .times()
+        .iter()
+        .filter(|(_, times)| times.ended.is_some())
+        .count();
+    assert_eq!(ended, 5, "the cold task keeps its memory");
+}
+
+#[test]
+fn every_fault_names_its_key_and_what_to_write() {
+    assert_eq!(
+        fault(""),
+        "schema: write schema = \"neap.workload/1\" as the first line"
+    );
+    assert_eq!(
+        with("[machine]\nram = 4"),
+        "machine.ram: write a size in quotes, such as \"512M\" or \"1.5G\""
+    );
+    assert_eq!(
+        with("[machine.switches]\nlru = \"fifo\""),
+        "machine.switches.lru: \"fifo\" is none of classic, mglru63, mglru614"
+    );
+    assert_eq!(
+        with("[[group]]\nname = \"x\"\nmaxx = \"1G\""),
+        "group 1.maxx: means nothing here: there is high, low, max, min, name, parent, soft_limit, \
+         swap_high, swap_max, zswap_max, zswap_writeback"
+    );
+    assert_eq!(
+        with("[[task]]\nkind = \"zipf\"\nsize = \"1M\"\ngroup = \"y\""),
+        "task 1.group: no group is called \"y\": add a [[group]] above"
+    );
+    assert_eq!(
+        with("[[task]]\nkind = \"replay\"\ntrace = \"t\""),
+        "task 1.trace: t: there is none"
+    );
+    assert_eq!(
+        with("[[task]]\nkind = \"zipf\"\nsize = \"1M\"\nexponent = -1"),
+        "task 1.exponent: write a number from 0 to 10"
+    );
+    assert!(fault("a = 1\nb").starts_with("line 2: "));
+    assert!(!fault("schema = 3\n[x").contains('\n'));
+}
+
+/// Every key that a reader asks for must be in the schema, and every key of the schema must be one.
+#[test]
+fn the_schema_knows_every_key() {
+    let schema: serde_json::Value = serde_json::from_str(WORKLOAD_SCHEMA).unwrap();
+    let keys = |pointer: &str| {
+        let object = schema.pointer(pointer).and_then(|v| v.as_object()).unwrap();
+        let mut keys: Vec<&str> = object.keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        keys.join(", ")
+    };
+    // The fault of an unknown key lists all that are known.
+    let known = |text: &str| {
+        let fault = with(text);
+        fault
+            .split_once("there is ")
+            .map(|(_, keys)| keys.to_owned())
+            .unwrap_or(fault)
+    };
+    let machine = "/properties/machine/properties";
+    assert_eq!(known("[machine]\nx = 1"), keys(machine));
+    let switches = format!("{machine}/switches/properties");
+    assert_eq!(known("[machine.switches]\nx = 1"), keys(&switches));
+    assert_eq!(
+        known("[machine.zswap]\nx = 1"),
+        keys(&format!("{machine}/zswap/properties"))
+    );
+    assert_eq!(
+        known("[[group]]\nname = \"a\"\nx = 1"),
+        keys("/properties/group/items/properties")
+    );
+    let task = keys("/properties/task/items/properties");
+    for kind in [
+        "usemem", "random", "zipf", "hot-cold", "phases", "stream", "compile",
+    ] {
+        let text = format!("[[task]]\nkind = \"{kind}\"\nsize = \"1M\"\nburst = 1\nx = 1");
+        for key in known(&text).split(", ") {
+            assert!(
+                task.split(", ").any(|known| known == key),
+                "{key} of {kind}"
+            );
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! A task that does what a trace says.
+
+use std::sync::Arc;
+
+use neap_units::{Nanos, PageNr, Pages};
+
+use super::put_run;
+use crate::clock::{Context, Program, Step};
+use crate::kernel::{Area, AreaKind, Kernel, MemcgId, SpaceId};
+use crate::trace::{Backing, Event, Trace, TraceArea};
+
+/// A trace being replayed in one space.
+#[derive(Clone, Debug)]
+pub(super) struct Player {
+    trace: Arc<Trace>,
+    /// Private pages for each private page of the trace.
+    repeat: u32,
+    /// Where the reader is.
+    position: (usize, i64),
+    /// First page of each area in the space.
+    starts: Vec<PageNr>,
+    /// A touch that did not fit in the last batch: page, count, kind.
+    rest: Option<(u32, u32, bool)>,
+}
+
+impl Player {
+    /// Maps the areas of a trace in a space. Each private page stands for `repeat` pages, for programs
+    /// that do the same with more memory.
+    pub(super) fn new(
+        trace: &Arc<Trace>,
+        kinds: &[AreaKind],
+        repeat: u32,
+        content: u32,
+        kernel: &mut Kernel,
+        space: SpaceId,
+    ) -> Player {
+        let repeat = repeat.max(1);
+        let mut starts = Vec::new();
+        for (area, &kind) in trace.areas().iter().zip(kinds) {
+            let mapped = Area {
+                kind,
+                exec: area.backing == Backing::File,
+                content,
+                ..Area::anon(Pages(
+                    u64::from(area.pages) * u64::from(times(area, repeat)),
+                ))
+            };
+            starts.push(kernel.map(space, mapped));
+        }
+        Player {
+            repeat,
+            trace: Arc::clone(trace),
+            position: trace.events().position(),
+            starts,
+            rest: None,
+        }
+    }
+
+    /// Where a page of the trace lies, how many of the trace follow it in its area, and for how many
+    /// each stands.
+    fn place(&self, page: u32) -> Option<(PageNr, u32, u32)> {
+        let mut first = 0;
+        for (area, start) in self.trace.areas().iter().zip(&self.starts) {
+            if page < first + area.pages {
+                let (at, times) = (page - first, times(area, self.repeat));
+                let start = PageNr(start.0 + u64::from(at) * u64::from(times));
+                return Some((start, area.pages - at, times));
+            }
+            first += area.pages;
+        }
+        None
+    }
+
+    /// Puts down touches until time passes, and returns how much; `None` at the end.
+    pub(super) fn next(&mut self, cx: &mut Context<'_>) -> Option<Nanos> {
+        loop {
+            while let Some((page, count, write)) = self.rest.take() {
+                let (start, room, times) = self.place(page)?;
+                let now = count.min(room);
+                put_run(cx.touches, start, u64::from(now) * u64::from(times), write);
+                if now < count {
+                    self.rest = Some((page + now, count - now, write));
+                }
+            }
+            let mut events = self.trace.events().resume(self.position);
+            let event = events.next();
+            self.position = events.position();
+            match event {
+                Some(Event::Touch {
+                    first,
+                    count,
+                    write,
+                }) => {
+                    self.rest = Some((first, count, write));
+                }
+                // What is freed is not looked at again; the space's end frees it here.
+                Some(Event::Free { .. }) => {}
+                Some(Event::Time(span)) => return Some(span),
+                None => return (!cx.touches.is_empty()).then_some(Nanos::ZERO),
+            }
+        }
+    }
+}
+
+/// Pages for each page of an area of the trace.
+fn times(area: &TraceArea, repeat: u32) -> u32 {
+    match area.backing {
+        Backing::Anon => repeat,
+        _ => 1,
+    }
+}
+
+/// Replays a trace once, in a cgroup.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    memcg: MemcgId,
+    trace: Arc<Trace>,
+    player: Option<Player>,
+    /// Time to pass after the touches put down.
+    work: Option<Nanos>,
+}
+
+impl Replay {
+    /// Of this trace, charged to this cgroup.
+    #[must_use]
+    pub fn new(memcg: MemcgId, trace: Arc<Trace>) -> Replay {
+        Replay {
+            memcg,
+            trace,
+            player: None,
+            work: None,
+        }
+    }
+}
+
+/// Makes the files and shared memory behind a trace's areas.
+pub(super) fn objects(trace: &Trace, kernel: &mut Kernel) -> Vec<AreaKind> {
+    let kind = |area: &TraceArea| {
+        let pages = Pages(u64::from(area.pages));
+        match area.backing {
+            Backing::Anon => AreaKind::Anon,
+            Backing::File => AreaKind::File(kernel.create_file(pages)),
+            Backing::Shmem => AreaKind::Shmem(kernel.create_shmem(pages)),
+        }
+    };
+    trace.areas().iter().map(kind).collect()
+}
+
+impl Program for Replay {
+    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        if let Some(work) = self.work.take() {
+            return Step::Compute(work);
+        }
+        if self.player.is_none() {
+            let space = cx.kernel.create_space(self.memcg);
+            *cx.space = Some(space);
+            let made = objects(&self.trace, cx.kernel);
+            let trace = Arc::clone(&self.trace);
+            self.player = Some(Player::new(&trace, &made, 1, 0, cx.kernel, space));
+        }
+        let Some(player) = &mut self.player else {
+            return Step::Exit;
+        };
+        match player.next(cx) {
+            Some(work) => {
+                self.work = Some(work);
+                Step::Touches
+            }
+            None => {
+                if let Some(space) = cx.space.take() {
+                    cx.kernel.exit_space(space);
+                }
+                Step::Exit
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Scaled-down experiments against checked-in results: a change of any number is a change of behaviour
+//! and wants a reason. `NEAP_BLESS=1 cargo test -p neap-sim --test goldens` writes them anew.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use neap_sim::{Options, find_experiment, run_experiment};
+
+fn options(seeds: u64, scale: f64, sets: &[&str], threads: usize) -> Options {
+    Options {
+        seeds,
+        seed: 1,
+        scale: Some(scale),
+        sets: sets.iter().map(|&set| set.to_owned()).collect(),
+        threads,
+    }
+}
+
+fn path(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens");
+    dir.join(format!("{name}.txt"))
+}
+
+/// Every row on a line of its own, so that a change shows what changed.
+fn rows(name: &str, options: &Options) -> String {
+    let experiment = find_experiment(name).unwrap();
+    let outcome = run_experiment(experiment, options, &|_, _| {}).unwrap();
+    let line = |row: &neap_sim::Row| {
+        let (metric, config) = (&row.metric, &row.config);
+        format!(
+            "{metric} {config} {} {} {}\n",
+            row.simulated, row.low, row.high
+        )
+    };
+    outcome.rows.iter().map(line).collect()
+}
+
+fn golden(name: &str, scale: f64, sets: &[&str]) {
+    let got = rows(name, &options(2, scale, sets, 2));
+    if std::env::var_os("NEAP_BLESS").is_some() {
+        fs::write(path(name), &got).unwrap();
+        return;
+    }
+    let wanted = fs::read_to_string(path(name)).unwrap_or_default();
+    let pairs = got.lines().zip(wanted.lines());
+    let first = pairs.into_iter().find(|(got, wanted)| got != wanted);
+    assert!(
+        got == wanted,
+        "{name} gives other numbers than its golden; first: {first:?}"
+    );
+}
+
+#[test]
+fn memcg_lru_6_12_gives_its_golden_numbers() {
+    golden("memcg-lru-6.12", 0.25, &["writes=8", "warm_up=4"]);
+}
+
+#[test]
+fn memcg_lru_gives_its_golden_numbers() {
+    golden(
+        "memcg-lru",
+        1.0 / 512.0,
+        &["writes=20", "warm_up=10", "cgroups=32"],
+    );
+}
+
+#[test]
+fn second_chance_gives_its_golden_numbers() {
+    golden("second-chance", 1.0 / 18.0, &["units=90", "user=130"]);
+}
+
+#[test]
+fn any_number_of_threads_gives_the_same_bytes() {
+    let sets = ["writes=4", "warm_up=2"];
+    let one = rows("memcg-lru-6.12", &options(5, 0.1, &sets, 1));
+    let three = rows("memcg-lru-6.12", &options(5, 0.1, &sets, 3));
+    assert_eq!(one, three);
+    assert!(!one.is_empty());
+}
