@@ -48,10 +48,7 @@ pub fn run(args: &BenchArgs) -> ExitCode {
     match prepared.map_err(Stop::Failed).and_then(Bench::run) {
         Ok(code) => ExitCode::from(code),
         Err(Stop::Signal(signal)) => {
-            talk::note(&format!(
-                "ended by {}; everything is as it was",
-                exit::name(signal)
-            ));
+            talk::note(&format!("ended by {}", exit::name(signal)));
             Ending::Signaled(signal).imitate()
         }
         Err(Stop::Failed(failure)) => {
@@ -138,6 +135,9 @@ impl<'a> Bench<'a> {
             talk::warn(&format!(
                 "not undone: {fault}; the next neap bench tries again"
             ));
+        }
+        if closed.is_empty() && matches!(done, Err(Stop::Signal(_))) {
+            talk::note("everything is as it was");
         }
         self.tell(&done?)
     }
