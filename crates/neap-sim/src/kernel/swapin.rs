@@ -22,26 +22,16 @@ impl Machine {
     ) -> Result<(), Missing> {
         let private = self.tables.area(fault.area).private;
         let path = self.path(slot, private);
-        let direct = path == SwapinPath::Direct;
-        // The page itself first: without it there is nothing to read ahead for.
+        // The page itself first: without it there is nothing to read ahead for, and the
+        // window is opened once, however often the charge has to be tried.
         let key = self.key_of(fault.area, at);
+        let (id, source) = self.read_slot(mm, fault, slot, Some(key))?;
         let window = self.window(fault, at, slot, path);
         let alone = window.is_empty();
-        let (id, source) = self.read_slot(mm, fault, slot, Some(key))?;
-        mm.memcgs
-            .count(self.space(fault.space).memcg, Counter::Pgmajfault, 1);
+        let memcg = self.space(fault.space).memcg;
+        mm.memcgs.count(memcg, Counter::Pgmajfault, 1);
         let mut device = Vec::new();
-        if source == Source::Device {
-            device.push(id);
-        }
-        self.count_swapin(
-            mm,
-            id,
-            Swapin::Read {
-                source,
-                readahead: false,
-            },
-        );
+        self.note_read(mm, id, source, false, &mut device);
         for (slot, key) in window {
             let cached = self.swap.as_ref().is_none_or(|s| {
                 s.cached(slot).is_some()
@@ -56,23 +46,28 @@ impl Machine {
             };
             mm.folios.flags_mut(id).set(Flags::READAHEAD, true);
             mm.memcgs.count(mm.folio_memcg(id), Counter::SwapRa, 1);
-            if source == Source::Device {
-                device.push(id);
-            }
-            self.count_swapin(
-                mm,
-                id,
-                Swapin::Read {
-                    source,
-                    readahead: true,
-                },
-            );
+            self.note_read(mm, id, source, true, &mut device);
         }
-        if !direct {
+        if path != SwapinPath::Direct {
             self.count_swapin(mm, id, Swapin::ReadaheadEnded { read_last: alone });
         }
         self.submit_reads(mm, &device, path == SwapinPath::Cluster);
         Ok(())
+    }
+
+    /// Counts a read, and keeps those that need the device.
+    fn note_read(
+        &mut self,
+        mm: &Mm,
+        id: FolioId,
+        source: Source,
+        readahead: bool,
+        device: &mut Vec<FolioId>,
+    ) {
+        if source == Source::Device {
+            device.push(id);
+        }
+        self.count_swapin(mm, id, Swapin::Read { source, readahead });
     }
 
     /// Which way a fault reads. Shared memory always goes by place on the device.
