@@ -282,36 +282,20 @@ impl Switches {
     pub fn of_kernel(version: (u32, u32), generations: bool) -> Switches {
         let since = |minor| version >= (6, minor);
         Switches {
-            shrinker_scheme: if since(12) {
-                ShrinkerScheme::SecondChance
-            } else {
-                ShrinkerScheme::Old
-            },
+            shrinker_scheme: pick(since(12), ShrinkerScheme::Old, ShrinkerScheme::SecondChance),
             swapin_count: match version {
                 v if v >= (6, 12) => SwapinCount::DiskReads,
                 v if v >= (6, 9) => SwapinCount::V69Literal,
                 _ => SwapinCount::V68,
             },
-            large_store: if since(13) {
-                LargeStore::Merged
-            } else {
-                LargeStore::Reject
-            },
+            large_store: pick(since(13), LargeStore::Reject, LargeStore::Merged),
             zero_pages: if since(12) {
                 ZeroPages::ZeroMap
             } else {
                 ZeroPages::SameFilledInZswap
             },
-            incompressible: if since(18) {
-                Incompressible::StoreRaw
-            } else {
-                Incompressible::Reject
-            },
-            pool_worker: if since(12) {
-                PoolWorkerVersion::W612
-            } else {
-                PoolWorkerVersion::W68
-            },
+            incompressible: pick(since(18), Incompressible::Reject, Incompressible::StoreRaw),
+            pool_worker: pick(since(12), PoolWorkerVersion::W68, PoolWorkerVersion::W612),
             penalty_spend: PenaltySpend::AtCount,
             ratio_scope: RatioScope::Cgroup,
             shrinker_limit: ShrinkerLimit::None,
@@ -337,6 +321,11 @@ impl Switches {
             writeback_refault: true,
         }
     }
+}
+
+/// What a version has: `old` until it was `new`.
+fn pick<T>(is_new: bool, old: T, new: T) -> T {
+    if is_new { new } else { old }
 }
 
 impl Default for Switches {

@@ -43,6 +43,8 @@ flags!(
     IN_ADD = 21,
     /// Waiting in a batch to be rotated.
     IN_ROTATE = 22,
+    /// Read ahead from the device rather than from zswap.
+    DISK_READ = 23,
 );
 
 const GEN: u32 = 7;

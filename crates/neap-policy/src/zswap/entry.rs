@@ -1,9 +1,9 @@
 //! Entries, one for each swap slot, and the lists they are on.
 //!
 //! An entry lives in the place of its slot in one flat array, so the index from slots to
-//! entries costs nothing, a lookup is one load, and no entry is ever allocated. Twelve
-//! bytes hold the links and everything else, and one more tells a new entry of a slot
-//! from an old one. All are zero at first, so slots that were never used take no memory.
+//! entries costs nothing, a lookup is one load, and no entry is ever allocated. Sixteen
+//! bytes hold the links and everything else. All are zero at first, so slots that were
+//! never used take no memory.
 
 use neap_units::SwapSlot;
 
@@ -57,14 +57,16 @@ pub(super) struct Ends {
 const PREV: usize = 0;
 const NEXT: usize = 1;
 const WORD: usize = 2;
+/// Where the pool has it, below a stamp that tells a new entry of a slot from an old one.
+const PLACE: usize = 3;
+const STAMP_SHIFT: u32 = 28;
 /// No slot: the header of a swap area.
 const NONE: u32 = 0;
 
 /// The entries of all slots.
 #[derive(Debug)]
 pub(super) struct Entries {
-    records: Vec<[u32; 3]>,
-    stamps: Vec<u8>,
+    records: Vec<[u32; 4]>,
     stored: u64,
 }
 
@@ -72,8 +74,7 @@ impl Entries {
     /// Room for slots 1 to `slots` - 1.
     pub fn new(slots: u32) -> Entries {
         Entries {
-            records: vec![[0; 3]; slots as usize],
-            stamps: vec![0; slots as usize],
+            records: vec![[0; 4]; slots as usize],
             stored: 0,
         }
     }
@@ -91,24 +92,32 @@ impl Entries {
     /// Which of the entries a slot had over time it has now.
     #[inline]
     pub fn stamp(&self, slot: SwapSlot) -> u8 {
-        self.stamps[slot.index()]
+        (self.records[slot.index()][PLACE] >> STAMP_SHIFT) as u8
+    }
+
+    /// Where the pool has it.
+    #[inline]
+    pub fn place(&self, slot: SwapSlot) -> u32 {
+        self.records[slot.index()][PLACE] & ((1 << STAMP_SHIFT) - 1)
     }
 
     /// Puts an entry into a slot that has none.
     #[inline]
-    pub fn insert(&mut self, slot: SwapSlot, entry: Entry) {
+    pub fn insert(&mut self, slot: SwapSlot, entry: Entry, place: u32) {
         let record = &mut self.records[slot.index()];
         debug_assert!(slot.0 != NONE && record[WORD] == 0, "{slot} is taken");
-        *record = [NONE, NONE, entry.pack()];
-        let stamp = &mut self.stamps[slot.index()];
-        *stamp = stamp.wrapping_add(1);
+        debug_assert!(place < 1 << STAMP_SHIFT, "too large a pool");
+        let stamp = (record[PLACE] >> STAMP_SHIFT).wrapping_add(1);
+        *record = [NONE, NONE, entry.pack(), stamp << STAMP_SHIFT | place];
         self.stored += 1;
     }
 
     /// Takes the entry of a slot out; it is on no list.
     #[inline]
     pub fn remove(&mut self, slot: SwapSlot) {
-        self.records[slot.index()] = [0; 3];
+        let record = &mut self.records[slot.index()];
+        // The stamp stays, for the next entry here.
+        *record = [0, 0, 0, record[PLACE]];
         self.stored -= 1;
     }
 
@@ -148,7 +157,7 @@ impl Ends {
     /// Takes an entry of this list off it.
     #[inline]
     pub fn unlink(&mut self, entries: &mut Entries, slot: SwapSlot) {
-        let [prev, next, _] = entries.records[slot.index()];
+        let [prev, next, ..] = entries.records[slot.index()];
         match prev {
             NONE => self.head = next,
             prev => entries.records[prev as usize][NEXT] = next,
@@ -216,8 +225,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_takes_thirteen_bytes_and_keeps_what_it_is_told() {
-        assert_eq!(size_of::<[u32; 3]>() + size_of::<u8>(), 13);
+    fn an_entry_takes_sixteen_bytes_and_keeps_what_it_is_told() {
+        assert_eq!(size_of_val(&Entries::new(1).records[0]), 16);
         for entry in [
             Entry {
                 length: 0,
@@ -248,7 +257,7 @@ mod tests {
                 match (op, model.get(at).copied()) {
                     (0 | 1, _) | (_, None) => {
                         let slot = SwapSlot(free.swap_remove(usize::from(pick) % free.len()));
-                        entries.insert(slot, entry);
+                        entries.insert(slot, entry, 0);
                         list.push(&mut entries, slot);
                         model.push_back(slot);
                     }

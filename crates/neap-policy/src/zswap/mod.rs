@@ -271,8 +271,8 @@ impl Zswap {
             self.stats.same_filled_pages -= 1;
         }
         self.stats.stored_incompressible_pages -= u64::from(entry.length == RAW);
+        self.pool.sub(entry.length, self.entries.place(slot));
         self.entries.remove(slot);
-        self.pool.sub(entry.length);
         accounts.uncharge(entry.list, Bytes(entry.length.into()));
         Some(entry)
     }

@@ -1,9 +1,12 @@
 //! How many pages the pool holds (SPEC 1.1: whole pages, not the sum of lengths).
 //!
-//! The model of zsmalloc: classes every 16 bytes, objects packed into chains of one to
-//! eight pages, and classes that would be cut alike merged. Chains of a class are taken
-//! to be packed as by compaction, so a class wastes less than one chain. The simple model
-//! adds a share to the sum of lengths.
+//! The model of zsmalloc: classes every 16 bytes, of which those cut alike are merged, and
+//! objects in *zspages* of one to eight pages. A new object goes to one of the fullest
+//! zspages that have room, and a zspage is given back when its last object goes. Entries
+//! that leave in another order than they came therefore leave holes: a pool can be full of
+//! them, and only reclaim of the whole machine compacts it, never that of a cgroup. The
+//! packed model takes compaction to run at every free; the simple one adds a share to the
+//! sum of lengths.
 
 use neap_units::{PAGE_SIZE, Pages};
 
@@ -25,9 +28,11 @@ const SIMPLE_PERCENT: u64 = 105;
 /// Which model of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum PoolModel {
-    /// Size classes and chains.
+    /// Size classes, and zspages that keep their holes.
     #[default]
     SizeClasses,
+    /// Size classes without holes.
+    Packed,
     /// 1.05 times the bytes, rounded up to pages.
     Simple,
 }
@@ -39,7 +44,24 @@ struct Class {
     chain: u8,
     objects: u16,
     used: u32,
+    /// First zspage of each group of those about as full, neither empty nor full.
+    groups: [u32; GROUPS],
 }
+
+/// A run of pages cut into objects of one class.
+#[derive(Clone, Copy, Debug)]
+struct Zspage {
+    prev: u32,
+    next: u32,
+    used: u16,
+    class: u8,
+}
+
+/// No zspage, and never the number of one.
+const NONE: u32 = 0;
+
+/// Groups of zspages by tenths in use (kernel: ZS_INUSE_RATIO_10 to _99).
+const GROUPS: usize = 10;
 
 /// Length of the chain that wastes the least at its end.
 fn chain_of(size: usize) -> usize {
@@ -57,6 +79,9 @@ pub(super) struct Pool {
     classes: Vec<Class>,
     /// Class of each object size in steps of [`DELTA`] above [`MIN_SIZE`].
     of_step: Vec<u8>,
+    /// By number; 0 is none.
+    zspages: Vec<Zspage>,
+    free: Vec<u32>,
     bytes: u64,
     pages: u64,
 }
@@ -80,6 +105,7 @@ impl Pool {
                     chain: chain as u8,
                     objects: objects as u16,
                     used: 0,
+                    groups: [NONE; GROUPS],
                 });
             }
             of_step[step] = (classes.len() - 1) as u8;
@@ -88,6 +114,13 @@ impl Pool {
             model,
             classes,
             of_step,
+            zspages: vec![Zspage {
+                prev: NONE,
+                next: NONE,
+                used: 0,
+                class: 0,
+            }],
+            free: Vec::new(),
             bytes: 0,
             pages: 0,
         }
@@ -96,7 +129,7 @@ impl Pool {
     /// Pages held from the system.
     pub fn pages(&self) -> Pages {
         match self.model {
-            PoolModel::SizeClasses => Pages(self.pages),
+            PoolModel::SizeClasses | PoolModel::Packed => Pages(self.pages),
             PoolModel::Simple => {
                 let grown = u128::from(self.bytes) * u128::from(SIMPLE_PERCENT) / 100;
                 neap_units::Bytes(grown as u64).pages_up()
@@ -109,42 +142,116 @@ impl Pool {
         self.bytes
     }
 
-    /// Puts an object in. One of no bytes takes no room.
-    pub fn add(&mut self, length: u16) {
-        if length > 0 {
-            let class = self.class(length);
+    /// Puts an object in and says which zspage has it, below 2^28. One of no bytes takes
+    /// no room.
+    pub fn add(&mut self, length: u16) -> u32 {
+        if length == 0 {
+            return NONE;
+        }
+        self.bytes += u64::from(length);
+        let class = self.class_of(length);
+        if self.model != PoolModel::SizeClasses {
+            let class = &mut self.classes[usize::from(class)];
+            if class.used.is_multiple_of(class.objects.into()) {
+                self.pages += u64::from(class.chain);
+            }
             class.used += 1;
-            let grown = if (class.used - 1).is_multiple_of(class.objects.into()) {
-                class.chain
-            } else {
-                0
-            };
-            self.pages += u64::from(grown);
-            self.bytes += u64::from(length);
+            return NONE;
         }
+        let groups = self.classes[usize::from(class)].groups;
+        let fullest = groups.iter().rev().find(|&&first| first != NONE);
+        let number = match fullest {
+            Some(&number) => {
+                self.unlink(number);
+                number
+            }
+            None => self.begin(class),
+        };
+        self.zspages[number as usize].used += 1;
+        self.link(number);
+        number
     }
 
-    /// Takes an object out.
-    pub fn sub(&mut self, length: u16) {
-        if length > 0 {
-            let class = self.class(length);
+    /// Takes out an object that [`Pool::add`] gave to a zspage.
+    pub fn sub(&mut self, length: u16, number: u32) {
+        if length == 0 {
+            return;
+        }
+        self.bytes -= u64::from(length);
+        let class = self.class_of(length);
+        if self.model != PoolModel::SizeClasses {
+            let class = &mut self.classes[usize::from(class)];
             class.used -= 1;
-            let given_back = if class.used.is_multiple_of(class.objects.into()) {
-                class.chain
-            } else {
-                0
-            };
-            self.pages -= u64::from(given_back);
-            self.bytes -= u64::from(length);
+            if class.used.is_multiple_of(class.objects.into()) {
+                self.pages -= u64::from(class.chain);
+            }
+            return;
+        }
+        self.unlink(number);
+        self.zspages[number as usize].used -= 1;
+        if self.zspages[number as usize].used > 0 {
+            self.link(number);
+        } else {
+            self.free.push(number);
+            self.pages -= u64::from(self.classes[usize::from(class)].chain);
         }
     }
 
-    fn class(&mut self, length: u16) -> &mut Class {
+    /// An empty zspage of a class.
+    fn begin(&mut self, class: u8) -> u32 {
+        self.pages += u64::from(self.classes[usize::from(class)].chain);
+        let fresh = Zspage {
+            prev: NONE,
+            next: NONE,
+            used: 0,
+            class,
+        };
+        if let Some(number) = self.free.pop() {
+            self.zspages[number as usize] = fresh;
+            return number;
+        }
+        self.zspages.push(fresh);
+        self.zspages.len() as u32 - 1
+    }
+
+    /// The group of a zspage; none: it is full or empty.
+    fn group(&self, zspage: Zspage) -> Option<usize> {
+        let objects = self.classes[usize::from(zspage.class)].objects;
+        let partial = zspage.used > 0 && zspage.used < objects;
+        partial.then(|| usize::from(zspage.used) * GROUPS / usize::from(objects))
+    }
+
+    fn link(&mut self, number: u32) {
+        let zspage = self.zspages[number as usize];
+        if let Some(group) = self.group(zspage) {
+            let first = &mut self.classes[usize::from(zspage.class)].groups[group];
+            let next = std::mem::replace(first, number);
+            let zspage = &mut self.zspages[number as usize];
+            (zspage.prev, zspage.next) = (NONE, next);
+            if next != NONE {
+                self.zspages[next as usize].prev = number;
+            }
+        }
+    }
+
+    fn unlink(&mut self, number: u32) {
+        let zspage = self.zspages[number as usize];
+        if let Some(group) = self.group(zspage) {
+            match zspage.prev {
+                NONE => self.classes[usize::from(zspage.class)].groups[group] = zspage.next,
+                prev => self.zspages[prev as usize].next = zspage.next,
+            }
+            if zspage.next != NONE {
+                self.zspages[zspage.next as usize].prev = zspage.prev;
+            }
+        }
+    }
+
+    fn class_of(&self, length: u16) -> u8 {
         let size = usize::from(length) + HANDLE;
         let step = size.saturating_sub(MIN_SIZE).div_ceil(DELTA);
         // An object of a page without room for its handle is kept without one.
-        let class = self.of_step[step.min(self.of_step.len() - 1)];
-        &mut self.classes[usize::from(class)]
+        self.of_step[step.min(self.of_step.len() - 1)]
     }
 }
 
@@ -179,11 +286,10 @@ mod tests {
     #[test]
     fn a_raw_page_takes_a_page_and_a_same_filled_one_nothing() {
         let mut pool = Pool::new(PoolModel::SizeClasses);
-        pool.add(4096);
-        pool.add(0);
+        let (raw, same) = (pool.add(4096), pool.add(0));
         assert_eq!((pool.pages(), pool.bytes()), (Pages(1), 4096));
-        pool.sub(0);
-        pool.sub(4096);
+        pool.sub(0, same);
+        pool.sub(4096, raw);
         assert_eq!(pool.pages(), Pages(0));
     }
 
@@ -196,17 +302,53 @@ mod tests {
         assert_eq!(pool.pages(), Pages(2), "4200 bytes");
     }
 
+    #[test]
+    fn entries_that_leave_here_and_there_leave_holes_that_later_ones_fill() {
+        for (model, after) in [(PoolModel::SizeClasses, 300), (PoolModel::Packed, 225)] {
+            let mut pool = Pool::new(model);
+            // Four objects in three pages.
+            let places: Vec<u32> = (0..400).map(|_| pool.add(3000)).collect();
+            assert_eq!(pool.pages(), Pages(300));
+            for place in places.iter().step_by(4) {
+                pool.sub(3000, *place);
+            }
+            assert_eq!(pool.pages(), Pages(after));
+            (0..100).for_each(|_| assert!(pool.add(3000) < 1 << 28));
+            assert_eq!(pool.pages(), Pages(300), "the holes are filled first");
+        }
+        let mut pool = Pool::new(PoolModel::SizeClasses);
+        let places: Vec<u32> = (0..400).map(|_| pool.add(3000)).collect();
+        places[..100]
+            .iter()
+            .for_each(|&place| pool.sub(3000, place));
+        assert_eq!(pool.pages(), Pages(225), "leaving in order leaves none");
+    }
+
     proptest! {
         #[test]
-        fn pages_are_those_of_full_chains(lengths in prop::collection::vec(1u16..=4096, 0..2000)) {
+        fn pages_are_those_of_zspages_in_use(ops in prop::collection::vec((1u16..=4096, any::<u16>(), 0u8..3), 0..1500)) {
             let mut pool = Pool::new(PoolModel::SizeClasses);
-            lengths.iter().for_each(|&length| pool.add(length));
-            let chains: u64 = pool.classes.iter()
-                .map(|c| u64::from(c.used.div_ceil(c.objects.into())) * u64::from(c.chain))
-                .sum();
-            prop_assert_eq!(pool.pages(), Pages(chains));
-            prop_assert!(pool.pages() >= neap_units::Bytes(pool.bytes()).pages_up());
-            lengths.iter().for_each(|&length| pool.sub(length));
+            let mut held: Vec<(u16, u32)> = Vec::new();
+            for (length, pick, op) in ops {
+                if op < 2 || held.is_empty() {
+                    held.push((length, pool.add(length)));
+                } else {
+                    let (length, place) = held.swap_remove(usize::from(pick) % held.len());
+                    pool.sub(length, place);
+                }
+                let mut used = std::collections::BTreeMap::<u32, u16>::new();
+                held.iter().for_each(|&(_, place)| *used.entry(place).or_default() += 1);
+                let mut pages = 0;
+                for (&number, &used) in &used {
+                    let zspage = pool.zspages[number as usize];
+                    let class = pool.classes[usize::from(zspage.class)];
+                    prop_assert_eq!(zspage.used, used);
+                    prop_assert!(used <= class.objects);
+                    pages += u64::from(class.chain);
+                }
+                prop_assert_eq!(pool.pages(), Pages(pages));
+            }
+            held.iter().for_each(|&(length, place)| pool.sub(length, place));
             prop_assert_eq!((pool.pages(), pool.bytes()), (Pages(0), 0));
         }
     }

@@ -193,7 +193,7 @@ impl Zswap {
         owner: LruvecId,
         accounts: &mut impl Accounts,
     ) {
-        self.pool.add(length);
+        let place = self.pool.add(length);
         accounts.charge(owner, Bytes(length.into()));
         self.entries.insert(
             slot,
@@ -202,6 +202,7 @@ impl Zswap {
                 referenced: self.rules.scheme.marks_new(),
                 list: owner,
             },
+            place,
         );
         if length == 0 {
             self.stats.same_filled_pages += 1;

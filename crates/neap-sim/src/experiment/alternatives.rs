@@ -182,10 +182,10 @@ pub(super) const WALK_COST: Experiment = Experiment {
     parameters: &[
         Parameter::chosen(
             "each",
-            "256",
+            "1024",
             "pages",
             "memory of each cgroup",
-            &["64", "256"],
+            &["256", "1024"],
         ),
         Parameter::chosen(
             "memory",

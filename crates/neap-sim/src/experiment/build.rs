@@ -4,29 +4,16 @@
 //! grows with the machine is divided by the scale before it is shown, so that numbers of any scale
 //! stand beside the reported ones.
 
-use std::sync::Arc;
-
 use neap_policy::{Counter, Switches};
 use neap_units::{Bytes, Nanos, Pages};
 
 use super::{Effect, ExperimentFault, Measure, Parameter, Reported, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::kernel::{Area, KernelConfig, Limits, MemcgId, SwapConfig, ZswapConfig};
-use crate::trace::Trace;
 use crate::workload::{Build, BuildShape, Compiler, Load, Pattern, Walker};
-
-/// The recorded compiler: cc1 of gcc 12.2 with -O2 on one C file of 11,117 preprocessed lines
-/// (`zstd_ldm.c`), by valgrind's lackey, in windows of 2 ms. It ran 1.2 billion instructions and touched
-/// 3,839 pages that it only read and 4,125 that it wrote.
-const CC1: &[u8] = include_bytes!("../../data/cc1.neaptrc");
 
 /// Simulated hours after which a build is given up.
 const PATIENCE: u64 = 6;
-
-fn compiler() -> Arc<Trace> {
-    // The file is part of the program; a test decodes it.
-    Arc::new(Trace::decode(CC1).unwrap_or_default())
-}
 
 pub(super) fn scaled_bytes(setup: &Setup<'_>, key: &str) -> Bytes {
     Bytes((setup.number(key) * setup.scale * 1048576.0) as u64)
@@ -60,7 +47,7 @@ pub(super) fn build(
     cold: u64,
 ) -> Result<Vec<Measure>, ExperimentFault> {
     let mut machine = Machine::new(&kernel(setup, switches), Clockwork::default());
-    let trace = compiler();
+    let trace = Compiler::recorded_trace();
     let kernel = machine.kernel();
     let memcg = kernel.create_memcg(MemcgId::ROOT, "build");
     let limits = Limits {
@@ -179,9 +166,11 @@ pub(super) const UNITS: Parameter = Parameter::chosen(
 );
 pub(super) const MEMORY: Parameter = Parameter::chosen(
     "memory",
-    "6",
+    "5",
     "times the recorded compiler",
-    "not stated; private memory of a unit is 1 to so many times the recorded 16 MiB, all alike probable",
+    "not stated; a unit's private memory is 1 to so many times the recorded 16 MiB, all alike probable; \
+     the whole number whose old-scheme swap-ins in second-chance are nearest to the reported count, \
+     which is therefore no prediction",
     &["4", "6", "8"],
 );
 pub(super) const SOURCE: Parameter = Parameter::chosen(
@@ -240,16 +229,5 @@ pub(super) const fn effect(
         metric,
         config,
         base,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_recorded_compiler_can_be_read() {
-        let trace = Trace::decode(CC1).unwrap();
-        assert!(trace.pages() > 5_000 && trace.duration() > Nanos::millis(50));
     }
 }

@@ -7,6 +7,7 @@ use neap_units::{Bytes, Nanos, Pages};
 use super::{Experiment, ExperimentFault, Measure, Parameter, Reported, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::kernel::{Area, KernelConfig, MemcgId, SwapConfig};
+use crate::swap::DeviceConfig;
 use crate::workload::{Burst, Load, Pattern, Reclaimer, Walker};
 
 /// A fairness test.
@@ -152,6 +153,13 @@ impl Paid {
                 "workingset_refault_anon",
                 self.total[Counter::WorkingsetRefaultAnon],
             ),
+            pages("pgactivate", self.total[Counter::Pgactivate]),
+            pages("pgrefill", self.total[Counter::Pgrefill]),
+            Measure {
+                metric: "mglru_aged",
+                unit: "generations",
+                value: self.total[Counter::MglruAged] as f64,
+            },
             Measure {
                 metric: "visits_per_thousand_stolen",
                 unit: "cgroups",
@@ -188,6 +196,19 @@ pub(super) fn swap(size: Bytes) -> Option<SwapConfig> {
     })
 }
 
+/// The swap device. A scaled machine asks for fewer pages a second, so its device is slower by as much:
+/// how long a job waits for a page, against how long it takes until it wants the next, stays.
+fn device(setup: &Setup<'_>) -> Option<DeviceConfig> {
+    let device = DeviceConfig::named(setup.word("device"))?;
+    let slower = |span: Nanos| Nanos((span.0 as f64 / setup.scale) as u64);
+    Some(DeviceConfig {
+        read_latency: slower(device.read_latency),
+        write_latency: slower(device.write_latency),
+        bandwidth: Bytes(((device.bandwidth.0 as f64 * setup.scale) as u64).max(4096)),
+        ..device
+    })
+}
+
 fn memcg_lru(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
     let generations = setup.config == "memcg-lru";
     let switches = Switches {
@@ -212,6 +233,7 @@ fn memcg_lru(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
             cpus: whole(setup.number("cpus")) as u32,
             switches,
             swap: swap(mib("ram")),
+            swap_device: device(setup),
             seed: setup.seed,
             ..KernelConfig::default()
         },
@@ -256,6 +278,12 @@ pub(super) const MEMCG_LRU: Experiment = Experiment {
             "not stated; the jobs use a few CPUs in all",
             &["4", "16", "64"],
         ),
+        Parameter::word(
+            "device",
+            "nvme",
+            "not stated; what a server of 512 GB would swap to",
+            &["zram", "nvme", "ssd"],
+        ),
         Parameter::chosen(
             "burst",
             "50",
@@ -290,8 +318,9 @@ pub(super) const MEMCG_LRU: Experiment = Experiment {
     headline: &["pgsteal_stddev_over_mean", "pgsteal_sum_over_requested"],
     scale: 1.0 / 64.0,
     notes: &[
-        "Scale divides memory, rates and requests alike, so that the share of pages touched between two \
-         writes stays; batches of the kernel (32, 64 pages) do not scale.",
+        "Scale divides memory, rates, requests and the device's speed alike, so that the share of pages \
+         touched between two writes stays, and how long a job waits for a page; batches of the kernel \
+         (32, 64 pages) do not scale.",
     ],
     run: memcg_lru,
 };

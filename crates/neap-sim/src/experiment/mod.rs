@@ -8,6 +8,7 @@ mod build;
 mod fairness;
 mod fault;
 mod hints;
+mod mthp;
 mod open;
 mod outcome;
 mod parameter;
@@ -120,6 +121,7 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &second_chance::COLD_DATA,
     &fairness::MEMCG_LRU,
     &fairness::MEMCG_LRU_6_12,
+    &mthp::MTHP_STORE,
     &alternatives::ALTERNATIVES,
     &alternatives::WALK_COST,
     &hints::RECENCY,

@@ -54,7 +54,7 @@ pub(super) const CONCURRENT: Experiment = Experiment {
         effect("real_change", "real_seconds", "tokens", "unbounded"),
     ],
     headline: &["swapins", "zswpwb", "slabs_scanned"],
-    scale: 0.25,
+    scale: 1.0 / 18.0,
     notes: &[NOTE],
     run,
 };
@@ -73,7 +73,7 @@ pub(super) const USEFUL: Experiment = Experiment {
         effect("real_change", "real_seconds", "useful-reads", "disk-reads"),
     ],
     headline: &["swapins", "zswpwb"],
-    scale: 0.25,
+    scale: 1.0 / 18.0,
     notes: &[NOTE],
     run,
 };
@@ -92,7 +92,7 @@ pub(super) const PENALTY: Experiment = Experiment {
         effect("real_change", "real_seconds", "at-scan", "at-count"),
     ],
     headline: &["swapins", "zswpwb"],
-    scale: 0.25,
+    scale: 1.0 / 18.0,
     notes: &[NOTE],
     run,
 };

@@ -82,7 +82,7 @@ pub(super) const SECOND_CHANCE: Experiment = Experiment {
         effect("sys_change", "sys_seconds", BOTH, "old"),
     ],
     headline: &["swapins", "real_seconds", "sys_seconds"],
-    scale: 0.25,
+    scale: 1.0 / 18.0,
     notes: &[
         "Scale divides CPUs, jobs, units and memory; pages and CPU times shown are divided by it.",
         "No link step and no serial part of make: real time is that of the compile jobs alone.",
@@ -147,7 +147,7 @@ pub(super) const COLD_DATA: Experiment = Experiment {
         effect("real_change", "real_seconds", BOTH, "old"),
     ],
     headline: &["zswpwb", "real_seconds"],
-    scale: 0.25,
+    scale: 1.0 / 18.0,
     notes: &[
         "Scale divides CPUs, jobs, units and memory; pages and CPU times shown are divided by it.",
         "The rows without a reported number are those the seed documents left out.",

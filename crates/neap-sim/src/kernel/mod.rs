@@ -348,3 +348,5 @@ impl Kernel {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod zswap_tests;

@@ -100,21 +100,26 @@ pub(super) struct Ledger<'a> {
 impl Accounts for Ledger<'_> {
     fn charge(&mut self, owner: LruvecId, bytes: Bytes) {
         if self.charged {
-            let memcg = memcg_of(owner, self.nodes);
+            let memcg = self.payer(owner);
             self.memcgs.charge_zswap(memcg, bytes);
         }
     }
 
     fn uncharge(&mut self, owner: LruvecId, bytes: Bytes) {
         if self.charged {
-            let memcg = memcg_of(owner, self.nodes);
+            let memcg = self.payer(owner);
             self.memcgs.uncharge_zswap(memcg, bytes);
         }
     }
 }
 
-fn memcg_of(owner: LruvecId, nodes: u32) -> neap_policy::MemcgId {
-    neap_policy::MemcgId(owner.0 / nodes)
+impl Ledger<'_> {
+    /// Whoever pays for entries of some lists: of a cgroup that is gone, the one above.
+    fn payer(&self, owner: LruvecId) -> neap_policy::MemcgId {
+        let memcg = neap_policy::MemcgId(owner.0 / self.nodes);
+        let mut levels = self.memcgs.ancestors(memcg);
+        levels.find(|&id| self.memcgs.online(id)).unwrap_or(memcg)
+    }
 }
 
 impl Machine {

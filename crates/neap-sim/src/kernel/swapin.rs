@@ -44,8 +44,6 @@ impl Machine {
             let Ok((id, source)) = self.read_slot(mm, fault, slot, key) else {
                 break;
             };
-            mm.folios.flags_mut(id).set(Flags::READAHEAD, true);
-            mm.memcgs.count(mm.folio_memcg(id), Counter::SwapRa, 1);
             self.note_read(mm, id, source, true, &mut device);
         }
         if path != SwapinPath::Direct {
@@ -55,10 +53,10 @@ impl Machine {
         Ok(())
     }
 
-    /// Counts a read, and keeps those that need the device.
+    /// A folio was read, or has to be: what is counted, and what readahead marks.
     fn note_read(
         &mut self,
-        mm: &Mm,
+        mm: &mut Mm,
         id: FolioId,
         source: Source,
         readahead: bool,
@@ -66,6 +64,12 @@ impl Machine {
     ) {
         if source == Source::Device {
             device.push(id);
+        }
+        if readahead {
+            let flags = mm.folios.flags_mut(id);
+            flags.set(Flags::READAHEAD, true);
+            flags.set(Flags::DISK_READ, source == Source::Device);
+            mm.memcgs.count(mm.folio_memcg(id), Counter::SwapRa, 1);
         }
         self.count_swapin(mm, id, Swapin::Read { source, readahead });
     }
@@ -256,7 +260,9 @@ impl Machine {
         }
         if mm.folios.flags_mut(id).take(Flags::READAHEAD) {
             mm.memcgs.count(mm.folio_memcg(id), Counter::SwapRaHit, 1);
-            self.count_swapin(mm, id, Swapin::FirstUse);
+            if mm.folios.flags_mut(id).take(Flags::DISK_READ) {
+                self.count_swapin(mm, id, Swapin::FirstUse);
+            }
             if private
                 && !self
                     .swap

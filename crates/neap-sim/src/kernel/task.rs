@@ -95,6 +95,10 @@ impl Entry {
                     }
                     continue;
                 }
+                // An entry may end here: no call is left half done.
+                if let Some(mut call) = self.shrinker.take() {
+                    while !machine.shrink(mm, &mut call) {}
+                }
                 if let Some(reply) = self.reclaim_ended(purpose, reclaim.reclaimed(), mm, machine) {
                     return reply;
                 }

@@ -14,6 +14,11 @@ use crate::clock::{Context, Program, Step};
 use crate::kernel::{Area, AreaKind, FileId, Kernel, MemcgId, ShmemId};
 use crate::trace::Trace;
 
+/// The recorded compiler: cc1 of gcc 12.2 with -O2 on one C file of 11,117 preprocessed lines
+/// (`zstd_ldm.c`), by valgrind's lackey, in windows of 2 ms. It ran 1.2 billion instructions and touched
+/// 3,839 pages that it only read and 4,125 that it wrote.
+const CC1: &[u8] = include_bytes!("../../data/cc1.neaptrc");
+
 /// A recorded compiler and the files behind it, which all its runs share.
 #[derive(Clone, Debug)]
 pub struct Compiler {
@@ -22,6 +27,13 @@ pub struct Compiler {
 }
 
 impl Compiler {
+    /// The trace of the gcc that comes with the simulator.
+    #[must_use]
+    pub fn recorded_trace() -> Arc<Trace> {
+        // The file is part of the program; a test decodes it.
+        Arc::new(Trace::decode(CC1).unwrap_or_default())
+    }
+
     /// Makes the files of a recorded compiler.
     #[must_use]
     pub fn new(trace: Arc<Trace>, kernel: &mut Kernel) -> Compiler {
@@ -254,5 +266,16 @@ impl Program for Job {
     fn killed(&mut self, _cx: &mut Context<'_>) -> bool {
         self.phase = Phase::Next;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recorded_compiler_can_be_read() {
+        let trace = Trace::decode(CC1).unwrap();
+        assert!(trace.pages() > 5_000 && trace.duration() > Nanos::millis(50));
     }
 }

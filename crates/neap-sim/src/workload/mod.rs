@@ -29,7 +29,7 @@ pub use pattern::{Pattern, Walker};
 pub use reclaimer::Reclaimer;
 pub use replay::Replay;
 pub use rng::{Rng, Zipf};
-pub use stream::Stream;
+pub use stream::{Arena, Stream};
 
 use neap_units::PageNr;
 

@@ -11,7 +11,7 @@ use super::{GroupSpec, WorkloadFault};
 use crate::clock::{Machine, Program};
 use crate::kernel::{Advice, Area, MemcgId, TaskId};
 use crate::trace::Trace;
-use crate::workload::{Burst, Load, Pattern, Replay, Stream, Walker};
+use crate::workload::{Build, BuildShape, Burst, Compiler, Load, Pattern, Replay, Stream, Walker};
 
 /// Where a task's memory is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +45,8 @@ pub enum Kind {
     },
     /// Does what a trace says.
     Replay(Arc<Trace>),
+    /// Takes units of a build, with as many others as there are tasks alike.
+    Compile(BuildShape),
 }
 
 /// A task, or several alike.
@@ -72,7 +74,7 @@ pub struct TaskSpec {
 }
 
 const KINDS: &[&str] = &[
-    "usemem", "random", "zipf", "scan", "hot-cold", "phases", "cold", "stream", "replay",
+    "usemem", "random", "zipf", "scan", "hot-cold", "phases", "cold", "stream", "replay", "compile",
 ];
 
 /// Reads a task.
@@ -90,7 +92,7 @@ pub(super) fn task(
     })?;
     let kind = kind(node, word, open)?;
     let size = match &kind {
-        Kind::Replay(_) => Bytes::ZERO,
+        Kind::Replay(_) | Kind::Compile(_) => Bytes::ZERO,
         _ => {
             let size = node
                 .size("size")?
@@ -170,6 +172,7 @@ fn kind(
             touches: node.within("phase_touches", 100_000, 1, u64::MAX)?,
         }),
         "cold" => Kind::Cold,
+        "compile" => Kind::Compile(build(node)?),
         "stream" => Kind::Stream {
             frame: node.within("frame", 256, 1, 1 << 30)?,
             work: node.duration("work", Nanos::millis(1))?,
@@ -184,6 +187,20 @@ fn kind(
                 trace.map_err(|fault| node.fault("trace", &format!("{path}: {fault}")))?,
             ))
         }
+    })
+}
+
+/// A build's shape.
+fn build(node: &Node<'_>) -> Result<BuildShape, WorkloadFault> {
+    let work = node.number("unit_work", 1.0, 0.0, 1000.0)?;
+    Ok(BuildShape {
+        units: node.within("units", 100, 1, 1_000_000)?,
+        work: (work * 0.5, work * 1.5),
+        memory: (1, node.within("unit_memory", 3, 1, 64)? as u32),
+        source: node.within("source", 24, 0, 1 << 20)?,
+        object: node.within("object", 32, 0, 1 << 20)?,
+        tmpfs: node.flag("tmpfs", false)?,
+        spawn: Nanos::millis(1),
     })
 }
 
@@ -244,8 +261,20 @@ impl TaskSpec {
         end: Nanos,
         tasks: &mut Vec<(String, TaskId)>,
     ) {
+        let build = match &self.kind {
+            Kind::Compile(shape) => {
+                let queue = machine.shared().make(shape.units);
+                let kernel = machine.kernel();
+                let compiler = Compiler::new(Compiler::recorded_trace(), kernel);
+                Some(Build::new(*shape, memcg, compiler, queue, kernel))
+            }
+            _ => None,
+        };
         for i in 0..self.count {
-            let program = self.program(machine, memcg, tasks.len() as u64, end);
+            let program = match &build {
+                Some(build) => build.job(),
+                None => self.program(machine, memcg, tasks.len() as u64, end),
+            };
             let id = machine.spawn(program, self.start, !self.endless());
             let name = match self.count {
                 1 => self.name.clone(),
@@ -276,13 +305,15 @@ impl TaskSpec {
         match &self.kind {
             Kind::Replay(trace) => Box::new(Replay::new(memcg, Arc::clone(trace))),
             Kind::Stream { frame, work } => {
-                let frames = machine.shared().make(0);
+                let (next, frames) = (machine.shared().make(0), machine.shared().make(0));
                 let stream = Stream {
                     memcg,
                     area: self.area(machine, number),
                     frame: *frame,
                     passes: 1,
                     work: *work,
+                    arena: None,
+                    next,
                     frames,
                 };
                 stream.program()
@@ -296,7 +327,8 @@ impl TaskSpec {
                 };
                 load.program()
             }
-            Kind::Cold => {
+            // A job of a build is made with the others, in `spawn`; alone it only keeps memory.
+            Kind::Cold | Kind::Compile(_) => {
                 let load = Load {
                     populate: true,
                     touches: 0,

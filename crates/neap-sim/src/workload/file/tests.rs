@@ -45,6 +45,12 @@ size = "1M"
 kind = "stream"
 size = "1M"
 hint = "noreuse"
+[[task]]
+kind = "compile"
+units = 2
+unit_memory = 1
+unit_work = 0.1
+count = 2
 "#;
 
 fn no_trace(_: &Path) -> Result<Trace, String> {
@@ -66,13 +72,13 @@ fn a_file_is_a_machine_with_groups_and_tasks() {
     assert_eq!(workload.groups[1].parent.as_deref(), Some("a"));
     let run = workload.run();
     assert!(run.finished);
-    assert_eq!(run.tasks.len(), 4);
+    assert_eq!(run.tasks.len(), 6);
     let ended = run
         .times()
         .iter()
         .filter(|(_, times)| times.ended.is_some())
         .count();
-    assert_eq!(ended, 3, "the cold task keeps its memory");
+    assert_eq!(ended, 5, "the cold task keeps its memory");
 }
 
 #[test]
@@ -141,7 +147,9 @@ fn the_schema_knows_every_key() {
         keys("/properties/group/items/properties")
     );
     let task = keys("/properties/task/items/properties");
-    for kind in ["usemem", "random", "zipf", "hot-cold", "phases", "stream"] {
+    for kind in [
+        "usemem", "random", "zipf", "hot-cold", "phases", "stream", "compile",
+    ] {
         let text = format!("[[task]]\nkind = \"{kind}\"\nsize = \"1M\"\nburst = 1\nx = 1");
         for key in known(&text).split(", ") {
             assert!(

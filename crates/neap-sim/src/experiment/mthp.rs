@@ -1,0 +1,401 @@
+//! `mthp-store` (S1): zswap that takes large folios whole, against splitting them (case 1) and against
+//! writing them whole to zram (case 2).
+
+use neap_policy::{Counter, LargeStore, Switches};
+use neap_units::{Bytes, Nanos, Pages};
+
+use super::build::{effect, reported};
+use super::{Experiment, ExperimentFault, Measure, Parameter, Reported, Setup};
+use crate::clock::{Clockwork, Machine};
+use crate::compress::PageModel;
+use crate::kernel::{Area, KernelConfig, Limits, MemcgId, SwapConfig, ZswapConfig};
+use crate::swap::DeviceConfig;
+use crate::workload::{Load, Pattern, Walker};
+
+/// What a configuration's name says.
+struct Case {
+    /// Order of the folios.
+    order: u8,
+    /// Whether large folios get runs of slots (CONFIG_THP_SWAP).
+    thp_swap: bool,
+    /// Whether zswap takes them.
+    store: LargeStore,
+    /// Name of the compressor in parameters.
+    compressor: &'static str,
+}
+
+fn case(config: &str) -> Case {
+    let mut parts = config.split('/');
+    let order = match parts.next() {
+        Some("64K") => 4,
+        Some("2M") => 9,
+        _ => 0,
+    };
+    let which = parts.next().unwrap_or("after");
+    Case {
+        order,
+        thp_swap: which != "case1-before",
+        store: match which {
+            "after" => LargeStore::V6KnobOn,
+            _ => LargeStore::Reject,
+        },
+        compressor: match parts.next() {
+            Some("iaa") => "iaa",
+            _ => "zstd",
+        },
+    }
+}
+
+fn model(setup: &Setup<'_>, compressor: &str) -> PageModel {
+    let get = |what: &str| setup.number(&format!("{compressor}_{what}"));
+    let bytes = (4096.0 / get("ratio").max(1.0)) as u16;
+    let micros = |what: &str| Nanos((get(what) * 1e3) as u64);
+    PageModel::fixed(bytes, micros("compress"), micros("decompress"))
+}
+
+fn bytes(setup: &Setup<'_>, key: &str) -> Bytes {
+    Bytes((setup.number(key) * setup.scale * 1048576.0) as u64)
+}
+
+fn kernel(setup: &Setup<'_>, case: &Case) -> KernelConfig {
+    KernelConfig {
+        ram: bytes(setup, "ram"),
+        cpus: setup.number("cpus") as u32,
+        switches: Switches {
+            large_store: case.store,
+            ..Switches::of_kernel((6, 11), false)
+        },
+        page_cluster: setup.number("page_cluster") as u32,
+        swap: Some(SwapConfig {
+            size: bytes(setup, "swap"),
+            latency: Nanos(500),
+            synchronous: true,
+        }),
+        swap_device: Some(DeviceConfig::zram()),
+        thp_swap: case.thp_swap,
+        zswap: Some(ZswapConfig {
+            max_pool_percent: 20,
+            accept_threshold_percent: 90,
+            shrinker: false,
+        }),
+        contents: vec![model(setup, case.compressor)],
+        seed: setup.seed,
+        ..KernelConfig::default()
+    }
+}
+
+fn run(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
+    let case = case(setup.config);
+    let mut machine = Machine::new(&kernel(setup, &case), Clockwork::default());
+    let kernel = machine.kernel();
+    let memcg = kernel.create_memcg(MemcgId::ROOT, "usemem");
+    let limits = Limits {
+        high: Some(bytes(setup, "high").whole_pages()),
+        ..Limits::default()
+    };
+    kernel.set_limits(memcg, limits);
+    let pages = bytes(setup, "each").whole_pages().0.next_multiple_of(512);
+    let mut tasks = Vec::new();
+    for _ in 0..setup.number("processes") as u64 {
+        let area = Area {
+            folio_order: case.order,
+            ..Area::anon(Pages(pages))
+        };
+        let load = Load {
+            populate: true,
+            touches: 0,
+            pace: Nanos(setup.number("pace") as u64),
+            ..Load::new(memcg, area, Walker::new(Pattern::Sequential, pages))
+        };
+        tasks.push(machine.spawn(load.program(), Nanos::ZERO, true));
+    }
+    const HOURS: u64 = 2;
+    if !machine.finish(Nanos(HOURS * 3_600_000_000_000)) {
+        return Err(ExperimentFault::Endless {
+            config: setup.config,
+            seed: setup.seed,
+            hours: HOURS,
+            advice: "give a larger high, or fewer processes",
+        });
+    }
+    let rate = |&task: &crate::kernel::TaskId| {
+        let times = machine.times(task);
+        let span = times
+            .ended
+            .unwrap_or(machine.now())
+            .saturating_sub(times.started);
+        pages as f64 * 4.0 / (span.0.max(1) as f64 / 1e9)
+    };
+    let throughput = tasks.iter().map(rate).sum::<f64>() / tasks.len().max(1) as f64;
+    Ok(measures(setup, &mut machine, memcg, throughput))
+}
+
+fn measures(
+    setup: &Setup<'_>,
+    machine: &mut Machine,
+    memcg: MemcgId,
+    throughput: f64,
+) -> Vec<Measure> {
+    let measure = |metric, unit, value| Measure {
+        metric,
+        unit,
+        value,
+    };
+    let system = machine.total().system.0 as f64 / 1e9 / setup.scale;
+    let stalled = machine.total().stalled.0 as f64 / 1e9 / setup.scale;
+    let counters = machine.kernel().vmstat(memcg);
+    let count = |counter| counters[counter] as f64 / setup.scale;
+    vec![
+        measure("throughput", "KB/s", throughput),
+        measure("sys_seconds", "s", system),
+        measure("throttled_seconds", "s", stalled),
+        measure("memcg_high", "events", count(Counter::MemcgHigh)),
+        measure("memcg_swap_fail", "events", count(Counter::MemcgSwapFail)),
+        measure("zswpout", "pages", count(Counter::Zswpout)),
+        measure("pswpout", "pages", count(Counter::Pswpout)),
+        measure("thp_swpout", "folios", count(Counter::ThpSwpout)),
+        measure(
+            "thp_swpout_fallback",
+            "folios",
+            count(Counter::ThpSwpoutFallback),
+        ),
+    ]
+}
+
+/// Reported numbers of one configuration, in the order of the seed's tables.
+macro_rules! table {
+    ($($config:literal: $throughput:literal $sys:literal $high:literal $fail:literal $zswpout:literal $pswpout:literal,)+) => {
+        &[$(
+            reported("throughput", $config, $throughput),
+            reported("sys_seconds", $config, $sys),
+            reported("memcg_high", $config, $high),
+            reported("memcg_swap_fail", $config, $fail),
+            reported("zswpout", $config, $zswpout),
+            reported("pswpout", $config, $pswpout),
+        )+]
+    };
+}
+
+const REPORTED: &[Reported] = table!(
+    "4K/before/zstd": 110_775.0 1141.72 140_500.0 0.0 9_552_298.0 0.0,
+    "4K/before/iaa": 113_010.0 954.87 153_737.0 0.0 10_603_271.0 0.0,
+    "4K/after/zstd": 111_550.0 1131.95 139_772.0 0.0 9_566_392.0 0.0,
+    "4K/after/iaa": 121_937.0 828.47 134_129.0 0.0 9_267_213.0 0.0,
+    "64K/case1-before/zstd": 136_113.0 986.78 124_183.0 619_020.0 9_413_603.0 0.0,
+    "64K/case1-before/iaa": 140_044.0 951.95 127_513.0 751_099.0 11_284_812.0 0.0,
+    "64K/case2-before/zstd": 161_496.0 771.68 111_223.0 0.0 1_509.0 7_471_472.0,
+    "64K/case2-before/iaa": 156_343.0 802.08 110_889.0 0.0 1_478.0 7_527_963.0,
+    "64K/after/zstd": 140_363.0 954.85 138_651.0 0.0 9_453_761.0 0.0,
+    "64K/after/iaa": 151_938.0 735.47 133_884.0 0.0 9_385_910.0 0.0,
+    "2M/case1-before/zstd": 164_220.0 855.76 14_628.0 18_698.0 8_419_458.0 0.0,
+    "2M/case1-before/iaa": 172_523.0 686.94 16_247.0 21_114.0 8_992_065.0 0.0,
+    "2M/case2-before/zstd": 192_164.0 823.55 16_054.0 0.0 1_416.0 8_629_248.0,
+    "2M/case2-before/iaa": 194_643.0 830.42 15_936.0 0.0 1_503.0 8_628_907.0,
+    "2M/after/zstd": 165_005.0 801.72 14_951.0 0.0 8_546_895.0 0.0,
+    "2M/after/iaa": 174_536.0 676.65 16_096.0 0.0 9_355_760.0 0.0,
+);
+
+/// Large folios stored whole.
+pub(super) const MTHP_STORE: Experiment = Experiment {
+    name: "mthp-store",
+    title: "zswap stores large folios whole: against splitting (case 1) and against zram (case 2)",
+    source: "S1",
+    configs: &[
+        "4K/before/zstd",
+        "4K/before/iaa",
+        "4K/after/zstd",
+        "4K/after/iaa",
+        "64K/case1-before/zstd",
+        "64K/case1-before/iaa",
+        "64K/case2-before/zstd",
+        "64K/case2-before/iaa",
+        "64K/after/zstd",
+        "64K/after/iaa",
+        "2M/case1-before/zstd",
+        "2M/case1-before/iaa",
+        "2M/case2-before/zstd",
+        "2M/case2-before/iaa",
+        "2M/after/zstd",
+        "2M/after/iaa",
+    ],
+    parameters: &[
+        Parameter::seed("processes", "70", "processes", "S1"),
+        Parameter::seed(
+            "each",
+            "1024",
+            "MiB",
+            "S1: written once by each process, which then exits",
+        ),
+        Parameter::seed("high", "40960", "MiB", "S1: memory.high"),
+        Parameter::seed("ram", "515072", "MiB", "S1"),
+        Parameter::seed("swap", "180224", "MiB", "S1: zram with zstd"),
+        Parameter::seed("cpus", "112", "CPUs", "S1: 2 x 56"),
+        Parameter::seed("page_cluster", "2", "", "S1"),
+        Parameter::chosen(
+            "zstd_ratio",
+            "5.1",
+            "",
+            "from the later v10 runs, not from the runs shown here",
+            &["3.0", "5.1", "8.0"],
+        ),
+        Parameter::chosen(
+            "iaa_ratio",
+            "3.0",
+            "",
+            "from the later v10 runs (2.8 to 3.35), not from the runs shown here",
+            &["2.5", "3.0", "3.5"],
+        ),
+        Parameter::chosen(
+            "zstd_compress",
+            "25",
+            "us",
+            "a 4 KiB page at 2.5 GHz",
+            &["15", "25", "40"],
+        ),
+        Parameter::chosen("zstd_decompress", "6", "us", "a 4 KiB page at 2.5 GHz", &[]),
+        Parameter::chosen(
+            "iaa_compress",
+            "12",
+            "us",
+            "the accelerator, waited for, and the decompression that verifies",
+            &["6", "12", "20"],
+        ),
+        Parameter::chosen(
+            "iaa_decompress",
+            "4",
+            "us",
+            "the accelerator, waited for",
+            &[],
+        ),
+        Parameter::chosen(
+            "pace",
+            "100",
+            "ns",
+            "writing a page besides its faults",
+            &["50", "100", "500"],
+        ),
+    ],
+    reported: REPORTED,
+    effects: &[
+        effect(
+            "case1_throughput_change",
+            "throughput",
+            "64K/after/zstd",
+            "64K/case1-before/zstd",
+        ),
+        effect(
+            "case1_throughput_change",
+            "throughput",
+            "64K/after/iaa",
+            "64K/case1-before/iaa",
+        ),
+        effect(
+            "case1_throughput_change",
+            "throughput",
+            "2M/after/zstd",
+            "2M/case1-before/zstd",
+        ),
+        effect(
+            "case1_throughput_change",
+            "throughput",
+            "2M/after/iaa",
+            "2M/case1-before/iaa",
+        ),
+        effect(
+            "case2_throughput_change",
+            "throughput",
+            "64K/after/zstd",
+            "64K/case2-before/zstd",
+        ),
+        effect(
+            "case2_throughput_change",
+            "throughput",
+            "64K/after/iaa",
+            "64K/case2-before/iaa",
+        ),
+        effect(
+            "case2_throughput_change",
+            "throughput",
+            "2M/after/zstd",
+            "2M/case2-before/zstd",
+        ),
+        effect(
+            "case2_throughput_change",
+            "throughput",
+            "2M/after/iaa",
+            "2M/case2-before/iaa",
+        ),
+        effect(
+            "case1_sys_change",
+            "sys_seconds",
+            "64K/after/zstd",
+            "64K/case1-before/zstd",
+        ),
+        effect(
+            "case1_sys_change",
+            "sys_seconds",
+            "64K/after/iaa",
+            "64K/case1-before/iaa",
+        ),
+        effect(
+            "case1_sys_change",
+            "sys_seconds",
+            "2M/after/zstd",
+            "2M/case1-before/zstd",
+        ),
+        effect(
+            "case1_sys_change",
+            "sys_seconds",
+            "2M/after/iaa",
+            "2M/case1-before/iaa",
+        ),
+        effect(
+            "case2_sys_change",
+            "sys_seconds",
+            "64K/after/zstd",
+            "64K/case2-before/zstd",
+        ),
+        effect(
+            "case2_sys_change",
+            "sys_seconds",
+            "64K/after/iaa",
+            "64K/case2-before/iaa",
+        ),
+        effect(
+            "case2_sys_change",
+            "sys_seconds",
+            "2M/after/zstd",
+            "2M/case2-before/zstd",
+        ),
+        effect(
+            "case2_sys_change",
+            "sys_seconds",
+            "2M/after/iaa",
+            "2M/case2-before/iaa",
+        ),
+    ],
+    headline: &["throughput", "sys_seconds", "memcg_high"],
+    scale: 1.0 / 64.0,
+    notes: &[
+        "After is one set of runs, compared with both cases, as in the seed.",
+        "Scale divides the memory of the machine and of each process; counts and CPU times shown are \
+         divided by it. Each process writes whole multiples of 2 MiB.",
+        "In case 2 the device is zram whatever the compressor of zswap is called.",
+    ],
+    run,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_runs() {
+        let all = MTHP_STORE.configs.iter();
+        assert!(all.clone().all(|config| config.split('/').count() == 3));
+        let split = case("2M/case1-before/iaa");
+        assert_eq!((split.order, split.thp_swap), (9, false));
+        assert_eq!((split.store, split.compressor), (LargeStore::Reject, "iaa"));
+        assert_eq!(case("64K/after/zstd").store, LargeStore::V6KnobOn);
+    }
+}
