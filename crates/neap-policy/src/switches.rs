@@ -220,6 +220,17 @@ switch!(
     }
 );
 
+impl MemcgWalk {
+    fn of_kernel(version: (u32, u32), generations: bool) -> MemcgWalk {
+        match generations {
+            true if version >= (6, 7) => MemcgWalk::MemcgLru67,
+            true if version >= (6, 3) => MemcgWalk::MemcgLru63,
+            _ if version >= (6, 11) => MemcgWalk::PartialCookie,
+            _ => MemcgWalk::FullLinear,
+        }
+    }
+}
+
 /// One value of every switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Switches {
@@ -294,11 +305,7 @@ impl Switches {
                 (true, false) => Lru::Mglru63,
                 (true, true) => Lru::Mglru614,
             },
-            memcg_walk: if generations {
-                pick(since(7), MemcgWalk::MemcgLru63, MemcgWalk::MemcgLru67)
-            } else {
-                pick(since(11), MemcgWalk::FullLinear, MemcgWalk::PartialCookie)
-            },
+            memcg_walk: MemcgWalk::of_kernel(version, generations),
             rotate: Rotate::Mainline,
             reclaim_batching: match version {
                 v if v >= (6, 9) => ReclaimBatching::Quarter,

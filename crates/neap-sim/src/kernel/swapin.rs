@@ -22,14 +22,14 @@ impl Machine {
     ) -> Result<(), Missing> {
         let private = self.tables.area(fault.area).private;
         let path = self.path(slot, private);
-        let direct = path == SwapinPath::Direct;
-        // The page itself first: without it there is nothing to read ahead for.
+        // The page itself first: without it there is nothing to read ahead for, and the
+        // window is opened once, however often the charge has to be tried.
         let key = self.key_of(fault.area, at);
+        let (id, source) = self.read_slot(mm, fault, slot, Some(key))?;
         let window = self.window(fault, at, slot, path);
         let alone = window.is_empty();
-        let (id, source) = self.read_slot(mm, fault, slot, Some(key))?;
-        mm.memcgs
-            .count(self.space(fault.space).memcg, Counter::Pgmajfault, 1);
+        let memcg = self.space(fault.space).memcg;
+        mm.memcgs.count(memcg, Counter::Pgmajfault, 1);
         let mut device = Vec::new();
         self.note_read(mm, id, source, false, &mut device);
         for (slot, key) in window {
@@ -46,7 +46,7 @@ impl Machine {
             };
             self.note_read(mm, id, source, true, &mut device);
         }
-        if !direct {
+        if path != SwapinPath::Direct {
             self.count_swapin(mm, id, Swapin::ReadaheadEnded { read_last: alone });
         }
         self.submit_reads(mm, &device, path == SwapinPath::Cluster);
