@@ -166,20 +166,6 @@ fn memory_that_cannot_shrink_ends_the_job_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_swap_file_that_is_too_small_is_told_of() {
-    let name = "a_swap_file_that_is_too_small_is_told_of";
-    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
-        return;
-    }
-    let _alone = exclusive();
-    let neap = Neap::limit("48M").option("--swap-size").option("1M");
-    let run = neap.run(&words("incompressible", &["160"]));
-    run.must_exit(0);
-    let told = run.stderr.matches("nothing more can be reclaimed").count();
-    assert_eq!(told, 1, "{}", run.stderr);
-}
-
-#[test]
 fn a_swap_file_holds_what_does_not_compress() {
     if !require(
         "a_swap_file_holds_what_does_not_compress",

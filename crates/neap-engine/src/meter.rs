@@ -125,11 +125,6 @@ impl Meter {
         above.saturating_sub(self.usage())
     }
 
-    /// Whether the job takes more than its limit and what is allowed to a burst: 2 % and 4 MiB.
-    pub fn is_far_over(&self) -> bool {
-        self.usage() > self.limit.0 + self.limit.0 / 50 + (4 << 20)
-    }
-
     /// How many bytes reclaim still has to free; 0: none.
     pub fn excess(&self) -> u64 {
         let to = self.reclaim_to.load(Relaxed);

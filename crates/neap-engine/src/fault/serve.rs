@@ -8,7 +8,6 @@ use neap_units::{PAGE_SIZE, PageNr};
 
 use super::{Fault, FaultThread, Held, Served};
 use crate::job::Job;
-use crate::options::Exhausted;
 use crate::space::addresses;
 
 /// Longest run of fresh pages filled for one fault.
@@ -94,10 +93,7 @@ impl FaultThread {
         if freed - held.freed >= PROGRESS {
             (held.since, held.freed, held.open) = (now, freed, false);
             held.patience = (held.patience * 2).min(LONGEST_HOLD);
-        } else if self.job.options.on_exhausted == Exhausted::Open
-            && !held.open
-            && now - held.since > held.patience
-        {
+        } else if !held.open && now - held.since > held.patience {
             held.patience = (held.patience / 2).max(SHORTEST_HOLD);
             held.open = true;
         }

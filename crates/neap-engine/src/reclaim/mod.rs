@@ -34,8 +34,6 @@ const IDLE: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_millis(1);
 /// Between two checks of all structures, where they are asked for: 200 ms, in nanoseconds.
 const CHECK_EVERY: u64 = 200_000_000;
-/// A job that is over its limit while reclaim tries in vain for this long is told of it: 50 ms, in nanoseconds.
-const IN_VAIN_FOR: u64 = 50_000_000;
 /// Pause when no page of any space would move.
 const PAUSE: Duration = Duration::from_micros(300);
 /// Pause between tries once nothing is left.
@@ -72,15 +70,6 @@ struct Pass {
     moved: bool,
     /// There was somebody to take pages from.
     tried: bool,
-}
-
-/// Reclaim that finds nothing to take, for now.
-#[derive(Default)]
-struct Vain {
-    /// Since when, in nanoseconds of the monotonic clock.
-    since: Option<u64>,
-    /// Pages written back by then.
-    written: u64,
 }
 
 impl Reclaimer {
@@ -121,7 +110,6 @@ impl Reclaimer {
         let (mut passes, mut still) = (0, 0);
         let mut priority = DEF_PRIORITY;
         let mut outlook = Outlook::new(neap_sys::monotonic_nanos());
-        let mut vain = Vain::default();
         while !self.job.is_stopping() && self.job.meter.excess() > 0 {
             passes += 1;
             if passes % PASSES_PER_PRIORITY == 0 {
@@ -141,38 +129,18 @@ impl Reclaimer {
             }
             if outlook::is_worth(pass.stored, pass.refused) {
                 self.job.meter.set_exhausted(false);
-                vain.since = None;
                 continue;
             }
             still = if pass.moved { 0 } else { still + 1 };
             if still > self.job.spaces().len() {
-                if self.is_over_in_vain(&mut vain) {
-                    self.exhausted();
-                }
+                // Every space was tried in vain. A late agent is another matter.
+                let late = self.job.spaces().iter().any(|space| space.is_late());
+                self.job.meter.set_vain(!late);
                 self.job.ask_shrinker(0);
                 std::thread::sleep(PAUSE);
             }
         }
         self.job.meter.set_vain(false);
-    }
-
-    /// Every space was tried in vain. A late agent is another matter, and so is a disk that is merely slow:
-    /// then faults are held. Who wants the job killed rather than over its limit has them held in any case.
-    /// True if the job is far over its limit for that, and has been tried for a while: it must be said.
-    fn is_over_in_vain(&self, vain: &mut Vain) -> bool {
-        let late = self.job.spaces().iter().any(|space| space.is_late());
-        let before =
-            std::mem::replace(&mut vain.written, self.job.store.stats().written_back_pages);
-        let open = self.job.options.on_exhausted == Exhausted::Open;
-        let in_vain = open && !late && vain.written == before;
-        self.job.meter.set_vain(in_vain);
-        if !in_vain {
-            vain.since = None;
-            return false;
-        }
-        let now = neap_sys::monotonic_nanos();
-        let since = *vain.since.get_or_insert(now);
-        now - since > IN_VAIN_FOR && self.job.meter.is_far_over()
     }
 
     /// Panics on a broken invariant of any structure. For tests: it walks everything.
