@@ -41,7 +41,6 @@ const MEMORY: [&str; 5] = [
 #[derive(Debug)]
 pub struct Output {
     file: File,
-    name: String,
 }
 
 impl Output {
@@ -51,21 +50,12 @@ impl Output {
     /// When it cannot be made; the flag and the path are named.
     pub fn create(flag: &'static str, path: &Path) -> Result<Self, Failure> {
         File::create(path)
-            .map(|file| Self {
-                file,
-                name: format!("{flag} {}", path.display()),
-            })
+            .map(|file| Self { file })
             .map_err(|source| Failure::Output {
                 flag,
                 path: path.to_owned(),
                 source,
             })
-    }
-
-    /// The flag and the path, for messages.
-    #[must_use]
-    pub fn name(&self) -> String {
-        self.name.clone()
     }
 
     /// Writes the content, once.

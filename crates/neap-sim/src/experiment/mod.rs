@@ -12,7 +12,6 @@ mod mthp;
 mod open;
 mod outcome;
 mod parameter;
-mod range;
 mod rotation;
 mod runner;
 mod second_chance;
