@@ -165,6 +165,53 @@ fn memory_that_cannot_shrink_ends_the_job_where_that_is_asked_for() {
     assert_eq!(run.text(), "");
 }
 
+/// What does not compress and what would, together more than the limit: held, until it is known that nothing
+/// is left.
+#[test]
+fn a_job_that_is_to_be_killed_does_not_go_over_before() {
+    let name = "a_job_that_is_to_be_killed_does_not_go_over_before";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    let run = Neap::limit("48M")
+        .option("--no-swap")
+        .option("--on-exhausted")
+        .option("kill")
+        .run(&words("incompressible", &["47", "text"]).sampled());
+    run.must_exit(137);
+    run.must_be_within_limit();
+    assert!(run.stderr.contains("killed, as asked"), "{}", run.stderr);
+}
+
+#[test]
+fn a_swap_file_that_is_too_small_is_told_of() {
+    let name = "a_swap_file_that_is_too_small_is_told_of";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    let neap = Neap::limit("48M").option("--swap-size").option("1M");
+    let run = neap.run(&words("incompressible", &["160"]));
+    run.must_exit(0);
+    let told = run.stderr.matches("nothing more can be reclaimed").count();
+    assert_eq!(told, 1, "{}", run.stderr);
+}
+
+/// A new mapping is not known to neap at first: its faults wait for nothing until it is found.
+#[test]
+fn one_new_mapping_after_another_stays_within_the_limit() {
+    let name = "one_new_mapping_after_another_stays_within_the_limit";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    let run = Neap::limit("64M").run(&words("incompressible", &["200", "each"]).sampled());
+    run.must_exit(0);
+    run.must_have_paged();
+    run.must_be_within_limit();
+}
+
 #[test]
 fn a_swap_file_holds_what_does_not_compress() {
     if !require(

@@ -35,6 +35,8 @@ pub(crate) struct Job {
     pub shrink: Bell,
     /// Lowest reclaim priority since the shrinker last looked (the kernel's 12 to 0).
     pub priority: AtomicU64,
+    /// The shrinker is at work.
+    pub writing: AtomicBool,
     /// Wakes the sampler.
     pub sampler: Bell,
     /// Wakes the listening thread.
@@ -83,6 +85,7 @@ impl Job {
             reclaim: Bell::default(),
             shrink: Bell::default(),
             priority: AtomicU64::new(u64::MAX),
+            writing: AtomicBool::new(false),
             sampler: Bell::default(),
             bell,
             stopping: AtomicBool::new(false),
@@ -242,6 +245,12 @@ impl Job {
     pub fn ask_shrinker(&self, priority: u64) {
         self.priority.fetch_min(priority, Relaxed);
         self.shrink.ring();
+    }
+
+    /// Whether pages may be on their way to the swap file.
+    pub fn is_writing(&self) -> bool {
+        let wanted = self.writing.load(Relaxed) || self.priority.load(Relaxed) != u64::MAX;
+        wanted && self.store.can_write_back()
     }
 
     /// A process was met.

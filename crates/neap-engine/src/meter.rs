@@ -17,13 +17,10 @@ pub(crate) struct Meter {
     peak_resident: AtomicU64,
     peak_pool: AtomicU64,
     overhead: AtomicU64,
-    exhausted: AtomicBool,
-    /// Everything was tried just now, and nothing moved.
-    vain: AtomicBool,
+    /// Fills need not wait: nothing can be had by waiting.
+    open: AtomicBool,
     /// The pool as it is in the estimate.
     pool: AtomicU64,
-    /// Bytes freed since the start: tells whether reclaim gets on.
-    freed: AtomicU64,
 }
 
 /// One look at the kernel's accounting.
@@ -49,10 +46,8 @@ impl Meter {
             peak_resident: zero(),
             peak_pool: zero(),
             overhead: zero(),
-            exhausted: AtomicBool::new(false),
-            vain: AtomicBool::new(false),
+            open: AtomicBool::new(false),
             pool: zero(),
-            freed: zero(),
         }
     }
 
@@ -99,12 +94,6 @@ impl Meter {
     pub fn uncharge(&self, bytes: u64) {
         let less = |usage: u64| Some(usage.saturating_sub(bytes));
         let _ = self.estimate.fetch_update(Relaxed, Relaxed, less);
-        self.freed.fetch_add(bytes, Relaxed);
-    }
-
-    /// Bytes freed since the start.
-    pub fn freed(&self) -> u64 {
-        self.freed.load(Relaxed)
     }
 
     pub fn usage(&self) -> u64 {
@@ -131,23 +120,18 @@ impl Meter {
         self.usage().saturating_sub(to)
     }
 
-    /// Nothing can be reclaimed (or again something can). True when that is news.
-    pub fn set_exhausted(&self, exhausted: bool) -> bool {
-        self.exhausted.swap(exhausted, Relaxed) != exhausted
+    /// Whether the job takes more than its limit and what is allowed to a burst: 2 % and 4 MiB.
+    pub fn is_far_over(&self) -> bool {
+        self.usage() > self.limit.0 + self.limit.0 / 50 + (4 << 20)
     }
 
-    /// Reclaim tries in vain, for now: over the limit is better than stuck.
-    pub fn set_vain(&self, vain: bool) {
-        self.vain.store(vain, Relaxed);
+    /// Whether fills may take the job over its limit from now on: better than stuck.
+    pub fn set_open(&self, open: bool) {
+        self.open.store(open, Relaxed);
     }
 
-    /// Whether fills need not wait, since nothing can be had by waiting.
     fn is_open(&self) -> bool {
-        self.vain.load(Relaxed) || self.is_exhausted()
-    }
-
-    pub fn is_exhausted(&self) -> bool {
-        self.exhausted.load(Relaxed)
+        self.open.load(Relaxed)
     }
 
     pub fn peaks(&self) -> (u64, Sample) {

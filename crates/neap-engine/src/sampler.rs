@@ -11,9 +11,10 @@ use crate::job::Job;
 use crate::meter::Sample;
 use crate::space::Space;
 
-/// Growth between two samples that neap's own fills do not explain and that a look for new mappings
-/// must follow: 1 MiB.
+/// Growth since the last look for mappings that neap's own fills do not explain and that the next one must
+/// follow: 1 MiB; near the limit 128 KiB, since the faults of a new mapping wait for nothing until it is found.
 const UNEXPLAINED: u64 = 1 << 20;
+const UNEXPLAINED_NEAR: u64 = 128 << 10;
 /// Mappings are looked for at least this often once armed.
 const LOOK_EVERY: Nanos = Nanos(50_000_000);
 
@@ -25,6 +26,8 @@ pub(crate) struct Sampler {
     pacer: Pacer,
     own_pid: i32,
     looked: u64,
+    /// Growth since that neap's own fills do not explain, in bytes.
+    unexplained: u64,
     /// When to measure again what a process shares.
     next_share: u64,
 }
@@ -36,6 +39,7 @@ impl Sampler {
             pacer: Pacer::new(job.options.limit, u32::try_from(cpus).unwrap_or(u32::MAX)),
             own_pid: std::process::id().cast_signed(),
             looked: 0,
+            unexplained: 0,
             next_share: 0,
             job,
         }
@@ -54,14 +58,18 @@ impl Sampler {
         let spaces = self.job.spaces();
         self.measure_shares(&spaces);
         let sample = self.measure(&spaces);
-        let unexplained = self.job.meter.sample(sample);
+        self.unexplained += self.job.meter.sample(sample);
         let now = neap_sys::monotonic_nanos();
         let plan = self
             .pacer
             .observe(Nanos(now), Bytes(sample.resident + sample.own));
         self.job.meter.set_plan(plan.hold_above, plan.reclaim_to);
         if plan.arm {
-            self.arm(&spaces, now, unexplained);
+            let enough = match plan.reclaim_to {
+                Some(_) => UNEXPLAINED_NEAR,
+                None => UNEXPLAINED,
+            };
+            self.arm(&spaces, now, self.unexplained >= enough);
         }
         if plan.reclaim_to.is_some() {
             self.job.reclaim.ring();
@@ -124,8 +132,8 @@ impl Sampler {
     }
 
     /// Registers what is not registered yet: all of it the first time, later what is new.
-    fn arm(&mut self, spaces: &[Arc<Space>], now: u64, unexplained: u64) {
-        let due = now - self.looked >= LOOK_EVERY.0 || unexplained >= UNEXPLAINED;
+    fn arm(&mut self, spaces: &[Arc<Space>], now: u64, grown: bool) {
+        let due = now - self.looked >= LOOK_EVERY.0 || grown;
         let mut looked = false;
         for space in spaces {
             if space.body.get().is_none() || space.is_dead() {
@@ -144,7 +152,7 @@ impl Sampler {
             }
         }
         if looked {
-            self.looked = now;
+            (self.looked, self.unexplained) = (now, 0);
         }
     }
 }

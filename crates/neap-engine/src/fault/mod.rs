@@ -53,26 +53,14 @@ const RETRY_NANOS: u64 = 100_000;
 /// Longest sleep of faults that wait for room, in nanoseconds: they are called when there is some.
 const HELD_NANOS: u64 = 10_000_000;
 
-/// Faults wait for reclaim.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    /// Since when without progress, in nanoseconds of the monotonic clock.
-    since: u64,
-    /// Bytes that reclaim had freed then.
-    freed: u64,
-    /// How long faults wait for progress, in nanoseconds; less each time in vain.
-    patience: u64,
-    /// Faults go through until there is progress.
-    open: bool,
-}
-
 pub(crate) struct FaultThread {
     job: Arc<Job>,
     space: Arc<Space>,
     loader: Loader,
     fresh: FreshRun,
     inbox: Inbox,
-    held: Option<Held>,
+    /// Faults wait for room.
+    held: bool,
     /// Some fault waits for something else than room.
     soon: bool,
     /// The thread that is followed, and the cpu it was met on.
@@ -90,7 +78,7 @@ impl FaultThread {
             job,
             space,
             fresh: FreshRun::default(),
-            held: None,
+            held: false,
             soon: false,
             followed: None,
             until_follow: 0,
@@ -134,9 +122,10 @@ impl FaultThread {
 
     /// How long to sleep while faults wait.
     fn pause(&self) -> u64 {
-        match &self.held {
-            Some(held) if !self.soon => held.patience.min(HELD_NANOS),
-            _ => RETRY_NANOS,
+        if self.held && !self.soon {
+            HELD_NANOS
+        } else {
+            RETRY_NANOS
         }
     }
 

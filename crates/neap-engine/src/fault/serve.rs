@@ -6,20 +6,13 @@ use neap_policy::{Heat, State, Step};
 use neap_sys::Stop;
 use neap_units::{PAGE_SIZE, PageNr};
 
-use super::{Fault, FaultThread, Held, Served};
+use super::{Fault, FaultThread, Served};
 use crate::job::Job;
 use crate::space::addresses;
 
 /// Longest run of fresh pages filled for one fault.
 const MAX_FRESH: u64 = 16;
 static ZEROS: [u8; MAX_FRESH as usize * PAGE_SIZE] = [0; MAX_FRESH as usize * PAGE_SIZE];
-/// Faults are let through when reclaim has freed next to nothing for this long: over the limit is better
-/// than stuck. In nanoseconds; several times what a late agent holds reclaim up.
-const LONGEST_HOLD: u64 = 100_000_000;
-/// The same after it has happened again and again.
-const SHORTEST_HOLD: u64 = 1_000_000;
-/// What reclaim must free for faults to be held on, in bytes: one batch.
-const PROGRESS: u64 = 64 * PAGE_SIZE as u64;
 
 impl FaultThread {
     pub(super) fn serve(&mut self, fault: Fault) -> Served {
@@ -71,37 +64,25 @@ impl FaultThread {
         }
     }
 
-    /// Whether a fill must wait for reclaim: as long as that gets on.
+    /// Whether a fill must wait for reclaim, which says when that is in vain.
     fn must_wait(&mut self) -> bool {
         let full = |job: &Job| job.meter.must_hold(PAGE_SIZE as u64);
         if full(&self.job) {
             self.job.room.wait(&self.space);
         }
         if !full(&self.job) {
-            if self.held.take().is_some() {
+            if std::mem::take(&mut self.held) {
                 self.job.room.call(1); // there may be more
             }
             return false;
         }
-        let (now, freed) = (neap_sys::monotonic_nanos(), self.job.meter.freed());
-        let held = self.held.get_or_insert(Held {
-            since: now,
-            freed,
-            patience: LONGEST_HOLD,
-            open: false,
-        });
-        if freed - held.freed >= PROGRESS {
-            (held.since, held.freed, held.open) = (now, freed, false);
-            held.patience = (held.patience * 2).min(LONGEST_HOLD);
-        } else if !held.open && now - held.since > held.patience {
-            held.patience = (held.patience / 2).max(SHORTEST_HOLD);
-            held.open = true;
-        }
-        if held.open {
-            return false;
-        }
+        self.held = true;
         self.job.events.held.fetch_add(1, Relaxed);
-        self.job.reclaim.ring();
+        if self.job.meter.excess() > 0 {
+            self.job.reclaim.ring();
+        } else {
+            self.job.sampler.ring(); // it does not know yet
+        }
         true
     }
 

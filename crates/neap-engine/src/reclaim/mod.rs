@@ -17,7 +17,7 @@ use std::time::Duration;
 use neap_units::{PAGE_SIZE, PageId, SpaceId};
 use neap_wire::{BLOCK_PAGES, op};
 
-use self::outlook::Outlook;
+use self::outlook::{Look, Outlook, Supply};
 use self::store::Taken;
 use crate::agent::{Called, Errand};
 use crate::job::Job;
@@ -36,8 +36,11 @@ const SOON: Duration = Duration::from_millis(1);
 const CHECK_EVERY: u64 = 200_000_000;
 /// Pause when no page of any space would move.
 const PAUSE: Duration = Duration::from_micros(300);
-/// Pause between tries once nothing is left.
+/// Longest pause while the pool is full and the disk at work.
+const DISK_PAUSE: Duration = Duration::from_millis(2);
+/// Shortest and longest pause between tries once nothing is left.
 const REST: Duration = Duration::from_millis(50);
+const LONGEST_REST: Duration = Duration::from_secs(1);
 /// The kernel's DEF_PRIORITY: reclaim starts gently.
 const DEF_PRIORITY: u64 = 12;
 /// Passes after which the next lower priority is tried.
@@ -50,6 +53,10 @@ pub(crate) struct Reclaimer {
     picked: Vec<PageId>,
     stage_target: usize,
     samples: samples::Samples,
+    outlook: Outlook,
+    supply: Supply,
+    /// Pause before the next try.
+    rest: Duration,
     /// NEAP_CHECK is set.
     checks: bool,
 }
@@ -60,6 +67,11 @@ fn rests(space: &Space) -> bool {
         || space.rests_until.load(Relaxed) > neap_sys::monotonic_nanos()
 }
 
+/// A pause after a round in vain that took this many nanoseconds: it would take a cpu for itself otherwise.
+fn rest_after(round: u64) -> Duration {
+    Duration::from_nanos(round * 4).clamp(REST, LONGEST_REST)
+}
+
 /// What one pass achieved.
 struct Pass {
     /// Pages that went to the store.
@@ -68,8 +80,6 @@ struct Pass {
     refused: u64,
     /// Pages moved to staging, or blocks were emptied.
     moved: bool,
-    /// There was somebody to take pages from.
-    tried: bool,
 }
 
 impl Reclaimer {
@@ -81,6 +91,9 @@ impl Reclaimer {
             picked: Vec::with_capacity(BATCH),
             stage_target: (share as usize).max(2),
             samples: samples::Samples::new(&job),
+            outlook: Outlook::new(),
+            supply: Supply::Flows,
+            rest: Duration::ZERO,
             checks: std::env::var_os("NEAP_CHECK").is_some(),
             job,
         }
@@ -104,12 +117,11 @@ impl Reclaimer {
 
     /// Reclaims until usage is where the pacer wants it, or nothing is left.
     fn work(&mut self) {
-        if self.job.meter.is_exhausted() {
-            std::thread::sleep(REST);
-        }
+        self.take_rest();
         let (mut passes, mut still) = (0, 0);
         let mut priority = DEF_PRIORITY;
-        let mut outlook = Outlook::new(neap_sys::monotonic_nanos());
+        let start = neap_sys::monotonic_nanos();
+        self.outlook.begin(start);
         while !self.job.is_stopping() && self.job.meter.excess() > 0 {
             passes += 1;
             if passes % PASSES_PER_PRIORITY == 0 {
@@ -117,30 +129,89 @@ impl Reclaimer {
                 priority = priority.saturating_sub(1);
             }
             let pass = self.pass();
-            if pass.moved {
-                self.job.meter.set_vain(false);
-            }
+            let look = self.look();
+            let supply = self.outlook.judge(&pass, &look);
+            self.turn(supply);
             self.job.offer_room();
-            let resident = self.job.core().total_resident().0;
-            let round = resident / BLOCK_PAGES + self.stage_target as u64;
-            if outlook.is_bleak(&pass, resident, round, neap_sys::monotonic_nanos()) {
-                self.exhausted();
-                break;
+            if self.outlook.is_over() {
+                self.rest = rest_after(look.now - start);
+                return;
             }
-            if outlook::is_worth(pass.stored, pass.refused) {
-                self.job.meter.set_exhausted(false);
-                continue;
-            }
-            still = if pass.moved { 0 } else { still + 1 };
+            let gets_on = pass.moved || pass.stored > 0;
+            still = if gets_on { 0 } else { still + 1 };
             if still > self.job.spaces().len() {
-                // Every space was tried in vain. A late agent is another matter.
-                let late = self.job.spaces().iter().any(|space| space.is_late());
-                self.job.meter.set_vain(!late);
-                self.job.ask_shrinker(0);
-                std::thread::sleep(PAUSE);
+                self.pause();
             }
         }
-        self.job.meter.set_vain(false);
+        self.rest = Duration::ZERO;
+        if self.supply == Supply::Stuck {
+            self.turn(Supply::Flows);
+        }
+    }
+
+    fn take_rest(&self) {
+        let mut left = self.rest;
+        while !left.is_zero() && !self.job.is_stopping() {
+            let now = left.min(REST);
+            std::thread::sleep(now);
+            left -= now;
+        }
+    }
+
+    /// What the last pass is judged by.
+    fn look(&self) -> Look {
+        let resident = self.job.core().total_resident().0;
+        Look {
+            now: neap_sys::monotonic_nanos(),
+            resident,
+            round: resident / BLOCK_PAGES + self.stage_target as u64,
+            written: self.job.store.written_back(),
+            writing: self.job.is_writing(),
+            far_over: self.job.meter.is_far_over(),
+        }
+    }
+
+    /// Nothing moved: until the disk has made room, or for a moment.
+    fn pause(&self) {
+        self.job.ask_shrinker(0);
+        if self.job.store.waits_for_disk() {
+            self.job.reclaim.wait(DISK_PAUSE);
+        } else {
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// The supply is as given from now on. Who wants the job killed rather than over its limit has faults
+    /// wait until nothing is left.
+    fn turn(&mut self, supply: Supply) {
+        let before = std::mem::replace(&mut self.supply, supply);
+        if before == supply {
+            return;
+        }
+        let kills = self.job.options.on_exhausted == Exhausted::Kill;
+        self.job.meter.set_open(match supply {
+            Supply::Flows => false,
+            Supply::Stuck => !kills,
+            Supply::Dry => true,
+        });
+        if supply == Supply::Dry {
+            self.tell(kills);
+        }
+    }
+
+    /// Nothing more can be reclaimed.
+    fn tell(&self, kills: bool) {
+        let over = if kills {
+            "the job is killed, as asked"
+        } else {
+            "the program goes over its limit"
+        };
+        self.job.warn(format!(
+            "nothing more can be reclaimed (what is resident is pinned, locked, shared or does not compress): {over}; give a larger -m or --swap-size"
+        ));
+        if kills {
+            neap_sys::kill_descendants();
+        }
     }
 
     /// Panics on a broken invariant of any structure. For tests: it walks everything.
@@ -165,9 +236,13 @@ impl Reclaimer {
         }
     }
 
-    /// One step of each kind.
+    /// One step of each kind. While the pool is full it waits for the disk: what is taken out now would only
+    /// be sent home.
     fn pass(&mut self) -> Pass {
         self.catch_up();
+        if self.job.store.waits_for_disk() {
+            return self.recycle_all(0, Taken::default());
+        }
         // Who is stopped, forks or has no agent is passed over.
         let resting: Vec<SpaceId> = self
             .job
@@ -195,6 +270,11 @@ impl Reclaimer {
         } else {
             self.store_overdue(taken == 0)
         };
+        self.recycle_all(taken, store)
+    }
+
+    /// Gives the frames back of what was stored: the end of a pass.
+    fn recycle_all(&mut self, taken: usize, store: Taken) -> Pass {
         self.job.meter.note_pool(self.job.store.pool_bytes().0);
         let spaces = self.job.spaces();
         self.samples.forget_all_but(&spaces);
@@ -203,7 +283,6 @@ impl Reclaimer {
             stored: store.stored,
             refused: store.refused,
             moved: taken + freed > 0,
-            tried: space.is_some() || resting.is_empty(),
         }
     }
 
@@ -264,23 +343,6 @@ impl Reclaimer {
                 0
             }
             called => space.complete(&self.job, called).unwrap_or(0),
-        }
-    }
-
-    fn exhausted(&self) {
-        let news = self.job.meter.set_exhausted(true);
-        self.job.offer_room();
-        if news {
-            let over = match self.job.options.on_exhausted {
-                Exhausted::Open => "the program goes over its limit",
-                Exhausted::Kill => "the job is killed, as asked",
-            };
-            self.job.warn(format!(
-                "nothing more can be reclaimed (what is resident is pinned, locked, shared or does not compress): {over}; give a larger -m or --swap-size"
-            ));
-            if self.job.options.on_exhausted == Exhausted::Kill {
-                neap_sys::kill_descendants();
-            }
         }
     }
 }

@@ -1,137 +1,332 @@
-//! Whether anything can still be reclaimed.
+//! Whether waiting for reclaim is worth while: the one judge of it.
 //!
-//! Either a whole round over what is resident was compressed and hardly any of it taken, which a
-//! fast program may bring about within tenths of a second; or nothing left the programs for a long
-//! time although everything was tried (pinned, locked, shared); or nobody has let go for a long time.
+//! Faults that would take the job over its limit wait while the supply [`Flows`](Supply::Flows). Where
+//! nothing comes for a while it is [`Stuck`](Supply::Stuck): over the limit is better than a program that
+//! stands still. And it is [`Dry`](Supply::Dry), which is told, when a whole round over what is resident was
+//! compressed and hardly any of it taken, which a fast program may bring about within tenths of a second; or
+//! when nothing came for a long time; or when the job got far over its limit while it was stuck.
+//!
+//! Time alone never decides: a busy machine may keep reclaim from its work for tenths of a second, so as
+//! many passes must have been made in vain.
 
 use super::Pass;
 
 /// Of a whole round, the share that must be stored for reclaim to be worth its work: 1/64.
 const WORTH: u64 = 64;
-/// Fruitless passes, beyond those that try everything once, after which nothing is left to reclaim.
+/// Passes in vain, beyond those that try everything once, after which nothing is left to reclaim.
 const PATIENCE: u64 = 100;
-/// Passes, each with its pause, in which everybody rests, after which nobody will give any more.
-const LONGEST_REST: u64 = 5000;
-/// Time without a page stored after which nothing is left to reclaim: 2 s, in nanoseconds. A busy machine may
-/// keep reclaim from its work for tenths of a second.
+/// Passes in vain, each with its pause, after which faults may go through.
+const FEW: u64 = 16;
+/// The time for it where nothing moves at all: everything was tried. In nanoseconds.
+const STILL_FOR: u64 = 20_000_000;
+/// The same where pages move and come back, or nobody lets go just now: several times what a late agent
+/// holds reclaim up.
+const IN_VAIN_FOR: u64 = 100_000_000;
+/// Time without a page stored or written back after which nothing is left to reclaim: 2 s.
 const FRUITLESS_FOR: u64 = 2_000_000_000;
+/// A job that has been far over its limit for this long while nothing came is told of it: 50 ms.
+const OVER_FOR: u64 = 50_000_000;
+/// Each time in vain makes the next wait half as long, at most this many times.
+const MOST_HALVINGS: u32 = 6;
 
-/// Whether what was stored was worth the work for what was refused.
-pub(super) fn is_worth(stored: u64, refused: u64) -> bool {
-    stored > refused / WORTH
+/// Whether memory comes to those who wait for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Supply {
+    /// Waiting helps.
+    Flows,
+    /// Nothing comes, for now.
+    Stuck,
+    /// Nothing is left to reclaim.
+    Dry,
 }
 
-/// What the passes since reclaim began have come to.
+/// What a pass is judged by, beside what it achieved.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Look {
+    /// Nanoseconds of the monotonic clock.
+    pub now: u64,
+    /// Pages that the programs hold.
+    pub resident: u64,
+    /// Passes that it takes to try everything once.
+    pub round: u64,
+    /// Pages written back since the start.
+    pub written: u64,
+    /// Write-back is at work or asked for: a disk may merely be slow.
+    pub writing: bool,
+    /// The job takes more than its limit and what is allowed to a burst.
+    pub far_over: bool,
+}
+
+/// What the passes so far have come to.
 pub(super) struct Outlook {
+    supply: Supply,
     /// Pages stored and refused in this round.
     stored: u64,
     refused: u64,
-    /// Passes in a row that found somebody to take from, and stored nothing.
-    fruitless: u64,
-    /// Passes in a row that found nobody.
-    resting: u64,
-    /// When a page was stored last, in nanoseconds.
+    /// When memory came last, in nanoseconds, and the passes since.
     progress: u64,
+    passes: u64,
+    /// Some pass since then moved pages.
+    moved: bool,
+    /// Pages written back by then.
+    written: u64,
+    /// Times that waiting was in vain lately.
+    halvings: u32,
+    /// Since when the job is far over its limit and nothing comes.
+    over_since: Option<u64>,
+    /// Found dry since reclaim began to work.
+    over: bool,
 }
 
 impl Outlook {
-    pub fn new(now: u64) -> Self {
+    pub fn new() -> Self {
         Self {
+            supply: Supply::Flows,
             stored: 0,
             refused: 0,
-            fruitless: 0,
-            resting: 0,
-            progress: now,
+            progress: 0,
+            passes: 0,
+            moved: false,
+            written: 0,
+            halvings: 0,
+            over_since: None,
+            over: false,
         }
     }
 
-    /// Takes note of a pass. `resident`: pages that the programs hold. `round`: passes that it takes
-    /// to try everything once. True: nothing is left to reclaim.
-    pub fn is_bleak(&mut self, pass: &Pass, resident: u64, round: u64, now: u64) -> bool {
+    /// Reclaim begins to work at `now`, after a time in which nothing was wanted of it.
+    pub fn begin(&mut self, now: u64) {
+        if self.supply != Supply::Dry {
+            self.supply = Supply::Flows;
+        }
+        (self.stored, self.refused) = (0, 0);
+        self.over = false;
+        self.rest(now);
+    }
+
+    /// Whether all was tried in vain since reclaim began to work.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Takes note of a pass, and says how things stand.
+    pub fn judge(&mut self, pass: &Pass, look: &Look) -> Supply {
+        let came = pass.stored > 0 || look.written > self.written;
+        self.written = look.written;
         self.stored += pass.stored;
         self.refused += pass.refused;
-        if pass.stored > 0 {
-            (self.fruitless, self.resting, self.progress) = (0, 0, now);
-        } else if pass.tried {
-            (self.fruitless, self.resting) = (self.fruitless + 1, 0);
+        if self.ends_round(look.resident) {
+            self.runs_dry();
+        } else if came {
+            self.comes(pass, look.now);
         } else {
-            self.resting += 1;
+            self.passes += 1;
+            self.moved |= pass.moved;
+            self.nothing_comes(look);
         }
-        if self.refused + self.stored >= resident.max(1) {
-            let worth = is_worth(self.stored, self.refused);
-            (self.stored, self.refused) = (0, 0);
-            if !worth {
-                return true;
+        self.supply
+    }
+
+    /// Whether a whole round is over, and was not worth its work.
+    fn ends_round(&mut self, resident: u64) -> bool {
+        if self.refused + self.stored < resident.max(1) {
+            return false;
+        }
+        let worth = is_worth(self.stored, self.refused);
+        (self.stored, self.refused) = (0, 0);
+        !worth
+    }
+
+    /// A page here and there does not end a drought.
+    fn comes(&mut self, pass: &Pass, now: u64) {
+        if self.supply != Supply::Dry || is_worth(pass.stored, pass.refused) {
+            self.supply = Supply::Flows;
+            self.halvings = self.halvings.saturating_sub(1);
+            self.rest(now);
+        }
+    }
+
+    fn runs_dry(&mut self) {
+        (self.supply, self.over) = (Supply::Dry, true);
+    }
+
+    fn rest(&mut self, now: u64) {
+        (self.progress, self.passes, self.moved, self.over_since) = (now, 0, false, None);
+    }
+
+    fn nothing_comes(&mut self, look: &Look) {
+        let vain = look.now.saturating_sub(self.progress);
+        if vain > FRUITLESS_FOR && self.passes > PATIENCE + look.round {
+            self.runs_dry();
+        }
+        match self.supply {
+            Supply::Dry => {}
+            Supply::Flows => {
+                let wait = if self.moved { IN_VAIN_FOR } else { STILL_FOR } >> self.halvings;
+                if vain > wait && self.passes >= FEW && !look.writing {
+                    self.halvings = (self.halvings + 1).min(MOST_HALVINGS);
+                    self.supply = Supply::Stuck;
+                }
+            }
+            Supply::Stuck if !look.far_over => self.over_since = None,
+            Supply::Stuck => {
+                let since = *self.over_since.get_or_insert(look.now);
+                if look.now - since > OVER_FOR && !look.writing {
+                    self.runs_dry();
+                }
             }
         }
-        // Not while the swap file is merely slow.
-        let long = now - self.progress > FRUITLESS_FOR;
-        long && self.fruitless > PATIENCE + round || self.resting > LONGEST_REST
     }
+}
+
+/// Whether what was stored was worth the work for what was refused.
+fn is_worth(stored: u64, refused: u64) -> bool {
+    stored > refused / WORTH
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const RESIDENT: u64 = 10_000;
-    const ROUND: u64 = 20;
+    const MS: u64 = 1_000_000;
+    const LOOK: Look = Look {
+        now: 0,
+        resident: 10_000,
+        round: 20,
+        written: 0,
+        writing: false,
+        far_over: false,
+    };
 
-    fn pass(stored: u64, refused: u64, tried: bool) -> Pass {
+    fn pass(stored: u64, refused: u64, moved: bool) -> Pass {
         Pass {
             stored,
             refused,
-            moved: true,
-            tried,
+            moved,
         }
     }
 
-    /// Passes until the outlook is bleak; one takes `step` nanoseconds.
-    fn passes(pass: &Pass, step: u64) -> Option<u64> {
-        let mut outlook = Outlook::new(0);
-        (1..20_000).find(|i| outlook.is_bleak(pass, RESIDENT, ROUND, i * step))
+    /// Passes until the supply is as given; one takes `step` nanoseconds.
+    fn passes_to(supply: Supply, pass: &Pass, step: u64, look: Look) -> Option<u64> {
+        let mut outlook = Outlook::new();
+        outlook.begin(0);
+        (1..20_000).find(|i| {
+            let look = Look {
+                now: i * step,
+                ..look
+            };
+            outlook.judge(pass, &look) == supply
+        })
     }
 
     #[test]
     fn a_round_that_nothing_takes_is_the_last_however_fast() {
-        assert_eq!(passes(&pass(0, 500, true), 1), Some(RESIDENT / 500));
+        let fast = passes_to(Supply::Dry, &pass(0, 500, true), 1, LOOK);
+        assert_eq!(fast, Some(20));
     }
 
     #[test]
     fn a_page_here_and_there_does_not_change_that() {
-        assert!(passes(&pass(1, 499, true), 1).is_some());
+        assert!(passes_to(Supply::Dry, &pass(1, 499, true), 1, LOOK).is_some());
     }
 
     #[test]
     fn one_page_in_thirty_two_is_worth_the_work() {
-        assert_eq!(passes(&pass(16, 496, true), 1), None);
+        let worth = pass(16, 496, true);
+        assert_eq!(passes_to(Supply::Dry, &worth, 1, LOOK), None);
+        assert_eq!(passes_to(Supply::Stuck, &worth, MS, LOOK), None);
     }
 
     #[test]
-    fn what_moves_in_vain_is_given_up_after_all_was_tried_and_time_passed() {
-        let fruitless = PATIENCE + ROUND + 1;
-        assert_eq!(passes(&pass(0, 0, true), FRUITLESS_FOR), Some(fruitless));
-        assert_eq!(passes(&pass(0, 0, true), 1), None);
-        let step = FRUITLESS_FOR / 1000;
-        assert_eq!(passes(&pass(0, 0, true), step), Some(1001));
+    fn what_moves_in_vain_lets_faults_through_and_is_given_up_later() {
+        let vain = pass(0, 0, true);
+        assert_eq!(passes_to(Supply::Stuck, &vain, MS, LOOK), Some(101));
+        assert_eq!(passes_to(Supply::Dry, &vain, MS, LOOK), Some(2001));
+        assert_eq!(passes_to(Supply::Dry, &vain, 1, LOOK), None, "no time");
     }
 
     #[test]
-    fn where_everybody_rests_patience_ends_by_passes() {
-        assert_eq!(passes(&pass(0, 0, false), 1), Some(LONGEST_REST + 1));
+    fn where_nothing_moves_it_takes_less() {
+        let still = pass(0, 0, false);
+        assert_eq!(passes_to(Supply::Stuck, &still, MS, LOOK), Some(21));
     }
 
     #[test]
-    fn one_stored_page_begins_the_time_anew() {
-        let mut outlook = Outlook::new(0);
-        for i in 0..2000 {
-            let stored = u64::from(i % 100 == 0);
-            assert!(!outlook.is_bleak(
-                &pass(stored, 0, true),
-                RESIDENT,
-                ROUND,
-                i * FRUITLESS_FOR / 200
-            ));
+    fn a_machine_that_stood_still_is_no_reason() {
+        let still = pass(0, 0, false);
+        let long = 10 * FRUITLESS_FOR;
+        assert_eq!(passes_to(Supply::Stuck, &still, long, LOOK), Some(FEW));
+        let all = PATIENCE + LOOK.round + 1;
+        assert_eq!(passes_to(Supply::Dry, &still, long, LOOK), Some(all));
+    }
+
+    #[test]
+    fn a_slow_disk_is_waited_for() {
+        let waits = pass(0, 0, false);
+        let busy = Look {
+            writing: true,
+            far_over: true,
+            ..LOOK
+        };
+        assert_eq!(passes_to(Supply::Stuck, &waits, MS, busy), None);
+        assert_eq!(passes_to(Supply::Dry, &waits, MS, busy), Some(2001));
+    }
+
+    #[test]
+    fn a_page_written_back_begins_the_time_anew() {
+        let mut outlook = Outlook::new();
+        outlook.begin(0);
+        for i in 0..20_000 {
+            let look = Look {
+                now: i * MS,
+                written: i / 50,
+                writing: true,
+                ..LOOK
+            };
+            assert_eq!(outlook.judge(&pass(0, 0, false), &look), Supply::Flows);
         }
+    }
+
+    #[test]
+    fn far_over_the_limit_is_told_soon() {
+        let over = Look {
+            far_over: true,
+            ..LOOK
+        };
+        let dry = passes_to(Supply::Dry, &pass(0, 0, false), MS, over);
+        assert_eq!(dry, Some(21 + 51 + 1));
+    }
+
+    #[test]
+    fn each_wait_in_vain_makes_the_next_shorter_and_progress_makes_it_longer() {
+        let mut outlook = Outlook::new();
+        outlook.begin(0);
+        let mut now = 0;
+        let mut waits = Vec::new();
+        for _ in 0..10 {
+            let start = now;
+            while outlook.supply == Supply::Flows {
+                now += MS / 100;
+                outlook.judge(&pass(0, 0, true), &Look { now, ..LOOK });
+            }
+            waits.push((now - start).div_ceil(MS));
+            outlook.begin(now);
+        }
+        assert_eq!(waits, [101, 51, 26, 13, 7, 4, 2, 2, 2, 2]);
+        for _ in 0..MOST_HALVINGS {
+            outlook.judge(&pass(64, 0, true), &Look { now, ..LOOK });
+        }
+        assert_eq!(outlook.halvings, 0);
+    }
+
+    #[test]
+    fn a_drought_ends_with_a_pass_that_is_worth_its_work() {
+        let mut outlook = Outlook::new();
+        outlook.begin(0);
+        assert_eq!(outlook.judge(&pass(0, 10_000, true), &LOOK), Supply::Dry);
+        outlook.begin(1);
+        assert_eq!(outlook.judge(&pass(0, 64, true), &LOOK), Supply::Dry);
+        assert_eq!(outlook.judge(&pass(1, 64, true), &LOOK), Supply::Dry);
+        assert_eq!(outlook.judge(&pass(64, 0, true), &LOOK), Supply::Flows);
     }
 }

@@ -10,7 +10,6 @@ use neap_units::{EntryId, PAGE_SIZE, SlotId};
 
 use super::Reclaimer;
 use crate::load::return_staged;
-use crate::options::Swap;
 use crate::space::{Body, Space, offer};
 
 /// What became of one staged page.
@@ -149,7 +148,7 @@ fn store_page(
                 if full {
                     job.ask_shrinker(0);
                 }
-                let for_good = !full || matches!(job.options.swap, Swap::Off);
+                let for_good = !full || !job.store.can_write_back();
                 return abort(job, body, slot, for_good);
             }
         },

@@ -152,6 +152,20 @@ impl Store {
         self.lock().may_write_back()
     }
 
+    /// Whether the pool takes nothing until write-back has made room.
+    #[must_use]
+    pub fn waits_for_disk(&self) -> bool {
+        let inner = self.lock();
+        let below = inner.gate.below_threshold(Pages(inner.pool.pages()));
+        inner.gate.reached_full() && !below && inner.may_write_back()
+    }
+
+    /// Pages written back since the start.
+    #[must_use]
+    pub fn written_back(&self) -> u64 {
+        self.lock().stats.written_back_pages
+    }
+
     /// Memory of all tables beside the pool, dictionaries included; codecs are not.
     #[must_use]
     pub fn metadata_bytes(&self) -> Bytes {
