@@ -1,5 +1,6 @@
-/* incompressible MIB [each|text]: fills MIB MiB with noise, reads it back twice, says ok. each: every MiB is a
- * mapping of its own, made when its turn comes. text: then as much that compresses, before all is read. */
+/* incompressible MIB [each|text|locked]: fills MIB MiB with noise, reads it back twice, says ok. each: every MiB
+ * is a mapping of its own, made when its turn comes. text: then as much that compresses, before all is read.
+ * locked: all is locked first. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ int main(int argc, char **argv)
 	int each = argc > 2 && !strcmp(argv[2], "each"), text = argc > 2 && !strcmp(argv[2], "text");
 	uint64_t **p = calloc(mib, sizeof *p), *all = each || !mib ? NULL : map(mib);
 
-	if (!mib || !p)
+	if (!mib || !p || (argc > 2 && !strcmp(argv[2], "locked") && mlock(all, mib << 20)))
 		return 2;
 	for (size_t m = 0; m < mib; m++) {
 		p[m] = each ? map(1) : all + m * WORDS;

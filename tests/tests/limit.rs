@@ -198,6 +198,23 @@ fn a_swap_file_that_is_too_small_is_told_of() {
     assert_eq!(told, 1, "{}", run.stderr);
 }
 
+#[test]
+fn memory_that_is_locked_at_once_is_told_of() {
+    let name = "memory_that_is_locked_at_once_is_told_of";
+    if !require(name, &[Need::Neap, Need::Userfaultfd, Need::Root]) {
+        return;
+    }
+    let _alone = exclusive();
+    let run = Neap::limit("48M").run(&words("incompressible", &["160", "locked"]));
+    run.must_exit(0);
+    let told = |text| run.stderr.contains(text);
+    assert!(
+        told("nothing more can be reclaimed") || told("more than its limit of 48MiB"),
+        "{}",
+        run.stderr
+    );
+}
+
 /// A new mapping is not known to neap at first: its faults wait for nothing until it is found.
 #[test]
 fn one_new_mapping_after_another_stays_within_the_limit() {

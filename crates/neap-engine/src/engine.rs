@@ -222,6 +222,7 @@ impl Engine {
     /// Ends the engine. Every program of the job should have ended: one that still runs and depends
     /// on the engine is killed by its agent.
     pub fn finish(self) -> Report {
+        self.tell_of_excess();
         let report = self.job.report();
         self.job.stopping.store(true, Relaxed);
         self.job.bell.wake();
@@ -239,5 +240,19 @@ impl Engine {
             self.job.store.check(); // nothing is being written any more
         }
         report
+    }
+
+    /// A program may lock or map memory faster than anything can be found, and be done before reclaim is sure:
+    /// it is told of all the same.
+    fn tell_of_excess(&self) {
+        let meter = &self.job.meter;
+        let peak = meter.peaks().0;
+        if meter.was_far_over() && !self.job.told_dry.load(Relaxed) {
+            self.job.warn(format!(
+                "the job took {} at its peak, more than its limit of {}: memory that is locked, or came faster than it could be found",
+                Bytes(peak),
+                meter.limit()
+            ));
+        }
     }
 }

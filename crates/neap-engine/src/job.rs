@@ -35,6 +35,8 @@ pub(crate) struct Job {
     pub shrink: Bell,
     /// Lowest reclaim priority since the shrinker last looked (the kernel's 12 to 0).
     pub priority: AtomicU64,
+    /// The user knows that nothing more can be reclaimed.
+    pub told_dry: AtomicBool,
     /// The shrinker is at work.
     pub writing: AtomicBool,
     /// Wakes the sampler.
@@ -85,6 +87,7 @@ impl Job {
             reclaim: Bell::default(),
             shrink: Bell::default(),
             priority: AtomicU64::new(u64::MAX),
+            told_dry: AtomicBool::new(false),
             writing: AtomicBool::new(false),
             sampler: Bell::default(),
             bell,

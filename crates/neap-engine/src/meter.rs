@@ -122,7 +122,16 @@ impl Meter {
 
     /// Whether the job takes more than its limit and what is allowed to a burst: 2 % and 4 MiB.
     pub fn is_far_over(&self) -> bool {
-        self.usage() > self.limit.0 + self.limit.0 / 50 + (4 << 20)
+        self.usage() > self.far()
+    }
+
+    /// Whether it ever did.
+    pub fn was_far_over(&self) -> bool {
+        self.peak.load(Relaxed) > self.far()
+    }
+
+    fn far(&self) -> u64 {
+        self.limit.0 + self.limit.0 / 50 + (4 << 20)
     }
 
     /// Whether fills may take the job over its limit from now on: better than stuck.

@@ -18,6 +18,9 @@ const UNEXPLAINED_NEAR: u64 = 128 << 10;
 /// Mappings are looked for at least this often once armed.
 const LOOK_EVERY: Nanos = Nanos(50_000_000);
 
+/// Sleep while a job that is at its limit maps more and more.
+const SOONEST: Nanos = Nanos(100_000);
+
 /// A look at what processes share walks every page, so the next one waits this many times as long.
 const REST: u64 = 10;
 
@@ -26,6 +29,8 @@ pub(crate) struct Sampler {
     pacer: Pacer,
     own_pid: i32,
     looked: u64,
+    /// The last look came since the job grew.
+    grows: bool,
     /// Growth since that neap's own fills do not explain, in bytes.
     unexplained: u64,
     /// When to measure again what a process shares.
@@ -39,6 +44,7 @@ impl Sampler {
             pacer: Pacer::new(job.options.limit, u32::try_from(cpus).unwrap_or(u32::MAX)),
             own_pid: std::process::id().cast_signed(),
             looked: 0,
+            grows: false,
             unexplained: 0,
             next_share: 0,
             job,
@@ -69,12 +75,16 @@ impl Sampler {
                 Some(_) => UNEXPLAINED_NEAR,
                 None => UNEXPLAINED,
             };
-            self.arm(&spaces, now, self.unexplained >= enough);
+            self.grows = self.unexplained >= enough;
+            self.arm(&spaces, now);
         }
         if plan.reclaim_to.is_some() {
             self.job.reclaim.ring();
         }
         self.job.offer_room();
+        if self.grows && sample.resident + sample.own > plan.hold_above.0 {
+            return SOONEST; // what is mapped meanwhile waits for nothing
+        }
         plan.next_sample
     }
 
@@ -132,8 +142,8 @@ impl Sampler {
     }
 
     /// Registers what is not registered yet: all of it the first time, later what is new.
-    fn arm(&mut self, spaces: &[Arc<Space>], now: u64, grown: bool) {
-        let due = now - self.looked >= LOOK_EVERY.0 || grown;
+    fn arm(&mut self, spaces: &[Arc<Space>], now: u64) {
+        let due = now - self.looked >= LOOK_EVERY.0 || self.grows;
         let mut looked = false;
         for space in spaces {
             if space.body.get().is_none() || space.is_dead() {

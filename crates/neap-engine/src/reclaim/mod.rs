@@ -201,6 +201,7 @@ impl Reclaimer {
 
     /// Nothing more can be reclaimed.
     fn tell(&self, kills: bool) {
+        self.job.told_dry.store(true, Relaxed);
         let over = if kills {
             "the job is killed, as asked"
         } else {
