@@ -184,6 +184,23 @@ fn a_job_that_is_to_be_killed_does_not_go_over_before() {
     assert!(run.stderr.contains("killed, as asked"), "{}", run.stderr);
 }
 
+/// Most of the job does not compress, but it fits.
+#[test]
+fn a_job_just_below_its_limit_is_not_killed() {
+    let name = "a_job_just_below_its_limit_is_not_killed";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    let run = Neap::limit("48M")
+        .option("--no-swap")
+        .option("--on-exhausted")
+        .option("kill")
+        .run(&words("incompressible", &["46"]));
+    run.must_exit(0);
+    assert_eq!(run.stderr, "");
+}
+
 #[test]
 fn a_swap_file_that_is_too_small_is_told_of() {
     let name = "a_swap_file_that_is_too_small_is_told_of";

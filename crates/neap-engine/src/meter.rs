@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use neap_units::Bytes;
+use neap_units::{Bytes, PAGE_SIZE};
 
 /// The estimate: what the kernel said last, corrected by what neap has done since.
 pub(crate) struct Meter {
@@ -102,7 +102,16 @@ impl Meter {
 
     /// Whether a fill of this size must wait for reclaim.
     pub fn must_hold(&self, bytes: u64) -> bool {
-        self.usage() + bytes > self.hold_above.load(Relaxed) && !self.is_open()
+        self.is_above(bytes) && !self.is_open()
+    }
+
+    /// Whether a page more must wait for reclaim, or is let through since that is in vain.
+    pub fn is_full(&self) -> bool {
+        self.is_above(PAGE_SIZE as u64)
+    }
+
+    fn is_above(&self, bytes: u64) -> bool {
+        self.usage() + bytes > self.hold_above.load(Relaxed)
     }
 
     /// How much may be filled before faults must wait, in bytes.

@@ -41,6 +41,8 @@ const DISK_PAUSE: Duration = Duration::from_millis(2);
 /// Shortest and longest pause between tries once nothing is left.
 const REST: Duration = Duration::from_millis(50);
 const LONGEST_REST: Duration = Duration::from_secs(1);
+/// Share of the limit by which usage must change for that pause to end: 1/8.
+const MUCH: u64 = 8;
 /// The kernel's DEF_PRIORITY: reclaim starts gently.
 const DEF_PRIORITY: u64 = 12;
 /// Passes after which the next lower priority is tried.
@@ -149,12 +151,16 @@ impl Reclaimer {
         }
     }
 
+    /// Ends early when there is much more or less memory to try it with.
     fn take_rest(&self) {
+        let meter = &self.job.meter;
+        let (usage, much) = (meter.usage(), meter.limit().0 / MUCH);
         let mut left = self.rest;
-        while !left.is_zero() && !self.job.is_stopping() {
+        while !left.is_zero() && !self.job.is_stopping() && meter.usage().abs_diff(usage) < much {
             let now = left.min(REST);
             std::thread::sleep(now);
             left -= now;
+            self.tell();
         }
     }
 
@@ -182,26 +188,24 @@ impl Reclaimer {
     }
 
     /// The supply is as given from now on. Who wants the job killed rather than over its limit has faults
-    /// wait until nothing is left.
+    /// wait in any case.
     fn turn(&mut self, supply: Supply) {
-        let before = std::mem::replace(&mut self.supply, supply);
-        if before == supply {
+        self.supply = supply;
+        let may_go_over = self.job.options.on_exhausted == Exhausted::Open;
+        self.job
+            .meter
+            .set_open(supply != Supply::Flows && may_go_over);
+        self.tell();
+    }
+
+    /// Once nothing is left to reclaim and more is wanted: says so, and kills the job if asked. A job that
+    /// stays just below its limit is left in peace.
+    fn tell(&self) {
+        let told = &self.job.told_dry;
+        if self.supply != Supply::Dry || !self.job.meter.is_full() || told.swap(true, Relaxed) {
             return;
         }
         let kills = self.job.options.on_exhausted == Exhausted::Kill;
-        self.job.meter.set_open(match supply {
-            Supply::Flows => false,
-            Supply::Stuck => !kills,
-            Supply::Dry => true,
-        });
-        if supply == Supply::Dry {
-            self.tell(kills);
-        }
-    }
-
-    /// Nothing more can be reclaimed.
-    fn tell(&self, kills: bool) {
-        self.job.told_dry.store(true, Relaxed);
         let over = if kills {
             "the job is killed, as asked"
         } else {

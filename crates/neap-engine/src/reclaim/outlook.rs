@@ -24,6 +24,8 @@ const STILL_FOR: u64 = 20_000_000;
 const IN_VAIN_FOR: u64 = 100_000_000;
 /// Time without a page stored or written back after which nothing is left to reclaim: 2 s.
 const FRUITLESS_FOR: u64 = 2_000_000_000;
+/// The same while the disk is at work: 10 s.
+const DISK_FOR: u64 = 10_000_000_000;
 /// A job that has been far over its limit for this long while nothing came is told of it: 50 ms.
 const OVER_FOR: u64 = 50_000_000;
 /// Each time in vain makes the next wait half as long, at most this many times.
@@ -156,7 +158,12 @@ impl Outlook {
 
     fn nothing_comes(&mut self, look: &Look) {
         let vain = look.now.saturating_sub(self.progress);
-        if vain > FRUITLESS_FOR && self.passes > PATIENCE + look.round {
+        let long = if look.writing {
+            DISK_FOR
+        } else {
+            FRUITLESS_FOR
+        };
+        if vain > long && self.passes > PATIENCE + look.round {
             self.runs_dry();
         }
         match self.supply {
@@ -269,7 +276,7 @@ mod tests {
             ..LOOK
         };
         assert_eq!(passes_to(Supply::Stuck, &waits, MS, busy), None);
-        assert_eq!(passes_to(Supply::Dry, &waits, MS, busy), Some(2001));
+        assert_eq!(passes_to(Supply::Dry, &waits, MS, busy), Some(10_001));
     }
 
     #[test]
