@@ -9,6 +9,7 @@ use crate::job::Job;
 /// Runs until the engine stops. Writes wait for the disk here and nowhere else.
 pub(crate) fn run(job: &Arc<Job>) {
     neap_sys::block_signals();
+    neap_sys::raise_priority();
     let mut codec = job.store.codec();
     while !job.is_stopping() {
         job.shrink.wait(Duration::from_millis(200));
