@@ -293,9 +293,14 @@ impl Coder {
     }
 }
 
+/// The bit, if it is so.
+fn bit(so: bool, bit: u8) -> u8 {
+    if so { bit } else { 0 }
+}
+
 fn bits(effect: Effect) -> u8 {
-    let entry = u8::from(effect.freed_entry.is_some()) * FREED_ENTRY;
-    entry | u8::from(effect.freed_slot.is_some()) * FREED_SLOT
+    let entry = bit(effect.freed_entry.is_some(), FREED_ENTRY);
+    entry | bit(effect.freed_slot.is_some(), FREED_SLOT)
 }
 
 mod read;

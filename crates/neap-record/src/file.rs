@@ -4,8 +4,8 @@
 //! | --- | --- |
 //! | magic | `NEAPREC` and the version, 1 |
 //! | header | varint: the limit in bytes |
-//! | blocks | length and CRC-32C (4 bytes each, little endian), then calls with their answers |
-//! | end | a length and a checksum of ones: nothing is missing |
+//! | blocks | length, CRC-32C of the calls, CRC-32C of these two (4 bytes each, little endian); then calls with their answers |
+//! | end | 12 bytes of ones where a block would begin: nothing is missing |
 //!
 //! Each block can be read by itself. A file that ends early is read up to the last whole call; a
 //! block whose checksum is wrong ends it. A reader takes any bytes and never panics.
@@ -24,8 +24,8 @@ pub const MAGIC: &[u8; 7] = b"NEAPREC";
 pub const VERSION: u8 = 1;
 /// No writer makes a longer block.
 const LONGEST: u32 = 1 << 30;
-/// Length and checksum of a block.
-const HEAD: usize = 8;
+/// Length and checksums of a block.
+const HEAD: usize = 12;
 
 /// Why a file is not a record.
 #[derive(Debug, Error)]
@@ -107,6 +107,7 @@ pub fn block(payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD + payload.len());
     bytes.extend((payload.len() as u32).to_le_bytes());
     bytes.extend(crc32c::crc32c(payload).to_le_bytes());
+    bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
     bytes.extend_from_slice(payload);
     bytes
 }
@@ -185,9 +186,9 @@ impl<R: Read> Reader<R> {
         if head == end_block() {
             return Err(End::Whole);
         }
-        let [a, b, c, d, sum @ ..] = head;
-        let length = u32::from_le_bytes([a, b, c, d]);
-        if length > LONGEST {
+        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| head[at + byte]));
+        let (length, sum) = (word(0), word(4));
+        if crc32c::crc32c(&head[..8]) != word(8) || length > LONGEST {
             return Err(End::Damaged(self.start));
         }
         self.payload.clear();
@@ -195,7 +196,7 @@ impl<R: Read> Reader<R> {
         let taken = rest.read_to_end(&mut self.payload).map_err(unread)?;
         self.next += taken as u64;
         self.partial = taken < length as usize;
-        if !self.partial && crc32c::crc32c(&self.payload) != u32::from_le_bytes(sum) {
+        if !self.partial && crc32c::crc32c(&self.payload) != sum {
             return Err(End::Damaged(self.start));
         }
         self.at = 0;

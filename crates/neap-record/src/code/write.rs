@@ -36,7 +36,7 @@ impl Coder {
                 self.put_record(out, *id);
             }
             (Call::TakeWanted(id), Answer::Flag(flag)) => {
-                out.push(TAKE_WANTED | u8::from(*flag) * FREED_ENTRY);
+                out.push(TAKE_WANTED | bit(*flag, FREED_ENTRY));
                 self.put_record(out, *id);
             }
             _ => self.write_rare(out, call, answer),
@@ -55,7 +55,7 @@ impl Coder {
                 self.put_effects(out, effects);
             }
             (Call::Choose(refused), Answer::Chosen(chosen)) => {
-                out.push(CHOOSE | u8::from(chosen.is_some()) * FREED_ENTRY);
+                out.push(CHOOSE | bit(chosen.is_some(), FREED_ENTRY));
                 push(out, refused.len() as u64);
                 for &space in refused.iter().chain(chosen) {
                     self.put_space(out, space);
