@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use neap_record::{Header, block, end_block};
 use neap_tests::{Neap, Need, Run, exclusive, neap_binary, program, require};
 use serde_json::Value;
 
@@ -200,5 +201,42 @@ fn a_record_that_cannot_be_made_or_read_is_one_clear_line() {
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         assert_eq!(out.status.code(), Some(1), "{said}");
         assert!(said.contains(word) && !said.contains("panicked"), "{said}");
+    }
+}
+
+#[test]
+fn the_first_difference_is_shown_with_what_both_said() {
+    let test = "the_first_difference_is_shown_with_what_both_said";
+    if !require(test, &[Need::Neap]) {
+        return;
+    }
+    let calls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/calls/short");
+    let calls = fs::read(calls).expect("a block of the corpus");
+    let mut file = Header::default().encode();
+    // The same again: the first space that is added then has another number than it says.
+    for _ in 0..2 {
+        file.extend(block(&calls));
+    }
+    file.extend(end_block());
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let record = dir.path().join("record");
+    fs::write(&record, file).expect("a file");
+    let out = sim(&["replay"], &record);
+    let (table, said) = (
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr),
+    );
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("E0208") && said.contains("decisions differ"),
+        "{said}"
+    );
+    for word in [
+        "first difference, line ",
+        ": add a space",
+        "recorded: ",
+        "replayed: ",
+    ] {
+        assert!(table.contains(word), "{word:?} is missing in {table}");
     }
 }
