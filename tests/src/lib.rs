@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cgroup;
+mod fuzz;
 mod neap;
 mod process;
 mod program;
@@ -14,6 +15,7 @@ mod skip;
 mod user;
 
 pub use cgroup::MemoryGroup;
+pub use fuzz::{TARGETS, Target};
 pub use neap::{Managed, Neap, neap_binary};
 pub use process::{Marker, leftovers};
 pub use program::{Program, program, static_program, target_dir};

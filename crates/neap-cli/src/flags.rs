@@ -79,6 +79,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "open|kill")]
     pub on_exhausted: Option<OnExhausted>,
 
+    /// Write what the engine saw and decided, for neap sim replay
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+
     /// Fail with 125 rather than run the command unmanaged
     #[arg(long)]
     pub require: bool,

@@ -18,6 +18,7 @@ use crate::attendant::{listen, spawn};
 use crate::job::Job;
 use crate::options::{Options, Swap, WayOut};
 use crate::reclaim::Reclaimer;
+use crate::record::Recording;
 use crate::report::Report;
 use crate::sampler::Sampler;
 use crate::writeback;
@@ -64,6 +65,7 @@ pub struct Engine {
     job: Arc<Job>,
     socket: String,
     threads: Vec<JoinHandle<()>>,
+    recording: Option<Recording>,
 }
 
 struct PoolArena(neap_sys::Arena);
@@ -186,6 +188,7 @@ impl Engine {
         let job = Arc::new(Job::new(options, features, store, Waker::new()?));
         let socket = socket_name()?;
         let listener = Listener::bind(socket.as_bytes())?;
+        let recording = Recording::start(&job);
         let mut threads = Vec::new();
         let shared = job.clone();
         threads.push(spawn("neap-listen", move || {
@@ -201,6 +204,7 @@ impl Engine {
             job,
             socket,
             threads,
+            recording,
         })
     }
 
@@ -235,6 +239,9 @@ impl Engine {
         for thread in self.threads {
             // A thread that panicked has ended the process already.
             let _ = thread.join();
+        }
+        if let Some(recording) = self.recording {
+            recording.finish(&self.job);
         }
         if std::env::var_os("NEAP_CHECK").is_some() {
             self.job.store.check(); // nothing is being written any more

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use neap_policy::{Core, Effect, Illegal};
+use neap_policy::{Effect, Illegal};
+use neap_record::Recorded;
 use neap_store::Store;
 use neap_sys::{Features, Keeper, Uffd, Waker};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
@@ -21,7 +22,7 @@ const SIGKILL: i32 = 9;
 pub(crate) struct Job {
     pub options: Options,
     pub features: Features,
-    core: Mutex<Core>,
+    core: Mutex<Recorded>,
     pub store: Store,
     spaces: RwLock<Vec<Arc<Space>>>,
     pub meter: Meter,
@@ -81,7 +82,7 @@ impl Job {
             options,
             features,
             room: Room::default(),
-            core: Mutex::new(Core::new()),
+            core: Mutex::new(Recorded::new()),
             store,
             spaces: RwLock::default(),
             reclaim: Bell::default(),
@@ -99,8 +100,8 @@ impl Job {
         }
     }
 
-    /// The policy core. Held for table work only, never across a system call.
-    pub fn core(&self) -> MutexGuard<'_, Core> {
+    /// The policy core, with its recorder. Held for table work only, never across a system call.
+    pub fn core(&self) -> MutexGuard<'_, Recorded> {
         self.core.lock().expect("core lock")
     }
 

@@ -8,7 +8,8 @@
 //! | `load` | the way in ends: find the bytes, fill, wake |
 //!
 //! Beside them: `attendant` meets processes and hears their agents, `sampler` keeps the limit,
-//! `writeback` moves compressed pages to the swap file, `thaw` lets go of memory again.
+//! `writeback` moves compressed pages to the swap file, `thaw` lets go of memory again, `record` writes
+//! down what the policy core is asked.
 #![forbid(unsafe_code)]
 
 mod agent;
@@ -21,6 +22,7 @@ mod meter;
 mod options;
 mod probe;
 mod reclaim;
+mod record;
 mod report;
 mod room;
 mod sampler;

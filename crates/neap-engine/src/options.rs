@@ -1,6 +1,8 @@
 //! What the user chose.
 
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use neap_store::{CompressorKind, ShrinkerKind};
 use neap_units::Bytes;
@@ -56,6 +58,8 @@ pub struct Options {
     pub way_out: WayOut,
     /// What to do when nothing can be reclaimed.
     pub on_exhausted: Exhausted,
+    /// Where the core's calls are recorded.
+    pub record: Option<Arc<File>>,
     /// Say what happens on stderr.
     pub verbose: bool,
 }

@@ -39,7 +39,7 @@ pub use report::{Align, Bars, Curve, Group, Part, Plot, Spread, Table, number, p
 pub use swap::{Device, DeviceConfig, Direction, SlotConfig, SwapSlots, Turn, Worker};
 pub use trace::{
     Backing, Event, Events, ForecastMachine, ForecastPoint, ImportFault, Lackey, Trace, TraceArea,
-    TraceFault, Windows, forecast, from_lackey, from_oracle,
+    TraceFault, Windows, forecast, from_lackey, from_oracle, from_record,
 };
 pub use workload::{
     Arena, Build, BuildShape, Burst, Compiler, GroupSpec, Kind, Load, Pattern, Reclaimer, Replay,

@@ -1,6 +1,8 @@
 //! The seam to the engine: the only file here that knows its options and errors.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::sync::Arc;
 
 use neap_engine::{Engine as Inner, Exhausted, Options, StartError, WayOut, probe};
 use serde_json::{Map, Value};
@@ -13,12 +15,16 @@ use crate::run::swap::Swap;
 pub struct Engine(Inner);
 
 impl Engine {
-    /// Starts an engine that follows `plan`.
+    /// Starts an engine that follows `plan`, and records what it does in `record`.
     ///
     /// # Errors
     /// One line that says why there can be none and what to try; the command then runs unmanaged.
-    pub fn start(plan: &Plan) -> Result<Self, String> {
-        Inner::start(options(plan)).map(Self).map_err(|e| line(&e))
+    pub fn start(plan: &Plan, record: Option<File>) -> Result<Self, String> {
+        let options = Options {
+            record: record.map(Arc::new),
+            ..options(plan)
+        };
+        Inner::start(options).map(Self).map_err(|e| line(&e))
     }
 
     /// The variables that lead the library to the engine.
@@ -62,6 +68,7 @@ fn options(plan: &Plan) -> Options {
             OnExhausted::Open => Exhausted::Open,
             OnExhausted::Kill => Exhausted::Kill,
         },
+        record: None,
         verbose: plan.verbose,
     }
 }

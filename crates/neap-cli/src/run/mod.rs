@@ -16,6 +16,7 @@ mod signals;
 pub mod swap;
 pub mod wait;
 
+use std::fs::File;
 use std::process::ExitCode;
 
 use rustix::process::Pid;
@@ -59,6 +60,7 @@ struct Job<'a> {
     plan: Plan,
     target: Target,
     stats: Option<Output>,
+    record: Option<Output>,
     exit_file: Option<Output>,
 }
 
@@ -98,6 +100,7 @@ impl<'a> Job<'a> {
         };
         Ok(Self {
             stats: output("--stats", &args.stats)?,
+            record: output("--record", &args.record)?,
             exit_file: output("--exit-file", &args.exit_file)?,
             args,
             root,
@@ -116,7 +119,8 @@ impl<'a> Job<'a> {
                 .iter()
                 .for_each(|line| talk::note(line));
         }
-        let service = match self.serve() {
+        let record = self.record.take().map(Output::into_file);
+        let service = match self.serve(record) {
             Ok(service) => Some(service),
             Err(why) if self.args.require => return Err(Failure::Unmanaged(why)),
             Err(why) => {
@@ -134,7 +138,7 @@ impl<'a> Job<'a> {
 
     /// Starts the engine if this command can be managed on this machine; otherwise says in one line
     /// why not, with the remedy.
-    fn serve(&self) -> Result<Service, String> {
+    fn serve(&self, record: Option<File>) -> Result<Service, String> {
         elf::manageable(&self.target.file, elf::Caller::own()).map_err(|why| why.to_string())?;
         let library = library().ok_or(
             "libneap_preload.so is neither beside neap nor in ../lib/neap; try: reinstall neap",
@@ -146,7 +150,7 @@ impl<'a> Job<'a> {
             )
         })?;
         neap_sys::raise_descriptor_limit();
-        let engine = Engine::start(&self.plan)?;
+        let engine = Engine::start(&self.plan, record)?;
         let mut variables = engine.environment();
         variables.push(preload);
         Ok(Service { engine, variables })

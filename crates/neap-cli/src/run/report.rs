@@ -58,6 +58,11 @@ impl Output {
             })
     }
 
+    /// The file, for who writes it bit by bit.
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
     /// Writes the content, once.
     ///
     /// # Errors

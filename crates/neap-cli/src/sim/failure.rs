@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use neap_record::RecordFault;
 use neap_sim::{ExperimentFault, ImportFault, TraceFault, WorkloadFault};
 use thiserror::Error;
 
@@ -55,6 +56,24 @@ pub enum Failure {
         /// What is wrong.
         source: ImportFault,
     },
+    /// A record is damaged from the start, or another file.
+    #[error("{path}: {source}")]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: RecordFault,
+    },
+    /// The core decides otherwise than it did.
+    #[error("{path}: {different} of {calls} decisions differ")]
+    Differs {
+        /// The file.
+        path: PathBuf,
+        /// Answers that are not as recorded.
+        different: u64,
+        /// All answers.
+        calls: u64,
+    },
     /// A flag's value makes no sense.
     #[error("{flag}: {fault}")]
     Flag {
@@ -75,8 +94,9 @@ impl Failure {
             Self::Experiment(_) => "E0203",
             Self::Workload { .. } => "E0204",
             Self::Trace { .. } => "E0205",
-            Self::Import { .. } => "E0206",
+            Self::Import { .. } | Self::Record { .. } => "E0206",
             Self::Flag { .. } => "E0207",
+            Self::Differs { .. } => "E0208",
         }
     }
 
@@ -87,6 +107,8 @@ impl Failure {
             Self::Write { .. } => Some("a file in a directory you may write to"),
             Self::Trace { .. } => Some("neap sim import makes traces of other recordings"),
             Self::Import { .. } => Some("--from with the format the file has"),
+            Self::Record { .. } => Some("neap run --record makes records"),
+            Self::Differs { .. } => Some("the version of neap that made the record"),
             Self::Stdout(_)
             | Self::Read { .. }
             | Self::Experiment(_)

@@ -82,7 +82,8 @@ pub struct RunFileArgs {
 /// Flags of `neap sim import`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// lackey (of valgrind --tool=lackey --trace-mem=yes) or oracle-general (of libCacheSim)
+    /// lackey (of valgrind --tool=lackey --trace-mem=yes), oracle-general (of libCacheSim) or record (of
+    /// neap run --record)
     #[arg(long, value_name = "FORMAT")]
     pub from: Format,
     /// The recording; - is standard input
@@ -106,6 +107,8 @@ pub enum Format {
     Lackey,
     /// libCacheSim's oracleGeneral.
     OracleGeneral,
+    /// neap run --record.
+    Record,
 }
 
 /// The imagined machine that a trace runs on.
@@ -134,10 +137,16 @@ pub struct MachineArgs {
 /// Flags of `neap sim replay`.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// The trace
-    #[arg(value_name = "TRACE")]
+    /// A trace; or a record of neap run, whose decisions are made again and compared
+    #[arg(value_name = "FILE")]
     pub trace: PathBuf,
-    /// Memory limit of the program [default: none]
+    /// Record: write every decision made now as a line of text
+    #[arg(long, value_name = "FILE", conflicts_with = "memory")]
+    pub decisions: Option<PathBuf>,
+    /// Record: write every recorded decision as a line of text
+    #[arg(long, value_name = "FILE", conflicts_with = "memory")]
+    pub recorded: Option<PathBuf>,
+    /// Memory limit of the program [default: none]; makes a trace of a record
     #[arg(short = 'm', long, value_name = "SIZE")]
     pub memory: Option<String>,
     /// The machine.

@@ -4,6 +4,7 @@ mod experiment;
 mod failure;
 mod fit;
 mod flags;
+mod record;
 mod trace;
 mod workload;
 

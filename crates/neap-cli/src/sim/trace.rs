@@ -14,7 +14,7 @@ use serde_json::json;
 use super::failure::Failure;
 use super::flags::{ForecastArgs, Format, ImportArgs, MachineArgs, ReplayArgs};
 use super::workload::{as_json, read_trace};
-use super::{print, write};
+use super::{print, record, write};
 use crate::talk;
 
 fn flag(flag: &'static str, fault: impl Into<String>) -> Failure {
@@ -61,6 +61,7 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
     let trace = match args.from {
         Format::Lackey => from_lackey(input, rules),
         Format::OracleGeneral => from_oracle(input),
+        Format::Record => record::convert(&args.input, input),
     };
     let trace = trace.map_err(|source| Failure::Import {
         path: args.input.clone(),
@@ -103,6 +104,13 @@ fn machine(args: &MachineArgs) -> Result<ForecastMachine, Failure> {
 
 /// Runs a trace once.
 pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
+    if args.memory.is_none() && record::is_record(&args.trace) {
+        return record::replay(args);
+    }
+    if args.decisions.is_some() || args.recorded.is_some() {
+        let fault = format!("{} is no record of neap run", args.trace.display());
+        return Err(flag("--decisions and --recorded", fault));
+    }
     let trace = Arc::new(read_trace(&args.trace)?);
     let limit = args
         .memory

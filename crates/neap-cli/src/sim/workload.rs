@@ -8,11 +8,14 @@ use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
 use super::flags::RunFileArgs;
-use super::print;
+use super::{print, record};
 use crate::talk;
 
 /// Reads a trace.
 pub fn read_trace(path: &Path) -> Result<Trace, Failure> {
+    if record::is_record(path) {
+        return record::as_trace(path);
+    }
     let bytes = fs::read(path).map_err(|source| Failure::Read {
         path: path.to_owned(),
         source,

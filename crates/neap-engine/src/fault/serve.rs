@@ -21,6 +21,7 @@ impl FaultThread {
         }
         let found = {
             let mut core = self.job.core();
+            core.fault(self.space.id, fault.page);
             match core.find(self.space.id, fault.page) {
                 None => None,
                 Some(id) => {

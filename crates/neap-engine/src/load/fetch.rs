@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_policy::{Core, Heat, Readahead, State, Step};
+use neap_policy::{Heat, Readahead, State, Step};
+use neap_record::Recorded;
 use neap_store::Codec;
 use neap_sys::Stop;
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr};
@@ -201,7 +202,7 @@ impl Loader {
     }
 
     /// Events may have been applied since the claim: pages were removed, or moved elsewhere.
-    fn look_again(&mut self, core: &mut Core) {
+    fn look_again(&mut self, core: &mut Recorded) {
         for inbound in &mut self.inbound {
             if core.state(inbound.id)
                 == (State::Loading {

@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_policy::{Core, Heat, State, Step};
+use neap_policy::{Heat, State, Step};
+use neap_record::Recorded;
 use neap_sys::{Event, Piece, Uffd};
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, Pages, SlotId};
 
@@ -202,7 +203,7 @@ impl Space {
 
     /// Pages that changed their place while the older way out had them: it knows the old place only, and
     /// may have read that after they had left it. So it ends for them.
-    fn end_older_way(&self, job: &Job, core: &mut Core, range: Range<PageNr>) {
+    fn end_older_way(&self, job: &Job, core: &mut Recorded, range: Range<PageNr>) {
         let mut ended = Vec::new();
         core.for_range(self.id, range, |_, id, state| match state {
             // Stays protected until the first write, which finds it resident.
@@ -217,7 +218,7 @@ impl Space {
     }
 
     /// A page in transit changed its record: whoever carries it knows the old one.
-    fn follow(&self, job: &Job, core: &mut Core, page: PageId, state: State) {
+    fn follow(&self, job: &Job, core: &mut Recorded, page: PageId, state: State) {
         match state {
             State::Staged { slot, .. } | State::Storing { slot, .. } => {
                 if let Some(body) = self.body.get() {

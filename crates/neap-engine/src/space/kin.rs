@@ -9,7 +9,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use neap_policy::{Core, State, Step};
+use neap_policy::{State, Step};
+use neap_record::Recorded;
 use neap_units::{EntryId, PAGE_SIZE, PageNr, SpaceId};
 
 use super::Space;
@@ -153,7 +154,7 @@ impl Kin {
 /// so that a wrong guess costs no more than that.
 pub(crate) fn offer(
     job: &Job,
-    core: &mut Core,
+    core: &mut Recorded,
     relatives: &[Arc<Space>],
     page: PageNr,
     entry: EntryId,
@@ -164,7 +165,7 @@ pub(crate) fn offer(
     }
 }
 
-fn accept(job: &Job, core: &mut Core, space: &Space, page: PageNr, entry: EntryId) {
+fn accept(job: &Job, core: &mut Recorded, space: &Space, page: PageNr, entry: EntryId) {
     if !job.keeps_copies(OFFER_BELOW_PERCENT) {
         return; // a copy holds its place in the pool
     }
@@ -177,7 +178,7 @@ fn accept(job: &Job, core: &mut Core, space: &Space, page: PageNr, entry: EntryI
 }
 
 /// What the parent keeps of a page is offered to its child.
-pub(crate) fn inherit(job: &Job, core: &mut Core, parent: &Space, child: &Space, page: PageNr) {
+pub(crate) fn inherit(job: &Job, core: &mut Recorded, parent: &Space, child: &Space, page: PageNr) {
     if parent.is_dead() {
         return;
     }

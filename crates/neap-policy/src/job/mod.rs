@@ -168,6 +168,25 @@ impl Core {
         (leaf.space(), leaf.page(at))
     }
 
+    /// The page of a record; `None` where [`Core::locate`] would panic.
+    #[must_use]
+    pub fn try_locate(&self, id: PageId) -> Option<(SpaceId, PageNr)> {
+        let used = self.table.knows(id) && !self.table.at(id).0.is_free();
+        used.then(|| self.locate(id))
+    }
+
+    /// Whether this table ever gave out such an id.
+    #[must_use]
+    pub fn knows(&self, id: PageId) -> bool {
+        self.table.knows(id)
+    }
+
+    /// Whether there is such a space.
+    #[must_use]
+    pub fn is_live(&self, id: SpaceId) -> bool {
+        self.spaces.get(id.index()).is_some_and(|space| space.live)
+    }
+
     /// The state of a record.
     #[inline]
     #[must_use]

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead};
 
+use neap_record::RecordFault;
 use neap_units::Nanos;
 use thiserror::Error;
 
@@ -22,6 +23,9 @@ pub enum ImportFault {
     /// The input has more pages than a trace can name.
     #[error("more than {0} distinct pages")]
     TooLarge(u64),
+    /// The input is not a record of neap's.
+    #[error(transparent)]
+    Record(#[from] RecordFault),
     /// The trace made of it is not sound.
     #[error(transparent)]
     Trace(#[from] TraceFault),

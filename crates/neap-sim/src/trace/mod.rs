@@ -10,12 +10,14 @@ mod format;
 mod import;
 mod lackey;
 mod oracle;
+mod record;
 
 pub use forecast::{ForecastMachine, ForecastPoint, forecast};
 pub use format::{Events, TraceFault};
 pub use import::Windows;
 pub use lackey::{ImportFault, Lackey, from_lackey};
 pub use oracle::from_oracle;
+pub use record::from_record;
 
 use neap_units::Nanos;
 

@@ -1,0 +1,270 @@
+//! The core with a recorder around it.
+
+use std::cell::RefCell;
+use std::ops::{Deref, Range};
+
+use neap_policy::{Core, Effect, Illegal, State, Step};
+use neap_units::{EntryId, PageId, PageNr, Pages, SpaceId};
+
+use crate::call::{Answer, Call, Counts, Moved};
+use crate::code::Coder;
+
+/// A block is handed on when it has grown to this.
+const BLOCK: usize = 64 << 10;
+/// The counters are recorded once in so many calls, so that a replay that goes astray unseen is noticed.
+const COUNT_EVERY: u32 = 4096;
+/// Time is recorded in steps of no less: 0.1 ms, in nanoseconds.
+const TICK: u64 = 100_000;
+
+/// Where blocks of a record go. Called under the lock that guards the core: it must not wait.
+pub trait Sink: Send {
+    /// A clock in nanoseconds that never goes back.
+    fn now(&self) -> u64;
+
+    /// Takes a block to make a [`block`](crate::block) of. False: recording ends here.
+    fn take(&mut self, payload: Vec<u8>) -> bool;
+}
+
+struct Tape {
+    coder: Coder,
+    payload: Vec<u8>,
+    sink: Box<dyn Sink>,
+    /// When time was recorded last.
+    now: u64,
+    /// Calls since the counters were recorded.
+    uncounted: u32,
+}
+
+impl Tape {
+    fn write(&mut self, call: &Call, answer: &Answer) {
+        self.coder.write(&mut self.payload, call, answer);
+    }
+
+    fn flush(&mut self) -> bool {
+        self.coder = Coder::default();
+        let empty = Vec::with_capacity(BLOCK + BLOCK / 8);
+        let payload = std::mem::replace(&mut self.payload, empty);
+        payload.is_empty() || self.sink.take(payload)
+    }
+}
+
+/// A [`Core`] that records each call that may change it, and what it answered, in the order of the
+/// calls. Without a record it is the core and one branch for each call.
+///
+/// What only looks at the core is called through [`Deref`].
+#[derive(Default)]
+pub struct Recorded {
+    core: Core,
+    tape: Option<Box<Tape>>,
+}
+
+impl Deref for Recorded {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl Recorded {
+    /// A core without spaces that records nothing.
+    #[must_use]
+    pub fn new() -> Recorded {
+        Recorded::default()
+    }
+
+    /// Begins to record. The core must be as new: a replay starts with an empty one.
+    pub fn start(&mut self, sink: Box<dyn Sink>) {
+        self.tape = Some(Box::new(Tape {
+            coder: Coder::default(),
+            payload: Vec::with_capacity(BLOCK),
+            now: sink.now(),
+            sink,
+            uncounted: 0,
+        }));
+    }
+
+    /// Hands on what is recorded so far, so that little is lost if all ends suddenly.
+    pub fn flush(&mut self) {
+        if self.tape.as_mut().is_some_and(|tape| !tape.flush()) {
+            self.tape = None;
+        }
+    }
+
+    /// Records the counters and ends the record. False: it had ended before, or there was none.
+    pub fn finish(&mut self) -> bool {
+        self.note(|| (Call::Count, Answer::Nothing));
+        self.flush();
+        self.tape.take().is_some()
+    }
+
+    #[inline]
+    fn note(&mut self, entry: impl FnOnce() -> (Call, Answer)) {
+        if self.tape.is_some() {
+            let (call, answer) = entry();
+            self.write(&call, answer);
+        }
+    }
+
+    #[inline(never)]
+    fn write(&mut self, call: &Call, answer: Answer) {
+        let Some(tape) = &mut self.tape else { return };
+        let now = tape.sink.now();
+        let passed = now.saturating_sub(tape.now);
+        if passed >= TICK {
+            tape.now = now;
+            tape.write(&Call::Time(passed), &Answer::Nothing);
+        }
+        tape.uncounted += 1;
+        if *call != Call::Count {
+            tape.write(call, &answer);
+        }
+        if *call == Call::Count || tape.uncounted == COUNT_EVERY {
+            tape.uncounted = 0;
+            tape.write(&Call::Count, &Answer::Counts(Counts::of(&self.core)));
+        }
+        if tape.payload.len() >= BLOCK {
+            self.flush();
+        }
+    }
+
+    /// A fault came in: recorded, and no business of the core.
+    pub fn fault(&mut self, space: SpaceId, page: PageNr) {
+        self.note(|| (Call::Fault(space, page), Answer::Nothing));
+    }
+
+    /// [`Core::add_space`].
+    pub fn add_space(&mut self) -> SpaceId {
+        let space = self.core.add_space();
+        self.note(|| (Call::AddSpace, Answer::Space(space)));
+        space
+    }
+
+    /// [`Core::drop_space`].
+    pub fn drop_space(&mut self, space: SpaceId) -> Vec<Effect> {
+        let effects = self.core.drop_space(space);
+        self.note(|| (Call::DropSpace(space), Answer::Effects(effects.clone())));
+        effects
+    }
+
+    /// [`Core::ensure`].
+    #[inline]
+    pub fn ensure(&mut self, space: SpaceId, page: PageNr) -> PageId {
+        let id = self.core.ensure(space, page);
+        self.note(|| (Call::Ensure(space, page), Answer::Page(id)));
+        id
+    }
+
+    /// [`Core::apply`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn apply(&mut self, id: PageId, step: Step) -> Result<Effect, Illegal> {
+        let result = self.core.apply(id, step);
+        self.note(|| (Call::Apply(id, step), Answer::from(result)));
+        result
+    }
+
+    /// [`Core::want`].
+    pub fn want(&mut self, id: PageId) {
+        self.core.want(id);
+        self.note(|| (Call::Want(id), Answer::Nothing));
+    }
+
+    /// [`Core::take_wanted`].
+    #[inline]
+    pub fn take_wanted(&mut self, id: PageId) -> bool {
+        let wanted = self.core.take_wanted(id);
+        self.note(|| (Call::TakeWanted(id), Answer::Flag(wanted)));
+        wanted
+    }
+
+    /// [`Core::choose_space`].
+    pub fn choose_space(&mut self, may: impl Fn(SpaceId) -> bool) -> Option<SpaceId> {
+        if self.tape.is_none() {
+            return self.core.choose_space(may);
+        }
+        let refused = RefCell::new(Vec::new());
+        let chosen = self.core.choose_space(|space| {
+            let allowed = may(space);
+            if !allowed {
+                refused.borrow_mut().push(space);
+            }
+            allowed
+        });
+        self.note(|| (Call::Choose(refused.into_inner()), Answer::Chosen(chosen)));
+        chosen
+    }
+
+    /// [`Core::pick`].
+    pub fn pick(&mut self, space: SpaceId, max: usize, out: &mut Vec<PageId>) {
+        let first = out.len();
+        self.core.pick(space, max, out);
+        self.note(|| {
+            let picked = out[first..].to_vec();
+            (Call::Pick(space, max as u64), Answer::Picked(picked))
+        });
+    }
+
+    /// [`Core::remove_range`].
+    pub fn remove_range(&mut self, space: SpaceId, range: Range<PageNr>) -> Vec<Effect> {
+        let effects = self.core.remove_range(space, range.clone());
+        self.note(|| (Call::Remove(space, range), Answer::Effects(effects.clone())));
+        effects
+    }
+
+    /// [`Core::remap_with`].
+    pub fn remap_with(
+        &mut self,
+        space: SpaceId,
+        from: PageNr,
+        to: PageNr,
+        len: Pages,
+        mut moved: impl FnMut(PageId, PageId, State),
+    ) -> Vec<Effect> {
+        if self.tape.is_none() {
+            return self.core.remap_with(space, from, to, len, moved);
+        }
+        let mut all = Vec::new();
+        let effects = self
+            .core
+            .remap_with(space, from, to, len, |old, new, state| {
+                all.push(Moved { old, new, state });
+                moved(old, new, state);
+            });
+        let call = Call::Remap {
+            space,
+            from,
+            to,
+            len,
+        };
+        self.note(|| (call, Answer::Remapped(all, effects.clone())));
+        effects
+    }
+
+    /// [`Core::fork`].
+    pub fn fork(
+        &mut self,
+        parent: SpaceId,
+        child: SpaceId,
+        mut visit: impl FnMut(PageNr, State) -> Option<EntryId>,
+    ) {
+        if self.tape.is_none() {
+            return self.core.fork(parent, child, visit);
+        }
+        let (mut asked, mut given) = (Vec::new(), Vec::new());
+        self.core.fork(parent, child, |page, state| {
+            let entry = visit(page, state);
+            asked.push((page, state));
+            given.push(entry);
+            entry
+        });
+        let call = Call::Fork {
+            parent,
+            child,
+            given,
+        };
+        self.note(|| (call, Answer::Asked(asked)));
+    }
+}

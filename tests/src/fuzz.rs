@@ -1,0 +1,191 @@
+//! Every format that is read back, each as a function that takes any bytes and must not panic.
+//!
+//! `tests/fuzz.rs` calls them with the corpus and with mutations of it on any toolchain; `fuzz/` calls the
+//! same ones from libFuzzer.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use neap_record::{Header, Reader, Replay, block, end_block};
+use neap_sim::{Event, Lackey, Trace, Workload, from_lackey, from_oracle, from_record};
+use neap_store::{BlockFile, CompressorKind, Config, LoadError, MemFile, Page, Store, VecArena};
+use neap_units::{Bytes, EntryId, PAGE_SIZE, Pages, SpaceId};
+
+/// A name, which is that of its folder in `fuzz/corpus`, and what it does with bytes.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: [Target; 8] = [
+    ("trace", trace),
+    ("record", record),
+    ("calls", calls),
+    ("oracle", oracle),
+    ("lackey", lackey),
+    ("workload", workload),
+    ("swapfile", swapfile),
+    ("compressed", compressed),
+];
+
+/// A trace names only pages it has, and is the same when it is written and read again.
+fn sound(trace: &Trace) {
+    for event in trace.events() {
+        if let Event::Touch { first, count, .. } | Event::Free { first, count } = event {
+            assert!(u64::from(first) + u64::from(count) <= u64::from(trace.pages()));
+        }
+    }
+    let again = Trace::decode(&trace.encode()).expect("what was written is read");
+    assert_eq!(again, *trace);
+}
+
+fn trace(bytes: &[u8]) {
+    if let Ok(trace) = Trace::decode(bytes) {
+        sound(&trace);
+    }
+}
+
+fn replay(file: &[u8]) {
+    let Ok(reader) = Reader::open(file) else {
+        return;
+    };
+    let mut replay = Replay::new();
+    for (call, answer) in reader {
+        let done = replay.step(&call);
+        let _ = format!("{call}{}: {answer} {:?}", done.place, done.answer);
+    }
+    replay.core().check();
+    if let Ok((trace, _)) = from_record(file) {
+        sound(&trace);
+    }
+}
+
+/// A record as it is in a file.
+fn record(bytes: &[u8]) {
+    replay(bytes);
+}
+
+/// What is in a record's block, where the checksum is right.
+fn calls(bytes: &[u8]) {
+    let mut file = Header::default().encode();
+    file.extend(block(bytes));
+    file.extend(end_block());
+    replay(&file);
+}
+
+fn oracle(bytes: &[u8]) {
+    if let Ok(trace) = from_oracle(bytes) {
+        sound(&trace);
+    }
+}
+
+fn lackey(bytes: &[u8]) {
+    if let Ok(trace) = from_lackey(bytes, Lackey::default()) {
+        sound(&trace);
+    }
+}
+
+/// A fault is one line.
+fn workload(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let none = |_: &Path| Err("no traces here".to_owned());
+    if let Err(fault) = Workload::parse(&text, none) {
+        assert_eq!(fault.to_string().lines().count(), 1, "{fault}");
+    }
+}
+
+/// A swap file whose bytes are changed on their way back.
+#[derive(Clone, Default)]
+struct Liar(Arc<(MemFile, Mutex<Vec<u8>>)>);
+
+impl BlockFile for Liar {
+    fn read_many(&self, requests: &mut [(u64, &mut [u8])]) -> io::Result<()> {
+        self.0.0.read_many(requests)?;
+        let lies = self.0.1.lock().expect("lies");
+        // Three bytes a lie: where, and what is exclusive-ored there.
+        for lie in lies.chunks_exact(3) {
+            let at = u64::from(u16::from_le_bytes([lie[0], lie[1]])) * 5;
+            for (offset, buffer) in requests.iter_mut() {
+                let place = at.checked_sub(*offset).map(|at| at as usize);
+                if let Some(byte) = place.and_then(|place| buffer.get_mut(place)) {
+                    *byte ^= lie[2];
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_many(&self, requests: &[(u64, &[u8])]) -> io::Result<()> {
+        self.0.0.write_many(requests)
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        self.0.0.punch(range)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.0.set_len(len)
+    }
+}
+
+/// A page that compresses to a length of its own.
+fn page(number: u64) -> Page {
+    let mut page = [0; PAGE_SIZE];
+    let mut word = number + 1;
+    for place in page.iter_mut().take(200 + number as usize * 37 % 2500) {
+        word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        *place = (word >> 60) as u8;
+    }
+    page
+}
+
+/// Whatever a disk gives back, a page is read as it was written or not at all.
+fn swapfile(bytes: &[u8]) {
+    const PAGES: u64 = 48;
+    // Room for a run of pages of each length's own.
+    const POOL: u64 = 512;
+    const OWNER: SpaceId = SpaceId(0);
+    let file = Liar::default();
+    let config = Config {
+        pool_max: Pages(POOL),
+        swap_size: Bytes::mib(4),
+        ..Config::default()
+    };
+    let arena = VecArena::new(POOL as usize * PAGE_SIZE);
+    let store = Store::new(config, Box::new(arena), Box::new(file.clone()));
+    let mut codec = store.codec();
+    let store_one = |number| {
+        let stored = store.store(OWNER, &page(number), &mut codec);
+        (number, stored.expect("there is room"))
+    };
+    let entries: Vec<(u64, EntryId)> = (0..PAGES).map(store_one).collect();
+    for _ in 0..2 * PAGES {
+        store.shrink_owner(OWNER, &mut codec);
+    }
+    assert!(entries.iter().any(|&(_, entry)| store.is_on_disk(entry)));
+    *file.0.1.lock().expect("lies") = bytes.to_vec();
+    let mut out = [0; PAGE_SIZE];
+    for &(number, entry) in &entries {
+        match store.load(entry, &mut out, &mut codec) {
+            Ok(_) => assert!(out == page(number), "page {number} is another"),
+            Err(LoadError::Corrupt { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    store.check();
+}
+
+/// The first byte chooses the compressor; the rest is what it is to make a page of.
+fn compressed(bytes: &[u8]) {
+    let Some((&first, data)) = bytes.split_first() else {
+        return;
+    };
+    let kinds = [
+        CompressorKind::Lz4,
+        CompressorKind::Zstd(1),
+        CompressorKind::Deflate(1),
+    ];
+    let mut compressor = kinds[usize::from(first) % kinds.len()].build();
+    let mut page = [0; PAGE_SIZE];
+    let _ = compressor.decompress(data, None, &mut page);
+}
