@@ -68,8 +68,10 @@ pub enum Failure {
         source: io::Error,
     },
     /// The directory given for the swap file cannot be used.
-    #[error("--swap-dir {path}: {source}")]
+    #[error("{flag} {path}: {source}")]
     SwapDir {
+        /// The flag or variable that named it.
+        flag: &'static str,
         /// The directory.
         path: PathBuf,
         /// The kernel's word.

@@ -45,7 +45,12 @@ pub enum Command {
 pub struct RunArgs {
     /// Memory limit: 512M, 1.5G (powers of 1024) or 50% of RAM [default: the memory cgroup's limit,
     /// less a headroom]
-    #[arg(short = 'm', long, value_name = "SIZE|PERCENT")]
+    #[arg(
+        short = 'm',
+        long,
+        value_name = "SIZE|PERCENT",
+        allow_hyphen_values = true
+    )]
     pub memory: Option<String>,
 
     /// Directory for the swap file, which has no name there [default: TMPDIR, /var/tmp or /tmp,
@@ -91,7 +96,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
 
-    /// Write how the command ended: `exited N` or `signaled N NAME`
+    /// Write how the command ended: `exited N`, `signaled N NAME`, or `failed N` when neap did not start it
     #[arg(long, value_name = "FILE")]
     pub exit_file: Option<PathBuf>,
 

@@ -119,8 +119,25 @@ fn mistakes_are_told_in_one_line_with_what_to_write() {
     );
     told(
         &["experiment", "recency", "--scale", "0"],
-        "--scale: write a number above 0",
+        "--scale: write a number from 0.0001 to 16",
     );
+    told(
+        &["experiment", "second-chance", "--set", "cpus=1e30"],
+        "cpus=1e30: a whole number of CPUs from 1 to 4096",
+    );
+    told(
+        &[
+            "experiment",
+            "second-chance",
+            "--scale",
+            "16",
+            "--set",
+            "swap=1e6",
+        ],
+        "swap=1000000: with scale 16",
+    );
+    let none = neap(&["experiment", "recency", "--threads", "0"]);
+    assert_eq!(none.status.code(), Some(2));
     told(&["run", "/nonexistent.toml"], "/nonexistent.toml: ");
     assert_eq!(neap(&[]).status.code(), Some(2));
     assert_eq!(neap(&["experiment"]).status.code(), Some(2));
@@ -164,6 +181,8 @@ fn a_recording_is_imported_replayed_and_forecast() {
     assert!(Path::new(&trace).exists());
     let output = neap(&["replay", &trace, "-m", "1M"]);
     assert!(output.status.success(), "{}", stderr(&output));
+    let output = neap(&["replay", &trace, "-m", "0"]);
+    assert!(stderr(&output).contains("--memory: write at least 64K"));
     let svg = path(&dir, "f.svg");
     let output = neap(&[
         "forecast", &trace, "--limits", "2M,100%", "--json", "-", "--svg", &svg,

@@ -44,5 +44,5 @@ pub use trace::{
 pub use workload::{
     Arena, Build, BuildShape, Burst, Compiler, GroupSpec, Kind, Load, Pattern, Reclaimer, Replay,
     Rng, Stream, TaskSpec, WORKLOAD_SCHEMA, Walker, Workload, WorkloadFault, WorkloadRun, Zipf,
-    parse_duration,
+    parse_duration, parse_version,
 };

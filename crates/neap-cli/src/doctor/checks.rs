@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Check, Verdict};
 use crate::env;
-use crate::machine::{
-    Root, filesystem_of, holds_capability, own_memory_cgroup, ram, transparent_huge_pages,
-};
+use crate::machine::{Root, holds_capability, own_memory_cgroup, ram, transparent_huge_pages};
 use crate::run::{library, swap};
 
 /// CAP_SYS_PTRACE of linux/capability.h.
@@ -152,7 +150,7 @@ fn swap_check(dir: Option<&Path>) -> Check {
     const NAME: &str = "swap directory";
     let usual = swap::usual_dirs(env::own("TMPDIR").map(PathBuf::from));
     let chosen = match dir.map(Path::to_owned) {
-        Some(dir) => filesystem_of(&dir).map(|found| (dir, found)),
+        Some(dir) => swap::inspect_really(&dir).map(|found| (dir, found)),
         None => match swap::first_on_disk(&usual, &swap::inspect_really) {
             Some((dir, found)) => Ok((dir.clone(), found)),
             None => {
@@ -222,6 +220,8 @@ mod tests {
             swap_check(Some(Path::new("/no/such/dir"))).verdict,
             Verdict::Missing
         );
+        let proc = swap_check(Some(Path::new("/proc")));
+        assert_eq!(proc.verdict, Verdict::Missing);
     }
 
     #[test]

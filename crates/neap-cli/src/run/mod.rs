@@ -212,12 +212,14 @@ impl<'a> Job<'a> {
             talk::raw(&finished.summary());
         }
         let outputs = [
-            (self.stats, "--stats", finished.json()),
-            (self.exit_file, "--exit-file", ending.line()),
+            (self.stats, "the statistics are lost", finished.json()),
+            (self.exit_file, "how it ended is lost", ending.line()),
         ];
-        for (output, flag, text) in outputs {
-            if let Some(Err(error)) = output.map(|output| output.write(&text)) {
-                talk::warn(&format!("{flag}: {error}"));
+        for (output, lost, text) in outputs {
+            let Some(output) = output else { continue };
+            let name = output.name();
+            if let Err(error) = output.write(&text) {
+                talk::warn(&format!("{name}: {error}: {lost}"));
             }
         }
     }

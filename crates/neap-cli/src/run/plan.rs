@@ -73,13 +73,15 @@ impl Plan {
             size: size.value.as_deref().map(|text| (size.flag, text)),
         };
         let tmpdir = env("TMPDIR").map(PathBuf::from);
-        let swap = swap::choose(wish, &swap::usual_dirs(tmpdir), inspect)?;
+        let swap = swap::choose(wish, &swap::usual_dirs(tmpdir), inspect)
+            .map_err(|failure| named(failure, args.swap_dir.is_some()))?;
         Ok(Self {
             warnings: limit
                 .warning
                 .clone()
                 .into_iter()
                 .chain(swap.warning)
+                .chain(missing_device(env))
                 .collect(),
             limit,
             swap: swap.swap,
@@ -87,7 +89,7 @@ impl Plan {
             compressor: choice(args.compressor, env::COMPRESSOR, env)?,
             shrinker: choice(args.shrinker, env::SHRINKER, env)?,
             on_exhausted: choice(args.on_exhausted, env::ON_EXHAUSTED, env)?,
-            write_protect: env(env::WAY_OUT).is_some_and(|value| value == "write-protect"),
+            write_protect: write_protect(env)?,
             verbose: args.verbose,
         })
     }
@@ -133,6 +135,41 @@ impl Plan {
             ),
         ]
     }
+}
+
+/// The failure with the variable in it when it was not the flag that named the directory.
+fn named(failure: Failure, by_flag: bool) -> Failure {
+    match failure {
+        Failure::SwapDir { path, source, .. } if !by_flag => Failure::SwapDir {
+            flag: env::SWAP_DIR,
+            path,
+            source,
+        },
+        other => other,
+    }
+}
+
+/// Whether the older way out is asked for.
+fn write_protect(env: Lookup<'_>) -> Result<bool, Failure> {
+    match env(env::WAY_OUT) {
+        None => Ok(false),
+        Some(value) if value == "write-protect" => Ok(true),
+        Some(value) => Err(Failure::Choice {
+            name: env::WAY_OUT,
+            fault: format!("{value:?} is none of write-protect"),
+        }),
+    }
+}
+
+/// A line when the userfaultfd device that a variable names is not there.
+fn missing_device(env: Lookup<'_>) -> Option<String> {
+    let path = PathBuf::from(env(env::UFFD_DEVICE)?);
+    let error = std::fs::metadata(&path).err()?;
+    Some(format!(
+        "{} {}: {error}; the system call is used instead",
+        env::UFFD_DEVICE,
+        path.display()
+    ))
 }
 
 /// A value and the flag or variable that gave it.
@@ -238,6 +275,18 @@ mod tests {
     }
 
     #[test]
+    fn a_bad_swap_directory_is_blamed_on_what_named_it() {
+        let variables = [("NEAP_SWAP_DIR", "/no/such")];
+        let variable = plan(&["-m", "1G"], &variables).unwrap_err().to_string();
+        assert!(
+            variable.starts_with("NEAP_SWAP_DIR /no/such: "),
+            "{variable}"
+        );
+        let flag = plan(&["-m", "1G", "--swap-dir", "/no/such"], &variables).unwrap_err();
+        assert!(flag.to_string().starts_with("--swap-dir /no/such: "));
+    }
+
+    #[test]
     fn no_swap_beats_the_variable() {
         let plan = plan(&["-m", "1G", "--no-swap"], &[("NEAP_SWAP_DIR", "/")]).unwrap();
         assert_eq!(plan.swap, Swap::Off);
@@ -251,9 +300,17 @@ mod tests {
     }
 
     #[test]
+    fn a_device_that_is_not_there_is_warned_of() {
+        let plan = plan(&["-m", "1G"], &[("NEAP_UFFD_DEVICE", "/no/such")]).unwrap();
+        assert!(plan.warnings[0].starts_with("NEAP_UFFD_DEVICE /no/such: "));
+    }
+
+    #[test]
     fn the_older_way_out_is_a_variable_only() {
         let on = plan(&["-m", "1G"], &[("NEAP_WAY_OUT", "write-protect")]).unwrap();
         assert!(on.write_protect);
+        let bad = plan(&["-m", "1G"], &[("NEAP_WAY_OUT", "move")]).unwrap_err();
+        assert_eq!(bad.code(), "E0109");
         assert!(!plan(&["-m", "1G"], &[]).unwrap().write_protect);
     }
 }

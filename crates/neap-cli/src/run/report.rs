@@ -41,6 +41,7 @@ const MEMORY: [&str; 5] = [
 #[derive(Debug)]
 pub struct Output {
     file: File,
+    name: String,
 }
 
 impl Output {
@@ -50,12 +51,21 @@ impl Output {
     /// When it cannot be made; the flag and the path are named.
     pub fn create(flag: &'static str, path: &Path) -> Result<Self, Failure> {
         File::create(path)
-            .map(|file| Self { file })
+            .map(|file| Self {
+                file,
+                name: format!("{flag} {}", path.display()),
+            })
             .map_err(|source| Failure::Output {
                 flag,
                 path: path.to_owned(),
                 source,
             })
+    }
+
+    /// The flag and the path, for messages.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.name.clone()
     }
 
     /// Writes the content, once.

@@ -45,7 +45,7 @@ pub struct Wish<'a> {
 pub type Inspect<'a> = &'a dyn Fn(&Path) -> std::io::Result<Filesystem>;
 
 /// Decides on the swap file; `fallbacks` are tried in order when the user named no directory, and the
-/// first on a local disk is taken. With none, there is no swap file.
+/// first on a local disk where a file can be made is taken. With none, there is no swap file.
 ///
 /// # Errors
 /// When the directory given cannot be used or the size cannot be read.
@@ -81,6 +81,7 @@ pub fn choose(
             false => Err(std::io::ErrorKind::NotADirectory.into()),
         })
         .map_err(|source| Failure::SwapDir {
+            flag: "--swap-dir",
             path: dir.to_owned(),
             source,
         })?;
@@ -116,12 +117,16 @@ pub fn usual_dirs(tmpdir: Option<PathBuf>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The usual inspection.
+/// The usual inspection: the file system, and whether a swap file can be made there. The one made to
+/// find out is gone at once.
 ///
 /// # Errors
-/// Those of [`filesystem_of`].
+/// Those of [`filesystem_of`], and those of making the file.
 pub fn inspect_really(dir: &Path) -> std::io::Result<Filesystem> {
-    filesystem_of(dir)
+    let found = filesystem_of(dir)?;
+    neap_sys::SwapFile::create(dir)
+        .map_err(|error| std::io::Error::other(format!("no swap file can be made: {error}")))?;
+    Ok(found)
 }
 
 fn size_of(flag: &'static str, text: &str) -> Result<Bytes, Failure> {
@@ -214,6 +219,20 @@ mod tests {
             choose(share, &[], &inspect),
             Err(Failure::Share(_))
         ));
+    }
+
+    #[test]
+    fn a_directory_where_no_file_can_be_made_is_skipped_or_refused() {
+        let proc = PathBuf::from("/proc");
+        assert_eq!(
+            first_on_disk(std::slice::from_ref(&proc), &inspect_really),
+            None
+        );
+        let failure = choose(wish(Some(&proc), None), &[], &inspect_really).unwrap_err();
+        assert_eq!((failure.code(), failure.exit()), ("E0108", 125));
+        let dir = tempfile::tempdir().unwrap();
+        assert!(inspect_really(dir.path()).is_ok());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]

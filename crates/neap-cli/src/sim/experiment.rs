@@ -16,9 +16,9 @@ use crate::talk;
 pub fn run(args: &ExperimentArgs) -> Result<(), Failure> {
     if args
         .scale
-        .is_some_and(|scale| !(scale > 0.0 && scale <= 16.0))
+        .is_some_and(|scale| !(1e-4..=16.0).contains(&scale))
     {
-        let fault = "write a number above 0 and at most 16".to_owned();
+        let fault = "write a number from 0.0001 to 16".to_owned();
         return Err(Failure::Flag {
             flag: "--scale",
             fault,
@@ -62,7 +62,7 @@ fn options(args: &ExperimentArgs) -> Options {
         seed: args.seed,
         scale: args.scale,
         sets: args.set.clone(),
-        threads: args.threads.unwrap_or(cpus).max(1),
+        threads: args.threads.map_or(cpus, usize::from).max(1),
     }
 }
 

@@ -61,8 +61,8 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "KEY", num_args = 0..=1, default_missing_value = "all")]
     pub sweep: Option<String>,
     /// How many threads; changes no result [default: one for each CPU]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub threads: Option<u16>,
 }
 
 /// Flags of `neap sim run`.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use neap_sim::{
     Align, Bytes, Curve, ForecastMachine, Lackey, Nanos, Plot, Size, Table, Trace,
     forecast as predict, from_lackey, from_oracle, number, parse_duration, parse_size,
+    parse_version,
 };
 use serde_json::json;
 
@@ -82,19 +83,24 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
 }
 
 fn machine(args: &MachineArgs) -> Result<ForecastMachine, Failure> {
-    let parts = args.kernel.split_once('.');
-    let version = parts.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-    let version = version.filter(|(major, _): &(u32, u32)| (6..100).contains(major));
+    let version = parse_version(&args.kernel);
     let fault = || {
         flag(
             "--kernel",
-            format!("{:?} is no version from 6.0 on", args.kernel),
+            format!(
+                "{:?} is no version from 6.0 to 6.19: write 6.12",
+                args.kernel
+            ),
         )
     };
+    let swap_size = bytes("--swap-size", &args.swap_size)?;
+    if !(Bytes::kib(4)..=Bytes::gib(1 << 10)).contains(&swap_size) {
+        return Err(flag("--swap-size", "write a size from 4K to 1T"));
+    }
     Ok(ForecastMachine {
         version: version.ok_or_else(fault)?,
         mglru: args.mglru,
-        swap_size: bytes("--swap-size", &args.swap_size)?,
+        swap_size,
         swap_latency: time("--swap-latency", &args.swap_latency)?,
         zswap: args.zswap,
         seed: args.seed,
@@ -109,6 +115,10 @@ pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
         .as_deref()
         .map(|text| bytes("--memory", text))
         .transpose()?;
+    if limit.is_some_and(|limit| limit < Bytes::kib(64)) {
+        let fault = "write at least 64K: no program runs in less";
+        return Err(flag("--memory", fault));
+    }
     let mut run = machine(&args.machine)?.workload(&trace, limit).run();
     if args.json {
         return print(&format!("{}\n", as_json(&mut run)));

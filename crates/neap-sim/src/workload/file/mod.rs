@@ -20,6 +20,7 @@ use crate::trace::Trace;
 use node::Node;
 
 pub use duration::parse_duration;
+pub use machine::parse_version;
 pub use tasks::{Kind, TaskSpec};
 
 /// The JSON Schema of workload files.
@@ -112,6 +113,11 @@ impl Workload {
         }
         if tasks.is_empty() {
             let fault = "task: there is none: add a [[task]] with kind, size and group";
+            return Err(WorkloadFault(fault.to_owned()));
+        }
+        let needs = tasks.iter().map(TaskSpec::needs);
+        if needs.fold(Bytes::ZERO, Bytes::saturating_add) > machine::MOST {
+            let fault = "task: all together have more than 1 TiB: write smaller sizes or counts";
             return Err(WorkloadFault(fault.to_owned()));
         }
         let duration = root.duration("duration", Nanos(3_600_000_000_000))?;

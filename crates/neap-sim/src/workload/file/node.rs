@@ -119,6 +119,22 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// A size within bounds, if the key is there.
+    pub(super) fn size_within(
+        &self,
+        key: &'static str,
+        low: Bytes,
+        high: Bytes,
+    ) -> Found<Option<Bytes>> {
+        let wanted = |bound, bytes| self.fault(key, &format!("write a size of at {bound} {bytes}"));
+        match self.size(key)? {
+            Some(Bytes::ZERO) => Err(self.fault(key, "write a size of more than 0")),
+            Some(size) if size < low => Err(wanted("least", low)),
+            Some(size) if size > high => Err(wanted("most", high)),
+            size => Ok(size),
+        }
+    }
+
     /// A time such as `"10ms"`.
     pub(super) fn duration(&self, key: &'static str, default: Nanos) -> Found<Nanos> {
         let wanted = "write a time in quotes, such as \"250ns\", \"10ms\" or \"60s\"";

@@ -116,6 +116,30 @@ fn every_fault_names_its_key_and_what_to_write() {
     assert!(!fault("schema = 3\n[x").contains('\n'));
 }
 
+#[test]
+fn what_no_simulator_could_hold_is_refused() {
+    let size = |size: &str| with(&format!("[[task]]\nkind = \"cold\"\nsize = \"{size}\""));
+    assert_eq!(size("0"), "task 1.size: write a size of more than 0");
+    assert!(size("100T").starts_with("task 1.size: write a size of at most 1"));
+    let many = with("[[task]]\nkind = \"cold\"\nsize = \"1T\"\ncount = 2");
+    assert!(
+        many.starts_with("task: all together have more than 1 TiB"),
+        "{many}"
+    );
+    let ram = with("[machine]\nram = \"1M\"");
+    assert!(
+        ram.starts_with("machine.ram: write a size of at least 16"),
+        "{ram}"
+    );
+    let swap = with("[machine.swap]\nsize = \"0\"");
+    assert_eq!(swap, "machine.swap.size: write a size of more than 0");
+    let kernel = with("[machine]\nkernel = \"9.99\"");
+    assert!(
+        kernel.starts_with("machine.kernel: \"9.99\" is no version"),
+        "{kernel}"
+    );
+}
+
 /// Every key that a reader asks for must be in the schema, and every key of the schema must be one.
 #[test]
 fn the_schema_knows_every_key() {
