@@ -68,10 +68,10 @@ pub enum Failure {
         source: io::Error,
     },
     /// The directory given for the swap file cannot be used.
-    #[error("{flag} {path}: {source}")]
+    #[error("{by} {path}: {source}")]
     SwapDir {
         /// The flag or variable that named it.
-        flag: &'static str,
+        by: &'static str,
         /// The directory.
         path: PathBuf,
         /// The kernel's word.

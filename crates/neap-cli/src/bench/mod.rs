@@ -439,13 +439,10 @@ fn no_run(missing: &Missing) -> Failure {
 
 /// Where swap files go: as `neap run` decides, so that both use the same disk.
 fn swap_dir(args: &BenchArgs) -> Result<Option<PathBuf>, Failure> {
-    let named = args
-        .swap_dir
-        .clone()
-        .or_else(|| env::own(env::SWAP_DIR).map(PathBuf::from));
+    let named = swap::named(args.swap_dir.as_deref(), &env::own);
     let wish = swap::Wish {
         off: false,
-        dir: named.as_deref(),
+        dir: named.as_ref(),
         size: None,
     };
     let tmpdir = env::own("TMPDIR").map(PathBuf::from);

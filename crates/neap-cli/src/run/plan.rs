@@ -63,18 +63,14 @@ impl Plan {
             env::SWAP_SIZE,
             env,
         )?;
-        let dir = args
-            .swap_dir
-            .clone()
-            .or_else(|| env(env::SWAP_DIR).map(PathBuf::from));
+        let dir = swap::named(args.swap_dir.as_deref(), env);
         let wish = Wish {
             off: args.no_swap,
-            dir: dir.as_deref(),
+            dir: dir.as_ref(),
             size: size.value.as_deref().map(|text| (size.flag, text)),
         };
         let tmpdir = env("TMPDIR").map(PathBuf::from);
-        let swap = swap::choose(wish, &swap::usual_dirs(tmpdir), inspect)
-            .map_err(|failure| named(failure, args.swap_dir.is_some()))?;
+        let swap = swap::choose(wish, &swap::usual_dirs(tmpdir), inspect)?;
         Ok(Self {
             warnings: limit
                 .warning
@@ -137,18 +133,6 @@ impl Plan {
     }
 }
 
-/// The failure with the variable in it when it was not the flag that named the directory.
-fn named(failure: Failure, by_flag: bool) -> Failure {
-    match failure {
-        Failure::SwapDir { path, source, .. } if !by_flag => Failure::SwapDir {
-            flag: env::SWAP_DIR,
-            path,
-            source,
-        },
-        other => other,
-    }
-}
-
 /// Whether the older way out is asked for.
 fn write_protect(env: Lookup<'_>) -> Result<bool, Failure> {
     match env(env::WAY_OUT) {
@@ -156,7 +140,7 @@ fn write_protect(env: Lookup<'_>) -> Result<bool, Failure> {
         Some(value) if value == "write-protect" => Ok(true),
         Some(value) => Err(Failure::Choice {
             name: env::WAY_OUT,
-            fault: format!("{value:?} is none of write-protect"),
+            fault: format!("{value:?} is not write-protect, its only value"),
         }),
     }
 }

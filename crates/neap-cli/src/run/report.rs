@@ -45,21 +45,24 @@ pub struct Output {
 }
 
 impl Output {
-    /// Makes the file, empty.
+    /// Makes the file, empty. `-` is refused: elsewhere it is standard output, which is the command's.
     ///
     /// # Errors
     /// When it cannot be made; the flag and the path are named.
     pub fn create(flag: &'static str, path: &Path) -> Result<Self, Failure> {
-        File::create(path)
-            .map(|file| Self {
-                file,
-                name: format!("{flag} {}", path.display()),
-            })
-            .map_err(|source| Failure::Output {
-                flag,
-                path: path.to_owned(),
-                source,
-            })
+        let file = match path == Path::new("-") {
+            true => Err(io::Error::other("standard output is the command's")),
+            false => File::create(path),
+        };
+        file.map(|file| Self {
+            file,
+            name: format!("{flag} {}", path.display()),
+        })
+        .map_err(|source| Failure::Output {
+            flag,
+            path: path.to_owned(),
+            source,
+        })
     }
 
     /// The flag and the path, for messages.
