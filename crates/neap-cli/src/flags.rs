@@ -140,7 +140,8 @@ pub struct BenchArgs {
     )]
     pub against: Vec<Contender>,
 
-    /// Write everything, each single run included, as one JSON object
+    /// Write everything, each single run included, as one JSON object; - is standard output, which
+    /// then has no table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
