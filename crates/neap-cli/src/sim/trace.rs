@@ -26,7 +26,7 @@ fn flag(flag: &'static str, fault: impl Into<String>) -> Failure {
 }
 
 fn time(name: &'static str, text: &str) -> Result<Nanos, Failure> {
-    let wanted = "write a time such as 250ns, 10us, 5ms or 1s";
+    let wanted = "write one of at most 366 days, such as 250ns, 10us, 5ms or 1s";
     parse_duration(text).ok_or_else(|| flag(name, format!("{text:?} is no time: {wanted}")))
 }
 

@@ -137,7 +137,8 @@ impl<'a> Node<'a> {
 
     /// A time such as `"10ms"`.
     pub(super) fn duration(&self, key: &'static str, default: Nanos) -> Found<Nanos> {
-        let wanted = "write a time in quotes, such as \"250ns\", \"10ms\" or \"60s\"";
+        let wanted =
+            "write a time of at most 366 days in quotes, such as \"250ns\", \"10ms\" or \"60s\"";
         match self.get(key) {
             None => Ok(default),
             Some(Value::String(text)) => parse_duration(text)
