@@ -16,6 +16,7 @@ mod clock;
 mod compress;
 mod experiment;
 mod kernel;
+mod nearest;
 mod report;
 mod swap;
 mod trace;
@@ -42,7 +43,7 @@ pub use trace::{
     TraceFault, Windows, forecast, from_lackey, from_oracle,
 };
 pub use workload::{
-    Arena, Build, BuildShape, Burst, Compiler, GroupSpec, Kind, Load, Pattern, Reclaimer, Replay,
-    Rng, Stream, TaskSpec, WORKLOAD_SCHEMA, Walker, Workload, WorkloadFault, WorkloadRun, Zipf,
-    parse_duration, parse_version,
+    Arena, Build, BuildShape, Burst, Compiler, GroupSpec, Kind, Load, MAX_SWAP_LATENCY, Pattern,
+    Reclaimer, Replay, Rng, Stream, TaskSpec, WORKLOAD_SCHEMA, Walker, Workload, WorkloadFault,
+    WorkloadRun, Zipf, parse_duration, parse_version,
 };

@@ -42,7 +42,7 @@ pub struct ExperimentArgs {
     /// Write the result as JSON; - is standard output (one object; with `all`, an array)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write one page with tables and plots that needs nothing else
+    /// Write one page with tables and plots that needs nothing else; - is standard output
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Size of machine and work, as a share of what was reported [default: the experiment's own]
@@ -88,7 +88,7 @@ pub struct ImportArgs {
     /// The recording; - is standard input
     #[arg(value_name = "FILE")]
     pub input: PathBuf,
-    /// The trace to write
+    /// The trace to write; - is standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// lackey: length of a window within which only the first touch of a page counts
@@ -154,13 +154,9 @@ pub struct ForecastArgs {
     /// The trace
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
-    /// Limits to try: sizes, or shares of what the program needs
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "100%,90%,80%,70%,60%,50%,40%,30%"
-    )]
+    /// Limits to try: sizes, or shares of what the program needs [default:
+    /// 100%,90%,80%,70%,60%,50%,40%,30%]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub limits: Vec<String>,
     /// The machine.
     #[command(flatten)]
@@ -168,7 +164,7 @@ pub struct ForecastArgs {
     /// Write the result as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a plot
+    /// Write a plot; - is standard output
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }

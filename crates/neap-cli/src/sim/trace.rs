@@ -1,21 +1,22 @@
 //! `neap sim import`, `replay` and `forecast`.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
 use neap_sim::{
-    Align, Bytes, Curve, ForecastMachine, Lackey, Nanos, Plot, Size, Table, Trace,
-    forecast as predict, from_lackey, from_oracle, number, parse_duration, parse_size,
+    Align, Bytes, Curve, ForecastMachine, Lackey, MAX_SWAP_LATENCY, Nanos, Plot, Size, Table,
+    Trace, forecast as predict, from_lackey, from_oracle, number, parse_duration, parse_size,
     parse_version,
 };
 use serde_json::json;
 
 use super::failure::Failure;
 use super::flags::{ForecastArgs, Format, ImportArgs, MachineArgs, ReplayArgs};
+use super::output::{Output, is_stdout};
+use super::print;
 use super::workload::{as_json, read_trace};
-use super::{print, write};
 use crate::talk;
 
 fn flag(flag: &'static str, fault: impl Into<String>) -> Failure {
@@ -59,6 +60,7 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
             File::open(&args.input).map_err(read)?,
         ))
     };
+    let output = Output::open(&args.output)?;
     let trace = match args.from {
         Format::Lackey => from_lackey(input, rules),
         Format::OracleGeneral => from_oracle(input),
@@ -68,10 +70,7 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
         source,
     })?;
     let encoded = trace.encode();
-    fs::write(&args.output, &encoded).map_err(|source| Failure::Write {
-        path: args.output.clone(),
-        source,
-    })?;
+    output.write(&encoded)?;
     talk::note(&format!(
         "{}: {} pages, {} of work, {} on disk",
         args.output.display(),
@@ -97,11 +96,15 @@ fn machine(args: &MachineArgs) -> Result<ForecastMachine, Failure> {
     if !(Bytes::kib(4)..=Bytes::gib(1 << 10)).contains(&swap_size) {
         return Err(flag("--swap-size", "write a size from 4K to 1T"));
     }
+    let swap_latency = time("--swap-latency", &args.swap_latency)?;
+    if swap_latency > MAX_SWAP_LATENCY {
+        return Err(flag("--swap-latency", "write at most 10s"));
+    }
     Ok(ForecastMachine {
         version: version.ok_or_else(fault)?,
         mglru: args.mglru,
         swap_size,
-        swap_latency: time("--swap-latency", &args.swap_latency)?,
+        swap_latency,
         zswap: args.zswap,
         seed: args.seed,
     })
@@ -115,20 +118,17 @@ pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
         .as_deref()
         .map(|text| bytes("--memory", text))
         .transpose()?;
-    if limit.is_some_and(|limit| limit < Bytes::kib(64)) {
+    if limit.is_some_and(|limit| limit < LEAST) {
         let fault = "write at least 64K: no program runs in less";
         return Err(flag("--memory", fault));
     }
-    let mut run = machine(&args.machine)?.workload(&trace, limit).run();
+    let machine = machine(&args.machine)?;
     if args.json {
-        return print(&format!("{}\n", as_json(&mut run)));
+        let mut run = machine.workload(&trace, limit).run();
+        return print(format!("{}\n", as_json(&mut run)));
     }
-    let point = predict(
-        &machine(&args.machine)?,
-        &trace,
-        &[limit.unwrap_or(Bytes(u64::MAX))],
-    );
-    print(&table(&point).text())
+    let point = predict(&machine, &trace, &[limit.unwrap_or(Bytes(u64::MAX))]);
+    print(table(&point).text())
 }
 
 fn table(points: &[neap_sim::ForecastPoint]) -> Table {
@@ -166,16 +166,40 @@ fn table(points: &[neap_sim::ForecastPoint]) -> Table {
     table
 }
 
-/// Limits from the list: sizes, or shares of what the trace needs.
+/// Least memory that a program is given: no program runs in less.
+const LEAST: Bytes = Bytes::kib(64);
+/// The shares that are tried when nothing is said.
+const SHARES: [&str; 8] = ["100%", "90%", "80%", "70%", "60%", "50%", "40%", "30%"];
+
+/// Limits from the list: sizes, or shares of what the trace needs. Without a list, the usual shares as
+/// far as a program runs in them.
 fn limits(args: &ForecastArgs, trace: &Trace) -> Result<Vec<Bytes>, Failure> {
     let needs = Bytes(u64::from(trace.pages()) << 12);
+    let of = |text: &str| size("--limits", text.trim()).map(|size| size.of(needs));
+    if args.limits.is_empty() {
+        let shares = SHARES.into_iter().map(of).collect::<Result<Vec<_>, _>>()?;
+        let usable: Vec<Bytes> = shares.into_iter().filter(|limit| *limit >= LEAST).collect();
+        return match usable.is_empty() {
+            true => Err(flag(
+                "TRACE",
+                format!(
+                    "needs {needs} and no program runs in less than {LEAST}: there is nothing to forecast"
+                ),
+            )),
+            false => Ok(usable),
+        };
+    }
     let mut all = Vec::new();
     for text in &args.limits {
-        let limit = size("--limits", text.trim())?.of(needs);
-        if limit < Bytes::kib(64) {
+        let limit = of(text)?;
+        if limit < LEAST {
+            let is = match limit.to_string() == text.trim() {
+                true => String::new(),
+                false => format!(" of {needs} is {limit},"),
+            };
             return Err(flag(
                 "--limits",
-                format!("{text} is below 64 KiB: no program runs in that"),
+                format!("{text}{is} below {LEAST}: no program runs in that"),
             ));
         }
         all.push(limit);
@@ -187,12 +211,20 @@ fn limits(args: &ForecastArgs, trace: &Trace) -> Result<Vec<Bytes>, Failure> {
 pub fn forecast(args: &ForecastArgs) -> Result<(), Failure> {
     let trace = Arc::new(read_trace(&args.trace)?);
     let limits = limits(args, &trace)?;
-    let points = predict(&machine(&args.machine)?, &trace, &limits);
-    let quiet = args.json.as_deref() == Some(Path::new("-"));
-    if !quiet {
-        print(&table(&points).text())?;
+    let machine = machine(&args.machine)?;
+    let (json, svg) = (args.json.as_deref(), args.svg.as_deref());
+    let on_stdout = [json, svg].into_iter().flatten().filter(|p| is_stdout(p));
+    let on_stdout = on_stdout.count();
+    if on_stdout > 1 {
+        let fault = "only one of them can be standard output";
+        return Err(flag("--json and --svg", fault));
     }
-    if let Some(path) = &args.json {
+    let (json, svg) = (Output::if_any(json)?, Output::if_any(svg)?);
+    let points = predict(&machine, &trace, &limits);
+    if on_stdout == 0 {
+        print(table(&points).text())?;
+    }
+    if let Some(output) = json {
         let value = json!({
             "schema": "neap.forecast/1",
             "version": env!("CARGO_PKG_VERSION"),
@@ -204,9 +236,9 @@ pub fn forecast(args: &ForecastArgs) -> Result<(), Failure> {
             "seed": args.machine.seed,
             "points": points,
         });
-        write(path, &format!("{value}\n"))?;
+        output.write(format!("{value}\n").as_bytes())?;
     }
-    if let Some(path) = &args.svg {
+    if let Some(output) = svg {
         let mut at: Vec<(f64, f64)> = points
             .iter()
             .map(|point| (point.limit.0 as f64 / 1048576.0, point.slowdown))
@@ -221,7 +253,7 @@ pub fn forecast(args: &ForecastArgs) -> Result<(), Failure> {
                 points: at,
             }],
         };
-        write(path, &plot.svg())?;
+        output.write(plot.svg().as_bytes())?;
     }
     Ok(())
 }

@@ -43,9 +43,9 @@ pub fn run(args: &RunFileArgs) -> Result<(), Failure> {
         talk::warn("tasks were not over when the duration was: give a longer duration");
     }
     if args.json {
-        print(&format!("{}\n", as_json(&mut run)))
+        print(format!("{}\n", as_json(&mut run)))
     } else {
-        print(&as_text(&mut run))
+        print(as_text(&mut run))
     }
 }
 

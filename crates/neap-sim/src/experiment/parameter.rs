@@ -238,6 +238,10 @@ mod tests {
             fault("speed=1"),
             "x has no parameter \"speed\": it has limit, device"
         );
+        assert_eq!(
+            fault("limits=1"),
+            "x has no parameter \"limits\": did you mean limit? it has limit, device"
+        );
         assert_eq!(fault("speed"), "\"speed\" is not KEY=VALUE");
     }
 }

@@ -16,6 +16,9 @@ pub(super) const PAGE: Bytes = Bytes::kib(4);
 /// The most memory of all tasks, and the most swap: its bookkeeping takes about 32 bytes a page.
 pub(super) const MOST: Bytes = Bytes::gib(1 << 10);
 
+/// The longest time of a swap read: what takes longer is no swap, and the sum of many must fit in a clock.
+pub const MAX_SWAP_LATENCY: Nanos = Nanos::millis(10_000);
+
 /// The machine and its kernel.
 pub(super) fn kernel(node: &Node<'_>, seed: u64) -> Result<KernelConfig, WorkloadFault> {
     let base = KernelConfig::default();
@@ -97,9 +100,13 @@ fn read_switches(node: &Node<'_>, switches: &mut Switches) -> Result<(), Workloa
 fn swap(node: &Node<'_>) -> Result<SwapConfig, WorkloadFault> {
     let size = node.size_within("size", PAGE, MOST)?;
     let size = size.ok_or_else(|| node.fault("size", "is missing: write size = \"8G\""))?;
+    let latency = node.duration("latency", Nanos::micros(100))?;
+    if latency > MAX_SWAP_LATENCY {
+        return Err(node.fault("latency", "write at most \"10s\""));
+    }
     let config = SwapConfig {
         size,
-        latency: node.duration("latency", Nanos::micros(100))?,
+        latency,
         synchronous: node.flag("synchronous", false)?,
     };
     node.finish()?;

@@ -20,7 +20,7 @@ use crate::trace::Trace;
 use node::Node;
 
 pub use duration::parse_duration;
-pub use machine::parse_version;
+pub use machine::{MAX_SWAP_LATENCY, parse_version};
 pub use tasks::{Kind, TaskSpec};
 
 /// The JSON Schema of workload files.

@@ -7,6 +7,7 @@ use neap_units::{Bytes, Nanos, Size, parse_size};
 use toml::{Table, Value};
 
 use super::{WorkloadFault, parse_duration};
+use crate::nearest::nearest;
 
 /// A table, where it is, and which keys were asked for.
 pub(super) struct Node<'a> {
@@ -199,7 +200,13 @@ impl<'a> Node<'a> {
             Some(key) => {
                 let known: Vec<&str> = asked.iter().copied().collect();
                 let known = known.join(", ");
-                Err(self.fault(key, &format!("means nothing here: there is {known}")))
+                Err(match nearest(key, asked.iter().copied()) {
+                    None => self.fault(key, &format!("means nothing here: there is {known}")),
+                    Some(near) => self.fault(
+                        key,
+                        &format!("did you mean {near}? it means nothing here: there is {known}"),
+                    ),
+                })
             }
         }
     }

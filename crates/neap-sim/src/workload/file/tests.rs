@@ -97,7 +97,7 @@ fn every_fault_names_its_key_and_what_to_write() {
     );
     assert_eq!(
         with("[[group]]\nname = \"x\"\nmaxx = \"1G\""),
-        "group 1.maxx: means nothing here: there is high, low, max, min, name, parent, soft_limit, \
+        "group 1.maxx: did you mean max? it means nothing here: there is high, low, max, min, name, parent, soft_limit, \
          swap_high, swap_max, zswap_max, zswap_writeback"
     );
     assert_eq!(
@@ -117,6 +117,15 @@ fn every_fault_names_its_key_and_what_to_write() {
 }
 
 #[test]
+fn a_key_that_is_nearly_right_is_offered() {
+    let fault = with("[machine]\nkernle = \"6.12\"");
+    assert!(
+        fault.starts_with("machine.kernle: did you mean kernel? it means nothing here: there is "),
+        "{fault}"
+    );
+}
+
+#[test]
 fn what_no_simulator_could_hold_is_refused() {
     let size = |size: &str| with(&format!("[[task]]\nkind = \"cold\"\nsize = \"{size}\""));
     assert_eq!(size("0"), "task 1.size: write a size of more than 0");
@@ -133,6 +142,8 @@ fn what_no_simulator_could_hold_is_refused() {
     );
     let swap = with("[machine.swap]\nsize = \"0\"");
     assert_eq!(swap, "machine.swap.size: write a size of more than 0");
+    let slow = with("[machine.swap]\nsize = \"1G\"\nlatency = \"1h\"");
+    assert_eq!(slow, "machine.swap.latency: write at most \"10s\"");
     let kernel = with("[machine]\nkernel = \"9.99\"");
     assert!(
         kernel.starts_with("machine.kernel: \"9.99\" is no version"),
