@@ -132,7 +132,7 @@ impl Failure {
             Self::NotExecutable { .. } => Some("chmod +x, or name its interpreter"),
             Self::Spawn(_) => Some("check `ulimit -u` and free memory"),
             Self::Output { .. } => Some("a file in a directory you may write to"),
-            Self::SwapDir { .. } => Some("another --swap-dir, or --no-swap"),
+            Self::SwapDir { .. } => Some("another directory (neap run also takes --no-swap)"),
             Self::Machine { .. } => Some("neap doctor"),
         }
     }

@@ -124,7 +124,12 @@ pub struct DoctorArgs {
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     /// Memory limit of all but the plain runs: 512M, 1.5G (powers of 1024) or 50% of RAM
-    #[arg(short = 'm', long, value_name = "SIZE|PERCENT")]
+    #[arg(
+        short = 'm',
+        long,
+        value_name = "SIZE|PERCENT",
+        allow_hyphen_values = true
+    )]
     pub memory: String,
 
     /// How often the command runs under each, after a first run that is not counted

@@ -127,7 +127,7 @@ fn mistakes_are_told_in_one_line_with_what_to_write() {
     );
     told(
         &["experiment", "second-chance", "--set", "cpus=1e30"],
-        "cpus=1e30: a whole number of CPUs from 1 to 4096",
+        "cpus=1e30: write a whole number of CPUs from 1 to 4096",
     );
     told(
         &[
@@ -138,10 +138,22 @@ fn mistakes_are_told_in_one_line_with_what_to_write() {
             "--set",
             "swap=1e6",
         ],
-        "swap=1000000: with scale 16",
+        "swap=1000000: write a smaller number: with scale 16",
     );
     let none = neap(&["experiment", "recency", "--threads", "0"]);
     assert_eq!(none.status.code(), Some(2));
+    let last = u64::MAX.to_string();
+    let none = experiment(&["--seed", &last]);
+    assert_eq!(none.status.code(), Some(2));
+    told(
+        &["experiment", "list", "--json", "-"],
+        "--json, --html and --sweep: there is nothing to write of a list",
+    );
+    told(
+        &["import", "--from", "lackey", "/", "-o", "-"],
+        "[E0202]: /: ",
+    );
+    told(&["fit", "--name", "x", "/"], "[E0202]: /: ");
     told(&["run", "/nonexistent.toml"], "/nonexistent.toml: ");
     assert_eq!(neap(&[]).status.code(), Some(2));
     assert_eq!(neap(&["experiment"]).status.code(), Some(2));
@@ -336,6 +348,8 @@ fn a_forecast_blames_only_limits_that_were_given() {
     assert_eq!(value["points"].as_array().unwrap().len(), 5, "{value}");
     let given = ["forecast", &trace, "--limits", "30%"];
     fails(&dir, &given, 2, "--limits: 30% of 120KiB is ");
+    let given = ["forecast", &trace, "--limits", "50"];
+    fails(&dir, &given, 2, "--limits: 50 is below 64KiB");
     let tiny = small_trace(&dir, 3);
     let needs = "TRACE: needs 12KiB and no program runs in less than 64KiB";
     fails(&dir, &["forecast", &tiny], 2, needs);

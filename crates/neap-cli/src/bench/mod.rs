@@ -360,8 +360,13 @@ impl<'a> Bench<'a> {
             false => table::table(&report),
         };
         stream::print(&text).map_err(failed("stdout"))?;
-        if let Some(json) = self.json {
-            json.write(&report.json()).map_err(failed("--json"))?;
+        if let (Some(json), Some(path)) = (self.json, &self.args.json) {
+            json.write(&report.json())
+                .map_err(|source| Failure::Output {
+                    flag: "--json",
+                    path: path.clone(),
+                    source,
+                })?;
         }
         let good = report.is_unanimous() && !alone;
         Ok(if good { 0 } else { exit::DIFFERENT })

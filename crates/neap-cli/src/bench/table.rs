@@ -1,5 +1,6 @@
 //! The comparison for people.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use neap_units::Bytes;
@@ -14,7 +15,8 @@ use crate::choice::Contender;
 pub fn table(report: &Report<'_>) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "command: {}", report.command.join(" "));
+    let words: Vec<_> = report.command.iter().map(|word| quoted(word)).collect();
+    let _ = writeln!(text, "command: {}", words.join(" "));
     let _ = writeln!(text, "machine: {}", report.machine.line());
     let _ = writeln!(
         text,
@@ -38,6 +40,15 @@ pub fn table(report: &Report<'_>) -> String {
         let _ = writeln!(text, "warning: {warning}");
     }
     text
+}
+
+/// The word as a shell takes it.
+fn quoted(word: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => Cow::Borrowed(word),
+        false => Cow::Owned(format!("'{}'", word.replace('\'', r"'\''"))),
+    }
 }
 
 fn part(text: &mut String, report: &Report<'_>, accounting: Accounting, title: &str) {
@@ -200,6 +211,12 @@ mod tests {
         );
         assert!(text.contains("output: the same in all 5 runs"), "{text}");
         assert!(text.lines().all(|line| line.len() < 120), "{text}");
+    }
+
+    #[test]
+    fn a_command_can_be_given_again() {
+        let words = ["sh", "-c", "exit 3", "", "it's"].map(quoted);
+        assert_eq!(words.join(" "), r"sh -c 'exit 3' '' 'it'\''s'");
     }
 
     #[test]

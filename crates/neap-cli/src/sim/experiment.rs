@@ -28,6 +28,12 @@ pub fn run(args: &ExperimentArgs) -> Result<(), Failure> {
         });
     }
     match args.name.as_str() {
+        "list" if args.json.is_some() || args.html.is_some() || args.sweep.is_some() => {
+            Err(Failure::Flag {
+                flag: "--json, --html and --sweep",
+                fault: "there is nothing to write of a list: name an experiment".to_owned(),
+            })
+        }
         "list" => print(list()),
         "all" if args.sweep.is_some() || !args.set.is_empty() => Err(Failure::Flag {
             flag: "--set and --sweep",
@@ -136,22 +142,26 @@ fn several(args: &ExperimentArgs, experiments: &[&'static Experiment]) -> Result
     outputs.write(json, &format!("neap sim experiment {}", args.name), &parts)
 }
 
+fn nothing_to_try(experiment: &Experiment, key: &str) -> Failure {
+    let tried = experiment.parameters.iter();
+    let tried = tried.filter(|parameter| !parameter.sweep.is_empty());
+    let keys: Vec<&str> = tried.map(|parameter| parameter.key).collect();
+    Failure::Flag {
+        flag: "--sweep",
+        fault: format!(
+            "there is nothing to try of {key}: name one of {}",
+            keys.join(", ")
+        ),
+    }
+}
+
 /// One line for each setting and row of the headline metrics.
 fn swept(args: &ExperimentArgs, experiment: &'static Experiment, key: &str) -> Result<(), Failure> {
     let outputs = Outputs::open(args)?;
     let only = (key != "all").then_some(key);
     let outcomes = sweep_experiment(experiment, only, &options(args), &progress(experiment.name))?;
     if outcomes.is_empty() {
-        let tried = experiment.parameters.iter();
-        let tried = tried.filter(|parameter| !parameter.sweep.is_empty());
-        let keys: Vec<&str> = tried.map(|parameter| parameter.key).collect();
-        return Err(Failure::Flag {
-            flag: "--sweep",
-            fault: format!(
-                "there is nothing to try of {key}: name one of {}",
-                keys.join(", ")
-            ),
-        });
+        return Err(nothing_to_try(experiment, key));
     }
     let mut table = Table::new(&[
         ("setting", Align::Left),

@@ -97,7 +97,10 @@ fn command(args: &FitArgs) -> String {
 fn source(args: &FitArgs) -> Result<(PathBuf, Vec<u64>), Failure> {
     let Some(pid) = args.pid else {
         let path = args.file.clone().unwrap_or_default();
-        let length = fs::metadata(&path).map(|file| file.len());
+        let length = fs::metadata(&path).and_then(|file| match file.is_dir() {
+            true => Err(io::ErrorKind::IsADirectory.into()),
+            false => Ok(file.len()),
+        });
         return match length {
             Ok(length) => {
                 let pages = length / PAGE_SIZE as u64;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use neap_store::CompressorKind;
 
 /// Flags of `neap sim`.
@@ -49,7 +49,7 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "X")]
     pub scale: Option<f64>,
     /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=1 << 63))]
     pub seed: u64,
     /// How many seeds
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
@@ -138,7 +138,7 @@ pub struct ReplayArgs {
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
     /// Memory limit of the program [default: none]
-    #[arg(short = 'm', long, value_name = "SIZE")]
+    #[arg(short = 'm', long, value_name = "SIZE", allow_hyphen_values = true)]
     pub memory: Option<String>,
     /// The machine.
     #[command(flatten)]
@@ -156,7 +156,12 @@ pub struct ForecastArgs {
     pub trace: PathBuf,
     /// Limits to try: sizes, or shares of what the program needs [default:
     /// 100%,90%,80%,70%,60%,50%,40%,30%]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        allow_hyphen_values = true
+    )]
     pub limits: Vec<String>,
     /// The machine.
     #[command(flatten)]
@@ -171,15 +176,16 @@ pub struct ForecastArgs {
 
 /// Flags of `neap sim fit`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("source").required(true).args(["pid", "file"])))]
 pub struct FitArgs {
     /// What to call the content
     #[arg(long, value_name = "NAME")]
     pub name: String,
     /// Take the anonymous pages of this process
-    #[arg(long, value_name = "PID", required_unless_present = "file")]
+    #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
     /// Take the pages of a file
-    #[arg(value_name = "FILE", conflicts_with = "pid")]
+    #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Compressors to try
     #[arg(
@@ -190,7 +196,7 @@ pub struct FitArgs {
     )]
     pub compressors: Vec<CompressorKind>,
     /// Most pages to take, spread evenly over what there is
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub pages: u64,
     /// Models to add the result to; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use neap_sim::{
-    Align, Bytes, Curve, ForecastMachine, Lackey, MAX_SWAP_LATENCY, Nanos, Plot, Size, Table,
-    Trace, forecast as predict, from_lackey, from_oracle, number, parse_duration, parse_size,
-    parse_version,
+    Align, Bytes, Curve, ForecastMachine, ImportFault, Lackey, MAX_SWAP_LATENCY, Nanos, Plot, Size,
+    Table, Trace, forecast as predict, from_lackey, from_oracle, number, parse_duration,
+    parse_size, parse_version,
 };
 use serde_json::json;
 
@@ -65,16 +65,19 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
         Format::Lackey => from_lackey(input, rules),
         Format::OracleGeneral => from_oracle(input),
     };
-    let trace = trace.map_err(|source| Failure::Import {
-        path: args.input.clone(),
-        source,
+    let trace = trace.map_err(|source| match source {
+        ImportFault::Read(source) => read(source),
+        source => Failure::Import {
+            path: args.input.clone(),
+            source,
+        },
     })?;
     let encoded = trace.encode();
     output.write(&encoded)?;
     talk::note(&format!(
         "{}: {} pages, {} of work, {} on disk",
         args.output.display(),
-        number(f64::from(trace.pages())),
+        trace.pages(),
         trace.duration(),
         Bytes(encoded.len() as u64)
     ));
@@ -150,7 +153,10 @@ fn table(points: &[neap_sim::ForecastPoint]) -> Table {
         };
         table.row(vec![
             limit,
-            format!("{:.2}x", point.slowdown),
+            match point.killed {
+                true => "-".to_owned(),
+                false => format!("{:.2}x", point.slowdown),
+            },
             number(point.seconds),
             number(point.pgmajfault as f64),
             number(point.page_ins() as f64),
@@ -193,13 +199,13 @@ fn limits(args: &ForecastArgs, trace: &Trace) -> Result<Vec<Bytes>, Failure> {
     for text in &args.limits {
         let limit = of(text)?;
         if limit < LEAST {
-            let is = match limit.to_string() == text.trim() {
-                true => String::new(),
-                false => format!(" of {needs} is {limit},"),
+            let is = match text.ends_with('%') {
+                true => format!(" of {needs} is {limit},"),
+                false => " is".to_owned(),
             };
             return Err(flag(
                 "--limits",
-                format!("{text}{is} below {LEAST}: no program runs in that"),
+                format!("{}{is} below {LEAST}: no program runs in that", text.trim()),
             ));
         }
         all.push(limit);
@@ -241,6 +247,7 @@ pub fn forecast(args: &ForecastArgs) -> Result<(), Failure> {
     if let Some(output) = svg {
         let mut at: Vec<(f64, f64)> = points
             .iter()
+            .filter(|point| !point.killed)
             .map(|point| (point.limit.0 as f64 / 1048576.0, point.slowdown))
             .collect();
         at.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -28,7 +28,7 @@ pub enum ExperimentFault {
         known: String,
     },
     /// A value the parameter cannot have.
-    #[error("{key}={value}: {wanted}")]
+    #[error("{key}={value}: write {wanted}")]
     Value {
         /// The parameter.
         key: String,

@@ -228,11 +228,11 @@ mod tests {
                 .unwrap_err()
                 .to_string()
         };
-        assert_eq!(fault("device=tape"), "device=tape: one of ssd, zram");
+        assert_eq!(fault("device=tape"), "device=tape: write one of ssd, zram");
         let sizes = "a number of MiB from 1 to 1048576";
         for wrong in ["-1", "0", "nan", "inf", "1e30"] {
             let set = format!("limit={wrong}");
-            assert_eq!(fault(&set), format!("{set}: {sizes}"));
+            assert_eq!(fault(&set), format!("{set}: write {sizes}"));
         }
         assert_eq!(
             fault("speed=1"),

@@ -120,7 +120,7 @@ fn fits(values: &Values, scale: f64) -> Result<(), ExperimentFault> {
         };
         if count * size * scale.max(1.0) > most {
             let wanted = format!(
-                "with {each}={size} and scale {scale}, write a smaller number: at most 1 TiB in all"
+                "a smaller number: with {each}={size} and scale {scale} it is more than 1 TiB in all"
             );
             return refuse(many, *count, wanted);
         }
@@ -130,7 +130,7 @@ fn fits(values: &Values, scale: f64) -> Result<(), ExperimentFault> {
     };
     match all.iter().find(large) {
         Some((key, _, value)) => {
-            let wanted = format!("with scale {scale}, write a smaller number: at most 1 TiB");
+            let wanted = format!("a smaller number: with scale {scale} it is more than 1 TiB");
             refuse(key, *value, wanted)
         }
         None => Ok(()),
