@@ -96,6 +96,13 @@ fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
 }
 
 #[test]
+fn the_least_memory_that_may_be_set_is_enough() {
+    let small = ["--seeds", "1", "--scale", "0.005", "--set", "hot=1"];
+    let output = neap(&[&["experiment", "noreuse"], &small[..]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
 fn mistakes_are_told_in_one_line_with_what_to_write() {
     let told = |args: &[&str], what: &str| {
         let output = neap(args);

@@ -117,7 +117,14 @@ impl<'a> Job<'a> {
                 .for_each(|line| talk::note(line));
         }
         let service = match self.serve() {
-            Ok(service) => Some(service),
+            Ok(service) => {
+                if let Some(fault) = &self.plan.device_fault {
+                    let line = format!("{fault}; the system call is used instead");
+                    talk::warn(&line);
+                    self.plan.warnings.push(line);
+                }
+                Some(service)
+            }
             Err(why) if self.args.require => return Err(Failure::Unmanaged(why)),
             Err(why) => {
                 let line = format!("running {} unmanaged: {why}", self.name());
@@ -146,7 +153,10 @@ impl<'a> Job<'a> {
             )
         })?;
         neap_sys::raise_descriptor_limit();
-        let engine = Engine::start(&self.plan)?;
+        // A device that is not there is all the more why there is no userfaultfd.
+        let fault = self.plan.device_fault.as_deref();
+        let engine = Engine::start(&self.plan)
+            .map_err(|why| fault.map_or(why.clone(), |fault| format!("{fault}; {why}")))?;
         let mut variables = engine.environment();
         variables.push(preload);
         Ok(Service { engine, variables })

@@ -33,6 +33,8 @@ pub struct Plan {
     pub write_protect: bool,
     /// Say on stderr what happens.
     pub verbose: bool,
+    /// What is wrong with the userfaultfd device that a variable names.
+    pub device_fault: Option<String>,
     /// Lines the user should read before the command runs.
     pub warnings: Vec<String>,
 }
@@ -77,7 +79,6 @@ impl Plan {
                 .clone()
                 .into_iter()
                 .chain(swap.warning)
-                .chain(missing_device(env))
                 .collect(),
             limit,
             swap: swap.swap,
@@ -87,6 +88,7 @@ impl Plan {
             on_exhausted: choice(args.on_exhausted, env::ON_EXHAUSTED, env)?,
             write_protect: write_protect(env)?,
             verbose: args.verbose,
+            device_fault: missing_device(env),
         })
     }
 
@@ -145,15 +147,11 @@ fn write_protect(env: Lookup<'_>) -> Result<bool, Failure> {
     }
 }
 
-/// A line when the userfaultfd device that a variable names is not there.
+/// What is wrong when the userfaultfd device that a variable names is not there.
 fn missing_device(env: Lookup<'_>) -> Option<String> {
     let path = PathBuf::from(env(env::UFFD_DEVICE)?);
     let error = std::fs::metadata(&path).err()?;
-    Some(format!(
-        "{} {}: {error}; the system call is used instead",
-        env::UFFD_DEVICE,
-        path.display()
-    ))
+    Some(format!("{} {}: {error}", env::UFFD_DEVICE, path.display()))
 }
 
 /// A value and the flag or variable that gave it.
@@ -284,9 +282,10 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_not_there_is_warned_of() {
+    fn a_device_that_is_not_there_is_known() {
         let plan = plan(&["-m", "1G"], &[("NEAP_UFFD_DEVICE", "/no/such")]).unwrap();
-        assert!(plan.warnings[0].starts_with("NEAP_UFFD_DEVICE /no/such: "));
+        let fault = plan.device_fault.unwrap();
+        assert!(fault.starts_with("NEAP_UFFD_DEVICE /no/such: "), "{fault}");
     }
 
     #[test]
