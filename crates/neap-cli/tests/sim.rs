@@ -185,6 +185,11 @@ fn a_workload_file_runs_and_its_faults_name_the_key() {
         "{}",
         stderr(&output)
     );
+    let replay = "[[task]]\nkind = \"replay\"\ntrace = \"none\"\n";
+    fs::write(&file, format!("schema = \"neap.workload/1\"\n{replay}")).unwrap();
+    let output = neap(&["run", &file]);
+    let want = "w.toml: task 1.trace: none: No such file";
+    assert!(stderr(&output).contains(want), "{}", stderr(&output));
 }
 
 #[test]

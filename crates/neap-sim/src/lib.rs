@@ -36,7 +36,9 @@ pub use kernel::{
     Op, Reply, ShmemId, SpaceId, SwapConfig, TaskId, ZswapConfig,
 };
 pub use neap_units::{Bytes, Nanos, Size, parse_size};
-pub use report::{Align, Bars, Curve, Group, Part, Plot, Spread, Table, number, page, quantile};
+pub use report::{
+    Align, Bars, Curve, Group, Part, Plot, Spread, Table, count, number, page, quantile,
+};
 pub use swap::{Device, DeviceConfig, Direction, SlotConfig, SwapSlots, Turn, Worker};
 pub use trace::{
     Backing, Event, Events, ForecastMachine, ForecastPoint, ImportFault, Lackey, Trace, TraceArea,

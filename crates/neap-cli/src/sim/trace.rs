@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use neap_sim::{
     Align, Bytes, Curve, ForecastMachine, ImportFault, Lackey, MAX_SWAP_LATENCY, Nanos, Plot, Size,
-    Table, Trace, forecast as predict, from_lackey, from_oracle, number, parse_duration,
+    Table, Trace, count, forecast as predict, from_lackey, from_oracle, number, parse_duration,
     parse_size, parse_version,
 };
 use serde_json::json;
@@ -158,10 +158,10 @@ fn table(points: &[neap_sim::ForecastPoint]) -> Table {
                 false => format!("{:.2}x", point.slowdown),
             },
             number(point.seconds),
-            number(point.pgmajfault as f64),
-            number(point.page_ins() as f64),
-            number(point.pswpin as f64),
-            number(point.pswpout as f64),
+            count(point.pgmajfault),
+            count(point.page_ins()),
+            count(point.pswpin),
+            count(point.pswpout),
             if point.killed {
                 "killed: out of memory".to_owned()
             } else {

@@ -111,6 +111,9 @@ impl Workload {
         for node in root.tables("task")? {
             tasks.push(tasks::task(&node, &groups, &mut open)?);
         }
+        let duration = root.duration("duration", Nanos(3_600_000_000_000))?;
+        // Before it is said that there is no task: it may be a [[tasks]].
+        root.finish()?;
         if tasks.is_empty() {
             let fault = "task: there is none: add a [[task]] with kind, size and group";
             return Err(WorkloadFault(fault.to_owned()));
@@ -120,8 +123,10 @@ impl Workload {
             let fault = "task: all together have more than 1 TiB: write smaller sizes or counts";
             return Err(WorkloadFault(fault.to_owned()));
         }
-        let duration = root.duration("duration", Nanos(3_600_000_000_000))?;
-        root.finish()?;
+        if tasks.iter().all(TaskSpec::endless) && !table.contains_key("duration") {
+            let fault = "duration: no task ends by itself: write duration = \"60s\", or give a task touches";
+            return Err(WorkloadFault(fault.to_owned()));
+        }
         Ok(Workload {
             kernel,
             groups,

@@ -117,7 +117,26 @@ fn every_fault_names_its_key_and_what_to_write() {
 }
 
 #[test]
+fn what_goes_on_for_ever_needs_a_duration() {
+    let cold = "[[task]]\nkind = \"zipf\"\nsize = \"1M\"";
+    let fault = with(cold);
+    assert!(
+        fault.starts_with("duration: no task ends by itself: write duration"),
+        "{fault}"
+    );
+    for more in [
+        format!("duration = \"1s\"\n{cold}"),
+        format!("{cold}\ntouches = 1"),
+    ] {
+        let text = format!("schema = \"neap.workload/1\"\n{more}\n");
+        assert!(Workload::parse(&text, no_trace).is_ok(), "{more}");
+    }
+}
+
+#[test]
 fn a_key_that_is_nearly_right_is_offered() {
+    let tasks = with("[[tasks]]\nkind = \"zipf\"");
+    assert!(tasks.starts_with("tasks: did you mean task?"), "{tasks}");
     let fault = with("[machine]\nkernle = \"6.12\"");
     assert!(
         fault.starts_with("machine.kernle: did you mean kernel? it means nothing here: there is "),
