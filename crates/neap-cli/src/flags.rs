@@ -54,7 +54,7 @@ pub struct RunArgs {
     pub memory: Option<String>,
 
     /// Directory for the swap file, which has no name there [default: TMPDIR, /var/tmp or /tmp,
-    /// whichever is first on a disk]
+    /// whichever is first on a disk and lets a file be made]
     #[arg(long, value_name = "DIR")]
     pub swap_dir: Option<PathBuf>,
 
@@ -151,7 +151,7 @@ pub struct BenchArgs {
     pub json: Option<PathBuf>,
 
     /// Directory for the swap files, neap's and the kernel's [default: TMPDIR, /var/tmp or /tmp,
-    /// whichever is first on a disk]
+    /// whichever is first on a disk and lets a file be made]
     #[arg(long, value_name = "DIR")]
     pub swap_dir: Option<PathBuf>,
 
