@@ -149,6 +149,7 @@ fn an_ordinary_user_without_a_device_runs_unmanaged_with_one_warning() {
         run.stderr
     );
     assert!(run.stderr.starts_with("neap: "), "{}", run.stderr);
+    assert!(run.stderr.contains("NEAP_UFFD_DEVICE"), "{}", run.stderr);
     assert_eq!(run.pages_out(), 0);
     for mode in ["fork-reads", "exec", "daemon"] {
         neap.run(&nobody.mode(mode)).must_exit(0);

@@ -228,7 +228,7 @@ fn the_first_difference_is_shown_with_what_both_said() {
     );
     assert_eq!(out.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("E0208") && said.contains("decisions differ"),
+        said.contains("E0209") && said.contains("decisions differ"),
         "{said}"
     );
     for word in [

@@ -21,10 +21,6 @@ macro_rules! variables {
         pub const TABLE: &[Variable] = &[
             $(Variable { name: $name, meaning: $meaning },)*
             Variable {
-                name: "NEAP_UFFD_DEVICE",
-                meaning: "path of the userfaultfd device (default /dev/userfaultfd)",
-            },
-            Variable {
                 name: neap_wire::SOCKET_ENV,
                 meaning: "set by neap run for the command: where the engine listens",
             },
@@ -49,6 +45,8 @@ variables! {
     ON_EXHAUSTED = "NEAP_ON_EXHAUSTED": "as --on-exhausted";
     /// Forces the older way out.
     WAY_OUT = "NEAP_WAY_OUT": "write-protect: never move pages, copy and discard them; not safe for every program";
+    /// Where the engine finds the device.
+    UFFD_DEVICE = "NEAP_UFFD_DEVICE": "path of the userfaultfd device (default /dev/userfaultfd)";
 }
 
 /// Where variables come from: the process's own environment, or a list in tests.

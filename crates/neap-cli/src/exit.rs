@@ -27,9 +27,12 @@ pub const TABLE: &[(u8, &str)] = &[
 pub const BENCH_TABLE: &[(u8, &str)] = &[
     (
         0,
-        "every run ended as the plain ones did, with the same output",
+        "every counted run ended as plain did, with the same output",
     ),
-    (DIFFERENT, "some run ended otherwise, or its output differs"),
+    (
+        DIFFERENT,
+        "a counted run ended otherwise, some output differs, or only plain could be measured",
+    ),
     (2, "a wrong flag"),
     (FAILED, "neap itself failed"),
     (
@@ -40,7 +43,7 @@ pub const BENCH_TABLE: &[(u8, &str)] = &[
     (128, "and above: 128+N, the bench was ended by signal N"),
 ];
 
-/// A bench whose runs differ in what they did.
+/// A bench whose runs differ in what they did, or that compared nothing.
 pub const DIFFERENT: u8 = 1;
 /// neap itself failed.
 pub const FAILED: u8 = 125;

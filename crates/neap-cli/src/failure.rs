@@ -68,8 +68,10 @@ pub enum Failure {
         source: io::Error,
     },
     /// The directory given for the swap file cannot be used.
-    #[error("--swap-dir {path}: {source}")]
+    #[error("{by} {path}: {source}")]
     SwapDir {
+        /// The flag or variable that named it.
+        by: &'static str,
         /// The directory.
         path: PathBuf,
         /// The kernel's word.
@@ -130,7 +132,7 @@ impl Failure {
             Self::NotExecutable { .. } => Some("chmod +x, or name its interpreter"),
             Self::Spawn(_) => Some("check `ulimit -u` and free memory"),
             Self::Output { .. } => Some("a file in a directory you may write to"),
-            Self::SwapDir { .. } => Some("another --swap-dir, or --no-swap"),
+            Self::SwapDir { .. } => Some("another directory (neap run also takes --no-swap)"),
             Self::Machine { .. } => Some("neap doctor"),
         }
     }

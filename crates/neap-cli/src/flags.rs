@@ -45,11 +45,16 @@ pub enum Command {
 pub struct RunArgs {
     /// Memory limit: 512M, 1.5G (powers of 1024) or 50% of RAM [default: the memory cgroup's limit,
     /// less a headroom]
-    #[arg(short = 'm', long, value_name = "SIZE|PERCENT")]
+    #[arg(
+        short = 'm',
+        long,
+        value_name = "SIZE|PERCENT",
+        allow_hyphen_values = true
+    )]
     pub memory: Option<String>,
 
     /// Directory for the swap file, which has no name there [default: TMPDIR, /var/tmp or /tmp,
-    /// whichever is first on a disk]
+    /// whichever is first on a disk and lets a file be made]
     #[arg(long, value_name = "DIR")]
     pub swap_dir: Option<PathBuf>,
 
@@ -95,7 +100,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
 
-    /// Write how the command ended: `exited N` or `signaled N NAME`
+    /// Write how the command ended: `exited N`, `signaled N NAME`, or `failed N` when neap did not start it
     #[arg(long, value_name = "FILE")]
     pub exit_file: Option<PathBuf>,
 
@@ -123,7 +128,12 @@ pub struct DoctorArgs {
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     /// Memory limit of all but the plain runs: 512M, 1.5G (powers of 1024) or 50% of RAM
-    #[arg(short = 'm', long, value_name = "SIZE|PERCENT")]
+    #[arg(
+        short = 'm',
+        long,
+        value_name = "SIZE|PERCENT",
+        allow_hyphen_values = true
+    )]
     pub memory: String,
 
     /// How often the command runs under each, after a first run that is not counted
@@ -139,12 +149,13 @@ pub struct BenchArgs {
     )]
     pub against: Vec<Contender>,
 
-    /// Write everything, each single run included, as one JSON object
+    /// Write everything, each single run included, as one JSON object; - is standard output, which
+    /// then has no table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
     /// Directory for the swap files, neap's and the kernel's [default: TMPDIR, /var/tmp or /tmp,
-    /// whichever is first on a disk]
+    /// whichever is first on a disk and lets a file be made]
     #[arg(long, value_name = "DIR")]
     pub swap_dir: Option<PathBuf>,
 

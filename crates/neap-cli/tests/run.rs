@@ -6,7 +6,9 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -37,6 +39,10 @@ fn dir() -> tempfile::TempDir {
 }
 
 fn go(mut command: Command) -> Output {
+    go_with(&mut command)
+}
+
+fn go_with(command: &mut Command) -> Output {
     command.output().expect("neap runs")
 }
 
@@ -325,4 +331,91 @@ fn doctor_answers_in_words_and_in_json() {
         let name = check["name"].as_str().expect("a name");
         assert!(text(&words.stdout).contains(name), "{name}");
     }
+}
+
+#[test]
+fn a_swap_directory_of_no_use_is_blamed_on_what_named_it() {
+    for options in [vec![], vec!["--swap-dir", "/proc"]] {
+        let name = options.first().copied().unwrap_or("NEAP_SWAP_DIR");
+        let mut run = neap(&options, &["true"]);
+        run.env("NEAP_SWAP_DIR", "/proc");
+        let output = go(run);
+        assert_eq!(output.status.code(), Some(125));
+        let start = format!("neap: error[E0108]: {name} /proc: ");
+        assert!(said(&output)[0].starts_with(&start), "{output:?}");
+    }
+    let mut run = neap(&[], &["true"]);
+    run.env("NEAP_SWAP_DIR", "/dev/shm");
+    let first = said(&go(run)).remove(0);
+    assert!(
+        first.starts_with("neap: warning: NEAP_SWAP_DIR /dev/shm is on"),
+        "{first}"
+    );
+}
+
+#[test]
+fn a_usual_directory_where_no_file_can_be_made_is_passed_over() {
+    let (here, locked) = (dir(), dir());
+    let only_read = fs::Permissions::from_mode(0o500);
+    fs::set_permissions(locked.path(), only_read).expect("a mode");
+    for passed in [Path::new("/sys"), Path::new("/proc"), locked.path()] {
+        let stats = here.path().join("stats");
+        let mut run = neap(&["--stats", stats.to_str().expect("a path")], &["true"]);
+        let output = go_with(run.env("TMPDIR", passed));
+        assert_eq!(output.status.code(), Some(0));
+        assert!(said(&output).is_empty(), "{output:?}");
+        let report = fs::read_to_string(&stats).expect("statistics");
+        let value: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+        // root may write where nobody else may.
+        let root = rustix::process::geteuid().is_root();
+        if !(root && passed == locked.path()) {
+            let chosen = value["config"]["swap_dir"].as_str();
+            assert_ne!(chosen.map(Path::new), Some(passed), "{value}");
+        }
+    }
+}
+
+#[test]
+fn doctor_looks_at_the_directory_that_a_run_would_use() {
+    let here = dir();
+    let doctor = |variable: &str, value: &Path| {
+        let mut doctor = Command::new(env!("CARGO_BIN_EXE_neap"));
+        doctor.arg("doctor").env_remove("NEAP_SWAP_DIR");
+        let shown = text(&go_with(doctor.env(variable, value)).stdout);
+        let line = shown.lines().find(|line| line.contains("swap directory"));
+        line.expect("a line").to_owned()
+    };
+    let chosen = doctor("NEAP_SWAP_DIR", here.path());
+    assert!(
+        chosen.contains(here.path().to_str().expect("a path")),
+        "{chosen}"
+    );
+    let proc = doctor("NEAP_SWAP_DIR", Path::new("/proc"));
+    assert!(
+        proc.starts_with("MISSING") && proc.contains("NEAP_SWAP_DIR /proc: "),
+        "{proc}"
+    );
+    assert!(!doctor("TMPDIR", Path::new("/sys")).contains("/sys"));
+}
+
+#[test]
+fn a_dash_is_no_file_to_write_to() {
+    for flag in ["--stats", "--exit-file"] {
+        let here = dir();
+        let mut run = neap(&[flag, "-"], &["true"]);
+        let output = go_with(run.current_dir(here.path()));
+        assert_eq!(output.status.code(), Some(125));
+        let start = format!("neap: error[E0107]: {flag} -: standard output is the command's");
+        assert!(said(&output)[0].starts_with(&start), "{output:?}");
+        assert_eq!(fs::read_dir(here.path()).expect("a directory").count(), 0);
+    }
+}
+
+#[test]
+fn a_way_out_that_there_is_not_is_refused() {
+    let mut run = neap(&[], &["true"]);
+    let output = go_with(run.env("NEAP_WAY_OUT", "move"));
+    assert_eq!(output.status.code(), Some(125));
+    let line = "neap: error[E0109]: NEAP_WAY_OUT: \"move\" is not write-protect, its only value";
+    assert!(said(&output)[0].starts_with(line), "{output:?}");
 }

@@ -96,10 +96,17 @@ fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
 }
 
 #[test]
+fn the_least_memory_that_may_be_set_is_enough() {
+    let small = ["--seeds", "1", "--scale", "0.005", "--set", "hot=1"];
+    let output = neap(&[&["experiment", "noreuse"], &small[..]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
 fn mistakes_are_told_in_one_line_with_what_to_write() {
     let told = |args: &[&str], what: &str| {
         let output = neap(args);
-        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
         let text = stderr(&output);
         assert!(text.contains(what), "{text}");
         assert_eq!(text.trim_end().lines().count(), 1, "{text}");
@@ -107,7 +114,7 @@ fn mistakes_are_told_in_one_line_with_what_to_write() {
     };
     told(
         &["experiment", "second"],
-        "no experiment is called \"second\"",
+        "no experiment is called \"second\": did you mean second-chance? there are",
     );
     told(
         &["experiment", "recency", "--set", "jobs"],
@@ -118,9 +125,42 @@ fn mistakes_are_told_in_one_line_with_what_to_write() {
         "recency has no parameter \"speed\"",
     );
     told(
-        &["experiment", "recency", "--scale", "0"],
-        "--scale: write a number above 0",
+        &["experiment", "memcg-lru-6.12", "--sweep", "writes"],
+        "--sweep: there is nothing to try of writes: name one of",
     );
+    told(
+        &["experiment", "recency", "--scale", "0"],
+        "--scale: write a number from 0.0001 to 16",
+    );
+    told(
+        &["experiment", "second-chance", "--set", "cpus=1e30"],
+        "cpus=1e30: write a whole number of CPUs from 1 to 4096",
+    );
+    told(
+        &[
+            "experiment",
+            "second-chance",
+            "--scale",
+            "16",
+            "--set",
+            "swap=1e6",
+        ],
+        "swap=1000000: write a smaller number: with scale 16",
+    );
+    let none = neap(&["experiment", "recency", "--threads", "0"]);
+    assert_eq!(none.status.code(), Some(2));
+    let last = u64::MAX.to_string();
+    let none = experiment(&["--seed", &last]);
+    assert_eq!(none.status.code(), Some(2));
+    told(
+        &["experiment", "list", "--json", "-"],
+        "--json, --html and --sweep: there is nothing to write of a list",
+    );
+    told(
+        &["import", "--from", "lackey", "/", "-o", "-"],
+        "[E0202]: /: ",
+    );
+    told(&["fit", "--name", "x", "/"], "[E0202]: /: ");
     told(&["run", "/nonexistent.toml"], "/nonexistent.toml: ");
     assert_eq!(neap(&[]).status.code(), Some(2));
     assert_eq!(neap(&["experiment"]).status.code(), Some(2));
@@ -145,6 +185,11 @@ fn a_workload_file_runs_and_its_faults_name_the_key() {
         "{}",
         stderr(&output)
     );
+    let replay = "[[task]]\nkind = \"replay\"\ntrace = \"none\"\n";
+    fs::write(&file, format!("schema = \"neap.workload/1\"\n{replay}")).unwrap();
+    let output = neap(&["run", &file]);
+    let want = "w.toml: task 1.trace: none: No such file";
+    assert!(stderr(&output).contains(want), "{}", stderr(&output));
 }
 
 #[test]
@@ -164,6 +209,8 @@ fn a_recording_is_imported_replayed_and_forecast() {
     assert!(Path::new(&trace).exists());
     let output = neap(&["replay", &trace, "-m", "1M"]);
     assert!(output.status.success(), "{}", stderr(&output));
+    let output = neap(&["replay", &trace, "-m", "0"]);
+    assert!(stderr(&output).contains("--memory: write at least 64K"));
     let svg = path(&dir, "f.svg");
     let output = neap(&[
         "forecast", &trace, "--limits", "2M,100%", "--json", "-", "--svg", &svg,
@@ -186,4 +233,149 @@ fn the_schema_of_workload_files_is_json() {
     let output = neap(&["schema"]);
     let value: Value = serde_json::from_str(stdout(&output)).unwrap();
     assert_eq!(value["title"], "neap.workload/1");
+}
+
+/// A trace of so many pages, each written once.
+fn small_trace(dir: &tempfile::TempDir, pages: u64) -> String {
+    let (log, trace) = (path(dir, "small.log"), path(dir, "small.neaptrc"));
+    let line = |page: u64| format!("I  1000,4\n S {:x},8\n", page * 4096);
+    fs::write(&log, (0..pages).map(line).collect::<String>()).unwrap();
+    let output = neap(&["import", "--from", "lackey", &log, "-o", &trace]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    trace
+}
+
+/// Fails with this status, says `what` and leaves `dir` as it was.
+fn fails(dir: &tempfile::TempDir, args: &[&str], status: i32, what: &str) {
+    let names = || {
+        let entries = fs::read_dir(dir.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = names();
+    let output = neap_in(dir, args);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(status), "{args:?}: {text}");
+    assert!(text.contains(what), "{text}");
+    assert_eq!(stdout(&output), "", "{args:?}");
+    assert_eq!(names(), before, "{args:?}");
+}
+
+fn neap_in(dir: &tempfile::TempDir, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_neap"));
+    command.current_dir(dir.path()).arg("sim").args(args);
+    command.output().unwrap()
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_known_before_the_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = small_trace(&dir, 100);
+    let bad = "/no/such/dir/x";
+    let denied = "error[E0201]: /no/such/dir/x: ";
+    // Nothing is printed, so nothing was done yet.
+    for flag in ["--json", "--html"] {
+        fails(&dir, &["experiment", "recency", flag, bad], 1, denied);
+        let swept = ["experiment", "recency", "--sweep", flag, bad];
+        fails(&dir, &swept, 1, denied);
+    }
+    for flag in ["--json", "--svg"] {
+        fails(&dir, &["forecast", &trace, flag, bad], 1, denied);
+    }
+    let fit = ["fit", "--name", "x", "-o", bad, &trace];
+    fails(&dir, &fit, 1, denied);
+    // An input that is there to be waited for: the fault comes before it is read.
+    let mut import = Command::new(env!("CARGO_BIN_EXE_neap"));
+    import.args(["sim", "import", "--from", "lackey", "-", "-o", bad]);
+    let mut child = import
+        .stdin(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let input = child.stdin.take();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    drop(input);
+}
+
+#[test]
+fn work_that_fails_leaves_the_output_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, old) = (path(&dir, "log"), path(&dir, "old"));
+    fs::write(&log, "nothing of lackey's\n").unwrap();
+    fs::write(&old, "long ago").unwrap();
+    for output in ["new", "old"] {
+        let import = ["import", "--from", "lackey", "log", "-o", output];
+        fails(&dir, &import, 2, "error[E0206]: log: ");
+        let fit = ["fit", "--name", "x", "log", "-o", output];
+        let told = match output {
+            "new" => "log: no whole page of 4 KiB",
+            _ => "--output: old has other content",
+        };
+        fails(&dir, &fit, 2, told);
+    }
+    assert_eq!(fs::read_to_string(&old).unwrap(), "long ago");
+}
+
+#[test]
+fn a_dash_is_standard_output_and_nothing_else_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = small_trace(&dir, 100);
+    let limits = ["forecast", &trace, "--limits", "256K"];
+    let run = |args: &[&str], more: &[&str]| {
+        let output = neap_in(&dir, &[args, more].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        output.stdout
+    };
+    assert!(run(&limits, &["--svg", "-"]).starts_with(b"<svg"));
+    let experiment = [&["experiment", "memcg-lru-6.12"], &FAST[..]].concat();
+    assert!(run(&experiment, &["--html", "-"]).starts_with(b"<!"));
+    let swept = ["--sweep", "slow", "--json", "-"];
+    assert!(run(&experiment, &swept).starts_with(b"["));
+    let again = ["import", "--from", "lackey", "small.log", "-o", "-"];
+    assert_eq!(run(&again, &[]), fs::read(&trace).unwrap());
+    assert!(!dir.path().join("-").exists());
+    let both = ["--json", "-", "--html", "-"];
+    fails(
+        &dir,
+        &[&experiment[..], &both].concat(),
+        2,
+        "only one of them can be standard output",
+    );
+    let both = ["--json", "-", "--svg", "-"];
+    fails(
+        &dir,
+        &[&limits[..], &both].concat(),
+        2,
+        "only one of them can be standard output",
+    );
+}
+
+#[test]
+fn a_forecast_blames_only_limits_that_were_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = small_trace(&dir, 30);
+    let output = neap(&["forecast", &trace, "--json", "-"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let value: Value = serde_json::from_str(stdout(&output)).unwrap();
+    assert_eq!(value["points"].as_array().unwrap().len(), 5, "{value}");
+    let given = ["forecast", &trace, "--limits", "30%"];
+    fails(&dir, &given, 2, "--limits: 30% of 120KiB is ");
+    let given = ["forecast", &trace, "--limits", "50"];
+    fails(&dir, &given, 2, "--limits: 50 is below 64KiB");
+    let tiny = small_trace(&dir, 3);
+    let needs = "TRACE: needs 12KiB and no program runs in less than 64KiB";
+    fails(&dir, &["forecast", &tiny], 2, needs);
+}
+
+#[test]
+fn a_recording_of_another_century_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = |time: u32| [&time.to_le_bytes()[..], &[1; 20]].concat();
+    fs::write(
+        dir.path().join("log"),
+        [record(0), record(u32::MAX)].concat(),
+    )
+    .unwrap();
+    let import = ["import", "--from", "oracle-general", "log", "-o", "t"];
+    fails(&dir, &import, 2, "log: more than 366 days pass by record 2");
 }

@@ -104,7 +104,8 @@ impl BlockFile for DiskFile {
 
 /// The device, if it may be opened; else the system call must do.
 pub(crate) fn open_device() -> Result<OwnedFd, SysError> {
-    let path = std::env::var_os("NEAP_UFFD_DEVICE").unwrap_or_else(|| DEVICE.into());
+    let named = std::env::var_os("NEAP_UFFD_DEVICE").filter(|path| !path.is_empty());
+    let path = named.unwrap_or_else(|| DEVICE.into());
     Uffd::open_device(&PathBuf::from(path))
 }
 

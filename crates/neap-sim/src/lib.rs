@@ -16,6 +16,7 @@ mod clock;
 mod compress;
 mod experiment;
 mod kernel;
+mod nearest;
 mod report;
 mod swap;
 mod trace;
@@ -35,14 +36,16 @@ pub use kernel::{
     Op, Reply, ShmemId, SpaceId, SwapConfig, TaskId, ZswapConfig,
 };
 pub use neap_units::{Bytes, Nanos, Size, parse_size};
-pub use report::{Align, Bars, Curve, Group, Part, Plot, Spread, Table, number, page, quantile};
+pub use report::{
+    Align, Bars, Curve, Group, Part, Plot, Spread, Table, count, number, page, quantile,
+};
 pub use swap::{Device, DeviceConfig, Direction, SlotConfig, SwapSlots, Turn, Worker};
 pub use trace::{
     Backing, Event, Events, ForecastMachine, ForecastPoint, ImportFault, Lackey, Trace, TraceArea,
     TraceFault, Windows, forecast, from_lackey, from_oracle, from_record,
 };
 pub use workload::{
-    Arena, Build, BuildShape, Burst, Compiler, GroupSpec, Kind, Load, Pattern, Reclaimer, Replay,
-    Rng, Stream, TaskSpec, WORKLOAD_SCHEMA, Walker, Workload, WorkloadFault, WorkloadRun, Zipf,
-    parse_duration,
+    Arena, Build, BuildShape, Burst, Compiler, GroupSpec, Kind, Load, MAX_SWAP_LATENCY, Pattern,
+    Reclaimer, Replay, Rng, Stream, TaskSpec, WORKLOAD_SCHEMA, Walker, Workload, WorkloadFault,
+    WorkloadRun, Zipf, parse_duration, parse_version,
 };

@@ -202,43 +202,40 @@ impl Summary {
 pub enum Verdict {
     /// All did.
     Same {
-        /// How many were compared, the first ones included.
+        /// How many were compared: those that ended as plain did, the first ones included.
         compared: usize,
         /// Their common output.
         sha256: String,
     },
     /// The command's output differs even plainly, so nothing can be said.
     Unsteady,
-    /// Some did something else than the plain runs: a line for each.
+    /// Some wrote something else than the plain runs: a line for each.
     Different(Vec<String>),
 }
 
 impl Verdict {
-    /// Compares endings and outputs with those of the plain runs.
+    /// Compares outputs with those of the plain runs. Runs that ended otherwise are no part of it:
+    /// what a killed program wrote says nothing.
     #[must_use]
     pub fn of(runs: &[Raw]) -> Self {
-        let plain: Vec<&Raw> = runs
-            .iter()
-            .filter(|r| r.contender == Contender::Plain)
-            .collect();
-        let Some(first) = plain.first() else {
+        let is_plain = |run: &&Raw| run.contender == Contender::Plain;
+        let Some(first) = runs.iter().find(is_plain) else {
             return Verdict::Unsteady;
         };
-        let same = |r: &&Raw| {
-            (r.ending, r.stdout_bytes, &r.stdout_sha256)
-                == (first.ending, first.stdout_bytes, &first.stdout_sha256)
-        };
-        if !plain.iter().all(same) {
-            return Verdict::Unsteady;
+        let (mut compared, mut others) = (0, Vec::new());
+        for run in runs.iter().filter(|run| run.ending == first.ending) {
+            compared += 1;
+            let same = (run.stdout_bytes, &run.stdout_sha256)
+                == (first.stdout_bytes, &first.stdout_sha256);
+            match (same, is_plain(&run)) {
+                (true, _) => {}
+                (false, true) => return Verdict::Unsteady,
+                (false, false) => others.push(difference(run, first)),
+            }
         }
-        let others: Vec<String> = runs
-            .iter()
-            .filter(|r| !same(r))
-            .map(|r| difference(r, first))
-            .collect();
         match others.is_empty() {
             true => Verdict::Same {
-                compared: runs.len(),
+                compared,
                 sha256: first.stdout_sha256.clone(),
             },
             false => Verdict::Different(others),
@@ -246,26 +243,37 @@ impl Verdict {
     }
 }
 
-fn difference(run: &Raw, plain: &Raw) -> String {
-    let turn = match run.turn {
-        0 => "in its first run".to_owned(),
-        turn => format!("in turn {turn}"),
-    };
-    let who = format!("{} {turn}", run.contender);
-    if run.ending != plain.ending {
-        let killed = match run.kills {
-            0 => String::new(),
-            n => format!("; the kernel killed {n} for want of memory"),
-        };
-        return format!(
-            "{who} {}, plain {}{killed}",
-            said(run.ending),
-            said(plain.ending)
-        );
+/// Which run it is.
+fn who(run: &Raw) -> String {
+    match run.turn {
+        0 => format!("{} in its first run", run.contender),
+        turn => format!("{} in turn {turn}", run.contender),
     }
+}
+
+/// A run that ended otherwise, in a line.
+#[must_use]
+pub fn failure(run: &Raw, plain: &Raw) -> String {
+    let killed = match run.kills {
+        0 => String::new(),
+        n => format!("; the kernel killed {n} for want of memory"),
+    };
     format!(
-        "{who}: {} bytes of output with SHA-256 {}, plain {} with {}",
-        run.stdout_bytes, run.stdout_sha256, plain.stdout_bytes, plain.stdout_sha256
+        "{} {}, plain {}{killed}",
+        who(run),
+        said(run.ending),
+        said(plain.ending)
+    )
+}
+
+fn difference(run: &Raw, plain: &Raw) -> String {
+    format!(
+        "{}: {} bytes of output with SHA-256 {}, plain {} with {}",
+        who(run),
+        run.stdout_bytes,
+        run.stdout_sha256,
+        plain.stdout_bytes,
+        plain.stdout_sha256
     )
 }
 
@@ -343,15 +351,23 @@ pub mod tests {
             "{}",
             lines[0]
         );
-        let mut killed = raw(Contender::Swap, 0, 1.0);
-        killed.ending = Ending::Signaled(9);
-        killed.kills = 1;
-        let Verdict::Different(lines) = Verdict::of(&[plain, killed]) else {
-            panic!("they differ");
-        };
-        assert!(
-            lines[0].contains("first run ended by SIGKILL, plain exited 0; the kernel killed 1")
-        );
+    }
+
+    #[test]
+    fn a_killed_run_is_named_and_its_output_not_compared() {
+        let plain = raw(Contender::Plain, 0, 1.0);
+        for contender in [Contender::Plain, Contender::Swap] {
+            let mut killed = raw(contender, 1, 1.0);
+            (killed.ending, killed.kills) = (Ending::Signaled(9), 1);
+            killed.stdout_bytes = 1;
+            let line = failure(&killed, &plain);
+            assert!(
+                line.ends_with("in turn 1 ended by SIGKILL, plain exited 0; the kernel killed 1 for want of memory"),
+                "{line}"
+            );
+            let verdict = Verdict::of(&[plain.clone(), killed]);
+            assert!(matches!(verdict, Verdict::Same { compared: 1, .. }));
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod stream;
 mod table;
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use neap_units::Bytes;
@@ -83,6 +83,7 @@ impl<'a> Bench<'a> {
         };
         let json = args.json.as_deref();
         let json = json
+            .filter(|path| !is_stdout(path))
             .map(|path| Output::create("--json", path))
             .transpose()?;
         let swap_dir = swap_dir(args)?;
@@ -336,6 +337,10 @@ impl<'a> Bench<'a> {
     fn tell(mut self, entrants: &[plan::Entrant]) -> Result<u8, Stop> {
         self.look_for_excess();
         self.look_for_strangers();
+        let alone = entrants.len() == 1 && !self.wanted().is_empty();
+        if alone {
+            self.warn("nothing was compared: only plain could be measured".to_owned());
+        }
         let words = self.args.command.iter();
         let command: Vec<String> = words.map(|w| w.to_string_lossy().into_owned()).collect();
         let report = Report {
@@ -349,13 +354,22 @@ impl<'a> Bench<'a> {
             verdict: Verdict::of(&self.raw),
             warnings: self.warnings,
         };
-        let different = matches!(report.verdict, Verdict::Different(_));
         let failed = |what: &'static str| move |source| Failure::Machine { what, source };
-        stream::print(&table::table(&report)).map_err(failed("stdout"))?;
-        if let Some(json) = self.json {
-            json.write(&report.json()).map_err(failed("--json"))?;
+        let text = match self.args.json.as_deref().is_some_and(is_stdout) {
+            true => report.json(),
+            false => table::table(&report),
+        };
+        stream::print(&text).map_err(failed("stdout"))?;
+        if let (Some(json), Some(path)) = (self.json, &self.args.json) {
+            json.write(&report.json())
+                .map_err(|source| Failure::Output {
+                    flag: "--json",
+                    path: path.clone(),
+                    source,
+                })?;
         }
-        Ok(if different { exit::DIFFERENT } else { 0 })
+        let good = report.is_unanimous() && !alone;
+        Ok(if good { 0 } else { exit::DIFFERENT })
     }
 
     /// A limit that was not kept makes a comparison worthless, and neap says itself when it gives up.
@@ -399,6 +413,11 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// Whether the report is for standard output, which then holds nothing else.
+fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
 /// A run, and what disturbed it.
 type Done = (Raw, Option<String>);
 
@@ -439,13 +458,10 @@ fn no_run(missing: &Missing) -> Failure {
 
 /// Where swap files go: as `neap run` decides, so that both use the same disk.
 fn swap_dir(args: &BenchArgs) -> Result<Option<PathBuf>, Failure> {
-    let named = args
-        .swap_dir
-        .clone()
-        .or_else(|| env::own(env::SWAP_DIR).map(PathBuf::from));
+    let named = swap::named(args.swap_dir.as_deref(), &env::own);
     let wish = swap::Wish {
         off: false,
-        dir: named.as_deref(),
+        dir: named.as_ref(),
         size: None,
     };
     let tmpdir = env::own("TMPDIR").map(PathBuf::from);

@@ -3,7 +3,7 @@
 use neap_units::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::figures::{MEASURES, Raw, Summary, Verdict};
+use super::figures::{MEASURES, Raw, Summary, Verdict, failure};
 use super::plan::{Absent, Accounting, Entrant};
 use super::site::Site;
 
@@ -59,6 +59,26 @@ impl Report<'_> {
             .is_none_or(|first| run.ending == first.ending)
     }
 
+    /// The runs that ended otherwise, each in a line. A first run that did is the reason why its
+    /// contender was not measured, and stands there.
+    #[must_use]
+    pub fn failures(&self) -> Vec<String> {
+        let Some(plain) = self.raw.first() else {
+            return Vec::new();
+        };
+        let bad = self
+            .raw
+            .iter()
+            .filter(|run| run.turn > 0 && !self.is_good(run));
+        bad.map(|run| failure(run, plain)).collect()
+    }
+
+    /// Whether all that was counted ended as plain did, with the same output.
+    #[must_use]
+    pub fn is_unanimous(&self) -> bool {
+        self.failures().is_empty() && !matches!(self.verdict, Verdict::Different(_))
+    }
+
     /// One JSON object and a newline.
     #[must_use]
     pub fn json(&self) -> String {
@@ -107,13 +127,15 @@ impl Report<'_> {
     }
 
     fn output(&self) -> Value {
-        match &self.verdict {
+        let mut value = match &self.verdict {
             Verdict::Same { compared, sha256 } => {
                 json!({"equal": true, "compared": compared, "sha256": sha256, "differences": []})
             }
             Verdict::Unsteady => json!({"equal": null, "differences": []}),
             Verdict::Different(lines) => json!({"equal": false, "differences": lines}),
-        }
+        };
+        value["failures"] = json!(self.failures());
+        value
     }
 }
 
@@ -203,6 +225,25 @@ pub mod tests {
             value["contenders"][1]["measures"]["wall_seconds"]["median"],
             2.0
         );
-        assert_eq!(value["output"]["equal"], false);
+        assert_eq!(value["output"]["equal"], true, "no other output");
+        let line = "neap in turn 2 ended by SIGKILL, plain exited 0";
+        assert_eq!(value["output"]["failures"], json!([line]));
+        assert!(!failed.is_unanimous());
+    }
+
+    #[test]
+    fn a_first_run_that_failed_is_no_difference() {
+        let mut runs = report().raw.to_vec();
+        let mut first = raw(Contender::Swap, 0, 1.0);
+        first.ending = crate::exit::Ending::Signaled(9);
+        first.stdout_sha256 = "cd".to_owned();
+        runs.insert(1, first);
+        let report = Report {
+            raw: &runs,
+            verdict: Verdict::of(&runs),
+            ..report()
+        };
+        assert!(report.is_unanimous() && report.failures().is_empty());
+        assert_eq!(report.value()["output"]["compared"], 5);
     }
 }

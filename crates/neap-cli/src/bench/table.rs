@@ -1,5 +1,6 @@
 //! The comparison for people.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use neap_units::Bytes;
@@ -14,7 +15,8 @@ use crate::choice::Contender;
 pub fn table(report: &Report<'_>) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "command: {}", report.command.join(" "));
+    let words: Vec<_> = report.command.iter().map(|word| quoted(word)).collect();
+    let _ = writeln!(text, "command: {}", words.join(" "));
     let _ = writeln!(text, "machine: {}", report.machine.line());
     let _ = writeln!(
         text,
@@ -33,11 +35,20 @@ pub fn table(report: &Report<'_>) -> String {
     part(&mut text, report, resident, &title);
     let title = format!("(b) equal resident memory and pool together, {size}");
     part(&mut text, report, pooled, &title);
-    verdict(&mut text, &report.verdict);
+    verdict(&mut text, report);
     for warning in &report.warnings {
         let _ = writeln!(text, "warning: {warning}");
     }
     text
+}
+
+/// The word as a shell takes it.
+fn quoted(word: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => Cow::Borrowed(word),
+        false => Cow::Owned(format!("'{}'", word.replace('\'', r"'\''"))),
+    }
 }
 
 fn part(text: &mut String, report: &Report<'_>, accounting: Accounting, title: &str) {
@@ -66,18 +77,34 @@ fn part(text: &mut String, report: &Report<'_>, accounting: Accounting, title: &
         let name = entrant.contender.to_string();
         let _ = writeln!(text, "  {name:<6} {label}{compressor}{failed}");
     }
-    let _ = writeln!(
-        text,
-        "\n  {:<28}{:<8}{:>11}  {:>23}{:>9}",
-        "", "", "median", "least to most", "ratio"
-    );
-    for measure in &MEASURES {
-        rows(text, report, &stands, measure);
-    }
+    text.push('\n');
+    let heads = ["", "", "median", "least to most", "ratio"].map(str::to_owned);
+    let rows = MEASURES.iter().flat_map(|m| rows(report, &stands, m));
+    columns(text, &[heads].into_iter().chain(rows).collect::<Vec<_>>());
     text.push('\n');
 }
 
-fn rows(text: &mut String, report: &Report<'_>, stands: &[(&Entrant, &str)], measure: &Measure) {
+/// What, who, median, spread and ratio.
+type Row = [String; 5];
+
+/// Least widths of the columns: what most benches need, so that their tables look alike.
+const WIDTHS: [usize; 5] = [28, 8, 11, 23, 7];
+
+fn columns(text: &mut String, rows: &[Row]) {
+    let mut width = WIDTHS;
+    for row in rows {
+        for (width, cell) in width.iter_mut().zip(row) {
+            *width = cell.len().max(*width);
+        }
+    }
+    let [what, who, median, spread, ratio] = width;
+    for [a, b, c, d, e] in rows {
+        let line = format!("  {a:<what$}{b:<who$}{c:>median$}  {d:>spread$}  {e:>ratio$}");
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+fn rows(report: &Report<'_>, stands: &[(&Entrant, &str)], measure: &Measure) -> Vec<Row> {
     let summary = |entrant: &Entrant| {
         let runs = report.good_runs_of(entrant);
         Summary::of(runs.iter().map(|run| (measure.of)(run)))
@@ -87,25 +114,22 @@ fn rows(text: &mut String, report: &Report<'_>, stands: &[(&Entrant, &str)], mea
         .find(|(entrant, _)| entrant.contender == Contender::Plain)
         .and_then(|(entrant, _)| summary(entrant));
     let mut title = measure.title;
-    for (entrant, _) in stands {
-        let name = entrant.contender.to_string();
+    let row = |(entrant, _): &(&Entrant, &str)| {
+        let (title, name) = (std::mem::take(&mut title), entrant.contender.to_string());
         let Some(figures) = summary(entrant) else {
-            let _ = writeln!(text, "  {title:<28}{name:<8}{:>11}", "-");
-            title = "";
-            continue;
+            return [title, &name, "-", "", ""].map(str::to_owned);
         };
         let shown = |figure| show(measure.unit, figure);
-        let spread = format!("{} to {}", shown(figures.least), shown(figures.most));
-        let ratio = figures
-            .ratio(plain)
-            .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
-        let median = shown(figures.median);
-        let _ = writeln!(
-            text,
-            "  {title:<28}{name:<8}{median:>11}  {spread:>23}{ratio:>9}"
-        );
-        title = "";
-    }
+        let ratio = figures.ratio(plain);
+        [
+            title.to_owned(),
+            name,
+            shown(figures.median),
+            format!("{} to {}", shown(figures.least), shown(figures.most)),
+            ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
+        ]
+    };
+    stands.iter().map(row).collect()
 }
 
 fn show(unit: Unit, figure: f64) -> String {
@@ -121,12 +145,19 @@ fn mebibytes(bytes: Bytes) -> String {
     format!("{:.1} MiB", bytes.0 as f64 / f64::from(1 << 20))
 }
 
-fn verdict(text: &mut String, verdict: &Verdict) {
-    let _ = match verdict {
-        Verdict::Same { compared, sha256 } => writeln!(
-            text,
-            "output: the same in all {compared} runs, the first ones included (SHA-256 {sha256})"
-        ),
+fn verdict(text: &mut String, report: &Report<'_>) {
+    let failures = report.failures();
+    let _ = match &report.verdict {
+        Verdict::Same { compared, sha256 } => {
+            let which = match failures.is_empty() {
+                true => "",
+                false => " that ended as plain did",
+            };
+            writeln!(
+                text,
+                "output: the same in all {compared} runs{which}, the first ones included (SHA-256 {sha256})"
+            )
+        }
         Verdict::Unsteady => writeln!(
             text,
             "output: differs between plain runs, so nothing can be said about the others"
@@ -136,6 +167,9 @@ fn verdict(text: &mut String, verdict: &Verdict) {
             lines.iter().try_for_each(|line| writeln!(text, "  {line}"))
         }
     };
+    for line in failures {
+        let _ = writeln!(text, "FAILED: {line}");
+    }
 }
 
 /// What a run that failed had to say.
@@ -177,6 +211,56 @@ mod tests {
         );
         assert!(text.contains("output: the same in all 5 runs"), "{text}");
         assert!(text.lines().all(|line| line.len() < 120), "{text}");
+    }
+
+    #[test]
+    fn a_command_can_be_given_again() {
+        let words = ["sh", "-c", "exit 3", "", "it's"].map(quoted);
+        assert_eq!(words.join(" "), r"sh -c 'exit 3' '' 'it'\''s'");
+    }
+
+    #[test]
+    fn columns_never_touch() {
+        let long = |row: &'static str| {
+            [
+                row,
+                "plain",
+                "123456.789 s",
+                "123456.789 s to 123456.789 s",
+                "100.00",
+            ]
+        };
+        let short = ["b", "neap", "1", "1 to 1", "123456.00"];
+        let mut text = String::new();
+        columns(
+            &mut text,
+            &[long("a"), short].map(|row| row.map(str::to_owned)),
+        );
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0].len(), lines[1].len(), "{text}");
+        let words: Vec<&str> = lines[0].split_whitespace().collect();
+        let want = "a plain 123456.789 s 123456.789 s to 123456.789 s 100.00";
+        assert_eq!(words.join(" "), want);
+    }
+
+    #[test]
+    fn a_run_that_failed_is_named_and_is_no_difference() {
+        let mut runs = report().raw.to_vec();
+        runs[4].ending = crate::exit::Ending::Signaled(9);
+        let text = table(&Report {
+            raw: &runs,
+            verdict: Verdict::of(&runs),
+            ..report()
+        });
+        assert!(!text.contains("DIFFERS"), "{text}");
+        assert!(
+            text.contains("in all 4 runs that ended as plain did"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\nFAILED: neap in turn 2 ended by SIGKILL"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Check, Verdict};
 use crate::env;
-use crate::machine::{
-    Root, filesystem_of, holds_capability, own_memory_cgroup, ram, transparent_huge_pages,
-};
+use crate::machine::{Root, holds_capability, own_memory_cgroup, ram, transparent_huge_pages};
 use crate::run::{library, swap};
 
 /// CAP_SYS_PTRACE of linux/capability.h.
@@ -21,7 +19,7 @@ pub fn all(root: &Root, swap_dir: Option<&Path>) -> Vec<Check> {
         io_uring_check(),
         cgroup_check(root),
         thp_check(root),
-        swap_check(swap_dir),
+        swap_check(swap::named(swap_dir, &env::own).as_ref()),
     ]);
     checks
 }
@@ -148,30 +146,31 @@ fn thp_check(root: &Root) -> Check {
     check(NAME, Verdict::Info, detail)
 }
 
-fn swap_check(dir: Option<&Path>) -> Check {
+/// The directory that `neap run` would take.
+fn swap_check(named: Option<&swap::Named>) -> Check {
     const NAME: &str = "swap directory";
     let usual = swap::usual_dirs(env::own("TMPDIR").map(PathBuf::from));
-    let chosen = match dir.map(Path::to_owned) {
-        Some(dir) => filesystem_of(&dir).map(|found| (dir, found)),
+    let chosen = match named {
+        Some(named) => swap::inspect_really(&named.dir).map(|found| (&named.dir, found)),
         None => match swap::first_on_disk(&usual, &swap::inspect_really) {
-            Some((dir, found)) => Ok((dir.clone(), found)),
+            Some(chosen) => Ok(chosen),
             None => {
+                let none = "no usual directory is on a disk and lets a file be made: no swap file";
                 return with_remedy(
-                    check(
-                        NAME,
-                        Verdict::Limited,
-                        "no usual directory is on a disk: no swap file",
-                    ),
+                    check(NAME, Verdict::Limited, none),
                     "--swap-dir DIR on a local disk",
                 );
             }
         },
     };
+    let by = named.map_or_else(String::new, |named| {
+        format!("{} {}: ", named.by, named.dir.display())
+    });
     let (dir, found) = match chosen {
         Ok(chosen) => chosen,
         Err(error) => {
             return with_remedy(
-                check(NAME, Verdict::Missing, error.to_string()),
+                check(NAME, Verdict::Missing, format!("{by}{error}")),
                 "another --swap-dir",
             );
         }
@@ -218,10 +217,16 @@ mod tests {
 
     #[test]
     fn a_swap_directory_that_is_not_there_is_missing() {
-        assert_eq!(
-            swap_check(Some(Path::new("/no/such/dir"))).verdict,
-            Verdict::Missing
-        );
+        for dir in ["/no/such/dir", "/proc"] {
+            let by = "--swap-dir";
+            let named = swap::Named {
+                by,
+                dir: dir.into(),
+            };
+            let found = swap_check(Some(&named));
+            assert_eq!(found.verdict, Verdict::Missing);
+            assert!(found.detail.starts_with(&format!("{by} {dir}: ")));
+        }
     }
 
     #[test]

@@ -16,6 +16,8 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
 use thiserror::Error;
 
+use crate::failure::is_missing;
+
 /// Why a program stays unmanaged.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Reason {
@@ -86,8 +88,13 @@ const NATIVE: elf::Machine = elf::EM_AARCH64;
 /// The reason why it cannot.
 pub fn manageable(file: &Path, caller: Caller) -> Result<(), Reason> {
     let mut file = file.to_owned();
-    for _ in 0..=DEPTH {
-        let mut open = File::open(&file).map_err(|_| Reason::Unreadable)?;
+    for depth in 0..=DEPTH {
+        let mut open = match File::open(&file) {
+            Ok(open) => open,
+            // An interpreter: the command itself was found. Executing it will fail, and say so.
+            Err(error) if depth > 0 && is_missing(&error) => return Ok(()),
+            Err(_) => return Err(Reason::Unreadable),
+        };
         let mut start = Vec::new();
         (&mut open)
             .take(FIRST_LINE)

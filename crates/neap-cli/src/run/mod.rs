@@ -121,7 +121,14 @@ impl<'a> Job<'a> {
         }
         let record = self.record.take().map(Output::into_file);
         let service = match self.serve(record) {
-            Ok(service) => Some(service),
+            Ok(service) => {
+                if let Some(fault) = &self.plan.device_fault {
+                    let line = format!("{fault}; the system call is used instead");
+                    talk::warn(&line);
+                    self.plan.warnings.push(line);
+                }
+                Some(service)
+            }
             Err(why) if self.args.require => return Err(Failure::Unmanaged(why)),
             Err(why) => {
                 let line = format!("running {} unmanaged: {why}", self.name());
@@ -150,7 +157,10 @@ impl<'a> Job<'a> {
             )
         })?;
         neap_sys::raise_descriptor_limit();
-        let engine = Engine::start(&self.plan, record)?;
+        // A device that is not there is all the more why there is no userfaultfd.
+        let fault = self.plan.device_fault.as_deref();
+        let engine = Engine::start(&self.plan, record)
+            .map_err(|why| fault.map_or(why.clone(), |fault| format!("{fault}; {why}")))?;
         let mut variables = engine.environment();
         variables.push(preload);
         Ok(Service { engine, variables })
@@ -216,12 +226,14 @@ impl<'a> Job<'a> {
             talk::raw(&finished.summary());
         }
         let outputs = [
-            (self.stats, "--stats", finished.json()),
-            (self.exit_file, "--exit-file", ending.line()),
+            (self.stats, "the statistics are lost", finished.json()),
+            (self.exit_file, "how it ended is lost", ending.line()),
         ];
-        for (output, flag, text) in outputs {
-            if let Some(Err(error)) = output.map(|output| output.write(&text)) {
-                talk::warn(&format!("{flag}: {error}"));
+        for (output, lost, text) in outputs {
+            let Some(output) = output else { continue };
+            let name = output.name();
+            if let Err(error) = output.write(&text) {
+                talk::warn(&format!("{name}: {error}: {lost}"));
             }
         }
     }

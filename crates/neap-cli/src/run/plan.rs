@@ -33,6 +33,8 @@ pub struct Plan {
     pub write_protect: bool,
     /// Say on stderr what happens.
     pub verbose: bool,
+    /// What is wrong with the userfaultfd device that a variable names.
+    pub device_fault: Option<String>,
     /// Lines the user should read before the command runs.
     pub warnings: Vec<String>,
 }
@@ -63,13 +65,10 @@ impl Plan {
             env::SWAP_SIZE,
             env,
         )?;
-        let dir = args
-            .swap_dir
-            .clone()
-            .or_else(|| env(env::SWAP_DIR).map(PathBuf::from));
+        let dir = swap::named(args.swap_dir.as_deref(), env);
         let wish = Wish {
             off: args.no_swap,
-            dir: dir.as_deref(),
+            dir: dir.as_ref(),
             size: size.value.as_deref().map(|text| (size.flag, text)),
         };
         let tmpdir = env("TMPDIR").map(PathBuf::from);
@@ -87,8 +86,9 @@ impl Plan {
             compressor: choice(args.compressor, env::COMPRESSOR, env)?,
             shrinker: choice(args.shrinker, env::SHRINKER, env)?,
             on_exhausted: choice(args.on_exhausted, env::ON_EXHAUSTED, env)?,
-            write_protect: env(env::WAY_OUT).is_some_and(|value| value == "write-protect"),
+            write_protect: write_protect(env)?,
             verbose: args.verbose,
+            device_fault: missing_device(env),
         })
     }
 
@@ -133,6 +133,25 @@ impl Plan {
             ),
         ]
     }
+}
+
+/// Whether the older way out is asked for.
+fn write_protect(env: Lookup<'_>) -> Result<bool, Failure> {
+    match env(env::WAY_OUT) {
+        None => Ok(false),
+        Some(value) if value == "write-protect" => Ok(true),
+        Some(value) => Err(Failure::Choice {
+            name: env::WAY_OUT,
+            fault: format!("{value:?} is not write-protect, its only value"),
+        }),
+    }
+}
+
+/// What is wrong when the userfaultfd device that a variable names is not there.
+fn missing_device(env: Lookup<'_>) -> Option<String> {
+    let path = PathBuf::from(env(env::UFFD_DEVICE)?);
+    let error = std::fs::metadata(&path).err()?;
+    Some(format!("{} {}: {error}", env::UFFD_DEVICE, path.display()))
 }
 
 /// A value and the flag or variable that gave it.
@@ -238,6 +257,18 @@ mod tests {
     }
 
     #[test]
+    fn a_bad_swap_directory_is_blamed_on_what_named_it() {
+        let variables = [("NEAP_SWAP_DIR", "/no/such")];
+        let variable = plan(&["-m", "1G"], &variables).unwrap_err().to_string();
+        assert!(
+            variable.starts_with("NEAP_SWAP_DIR /no/such: "),
+            "{variable}"
+        );
+        let flag = plan(&["-m", "1G", "--swap-dir", "/no/such"], &variables).unwrap_err();
+        assert!(flag.to_string().starts_with("--swap-dir /no/such: "));
+    }
+
+    #[test]
     fn no_swap_beats_the_variable() {
         let plan = plan(&["-m", "1G", "--no-swap"], &[("NEAP_SWAP_DIR", "/")]).unwrap();
         assert_eq!(plan.swap, Swap::Off);
@@ -251,9 +282,18 @@ mod tests {
     }
 
     #[test]
+    fn a_device_that_is_not_there_is_known() {
+        let plan = plan(&["-m", "1G"], &[("NEAP_UFFD_DEVICE", "/no/such")]).unwrap();
+        let fault = plan.device_fault.unwrap();
+        assert!(fault.starts_with("NEAP_UFFD_DEVICE /no/such: "), "{fault}");
+    }
+
+    #[test]
     fn the_older_way_out_is_a_variable_only() {
         let on = plan(&["-m", "1G"], &[("NEAP_WAY_OUT", "write-protect")]).unwrap();
         assert!(on.write_protect);
+        let bad = plan(&["-m", "1G"], &[("NEAP_WAY_OUT", "move")]).unwrap_err();
+        assert_eq!(bad.code(), "E0109");
         assert!(!plan(&["-m", "1G"], &[]).unwrap().write_protect);
     }
 }

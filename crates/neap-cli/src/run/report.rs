@@ -41,21 +41,34 @@ const MEMORY: [&str; 5] = [
 #[derive(Debug)]
 pub struct Output {
     file: File,
+    name: String,
 }
 
 impl Output {
-    /// Makes the file, empty.
+    /// Makes the file, empty. `-` is refused: elsewhere it is standard output, which is the command's.
     ///
     /// # Errors
     /// When it cannot be made; the flag and the path are named.
     pub fn create(flag: &'static str, path: &Path) -> Result<Self, Failure> {
-        File::create(path)
-            .map(|file| Self { file })
-            .map_err(|source| Failure::Output {
-                flag,
-                path: path.to_owned(),
-                source,
-            })
+        let file = match path == Path::new("-") {
+            true => Err(io::Error::other("standard output is the command's")),
+            false => File::create(path),
+        };
+        file.map(|file| Self {
+            file,
+            name: format!("{flag} {}", path.display()),
+        })
+        .map_err(|source| Failure::Output {
+            flag,
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    /// The flag and the path, for messages.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.name.clone()
     }
 
     /// The file, for who writes it bit by bit.

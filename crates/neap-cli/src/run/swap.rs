@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use neap_units::{Bytes, Size, parse_size};
 
+use crate::env::{Lookup, SWAP_DIR};
 use crate::failure::Failure;
 use crate::machine::{Filesystem, Kind, filesystem_of};
 
@@ -30,13 +31,31 @@ pub struct Choice {
     pub warning: Option<String>,
 }
 
+/// A directory the user named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The flag or variable it was named by.
+    pub by: &'static str,
+    /// The directory.
+    pub dir: PathBuf,
+}
+
+/// The directory of the flag, else that of the variable.
+#[must_use]
+pub fn named(flag: Option<&Path>, env: Lookup<'_>) -> Option<Named> {
+    let by = |by| move |dir| Named { by, dir };
+    flag.map(Path::to_owned)
+        .map(by("--swap-dir"))
+        .or_else(|| env(SWAP_DIR).map(PathBuf::from).map(by(SWAP_DIR)))
+}
+
 /// What the user asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
     /// No swap file.
     pub off: bool,
     /// This directory.
-    pub dir: Option<&'a Path>,
+    pub dir: Option<&'a Named>,
     /// This size, and the flag or variable it was written at.
     pub size: Option<(&'static str, &'a str)>,
 }
@@ -45,7 +64,7 @@ pub struct Wish<'a> {
 pub type Inspect<'a> = &'a dyn Fn(&Path) -> std::io::Result<Filesystem>;
 
 /// Decides on the swap file; `fallbacks` are tried in order when the user named no directory, and the
-/// first on a local disk is taken. With none, there is no swap file.
+/// first on a local disk where a file can be made is taken. With none, there is no swap file.
 ///
 /// # Errors
 /// When the directory given cannot be used or the size cannot be read.
@@ -69,7 +88,7 @@ pub fn choose(
         dir: dir.to_owned(),
         size: size.unwrap_or(filesystem.free / 2),
     };
-    let Some(dir) = wish.dir else {
+    let Some(Named { by, dir }) = wish.dir else {
         return Ok(quiet(
             first_on_disk(fallbacks, inspect)
                 .map_or(Swap::Off, |(dir, filesystem)| swap(dir, &filesystem)),
@@ -81,16 +100,14 @@ pub fn choose(
             false => Err(std::io::ErrorKind::NotADirectory.into()),
         })
         .map_err(|source| Failure::SwapDir {
-            path: dir.to_owned(),
+            by,
+            path: dir.clone(),
             source,
         })?;
-    let warning = filesystem.kind.objection().map(|why| {
-        format!(
-            "--swap-dir {} is on {}: {why}",
-            dir.display(),
-            filesystem.name
-        )
-    });
+    let warning = filesystem
+        .kind
+        .objection()
+        .map(|why| format!("{by} {} is on {}: {why}", dir.display(), filesystem.name));
     Ok(Choice {
         swap: swap(dir, &filesystem),
         warning,
@@ -116,12 +133,16 @@ pub fn usual_dirs(tmpdir: Option<PathBuf>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The usual inspection.
+/// The usual inspection: the file system, and whether a swap file can be made there. The one made to
+/// find out is gone at once.
 ///
 /// # Errors
-/// Those of [`filesystem_of`].
+/// Those of [`filesystem_of`], and those of making the file.
 pub fn inspect_really(dir: &Path) -> std::io::Result<Filesystem> {
-    filesystem_of(dir)
+    let found = filesystem_of(dir)?;
+    neap_sys::SwapFile::create(dir)
+        .map_err(|error| std::io::Error::other(format!("no swap file can be made: {error}")))?;
+    Ok(found)
 }
 
 fn size_of(flag: &'static str, text: &str) -> Result<Bytes, Failure> {
@@ -151,7 +172,14 @@ mod tests {
         })
     }
 
-    fn wish<'a>(dir: Option<&'a Path>, size: Option<&'a str>) -> Wish<'a> {
+    fn named(dir: &Path) -> Named {
+        Named {
+            by: "--swap-dir",
+            dir: dir.to_owned(),
+        }
+    }
+
+    fn wish<'a>(dir: Option<&'a Named>, size: Option<&'a str>) -> Wish<'a> {
         Wish {
             off: false,
             dir,
@@ -186,7 +214,7 @@ mod tests {
     fn a_poor_directory_is_used_when_asked_for_and_warned_of() {
         let dir = tempfile::tempdir().unwrap();
         let memory = |_: &Path| inspect(Path::new("/ram"));
-        let choice = choose(wish(Some(dir.path()), Some("1G")), &[], &memory).unwrap();
+        let choice = choose(wish(Some(&named(dir.path())), Some("1G")), &[], &memory).unwrap();
         assert!(choice.warning.unwrap().contains("live in memory"));
         let Swap::Dir { size, .. } = choice.swap else {
             panic!("no swap");
@@ -196,9 +224,11 @@ mod tests {
 
     #[test]
     fn a_missing_directory_and_a_file_are_refused() {
-        assert!(choose(wish(Some(Path::new("/none")), None), &[], &inspect).is_err());
+        let none = named(Path::new("/none"));
+        assert!(choose(wish(Some(&none), None), &[], &inspect).is_err());
         let file = tempfile::NamedTempFile::new().unwrap();
-        let failure = choose(wish(Some(file.path()), None), &[], &inspect).unwrap_err();
+        let file = named(file.path());
+        let failure = choose(wish(Some(&file), None), &[], &inspect).unwrap_err();
         assert_eq!(failure.code(), "E0108");
     }
 
@@ -214,6 +244,20 @@ mod tests {
             choose(share, &[], &inspect),
             Err(Failure::Share(_))
         ));
+    }
+
+    #[test]
+    fn a_directory_where_no_file_can_be_made_is_skipped_or_refused() {
+        let proc = PathBuf::from("/proc");
+        assert_eq!(
+            first_on_disk(std::slice::from_ref(&proc), &inspect_really),
+            None
+        );
+        let failure = choose(wish(Some(&named(&proc)), None), &[], &inspect_really).unwrap_err();
+        assert_eq!((failure.code(), failure.exit()), ("E0108", 125));
+        let dir = tempfile::tempdir().unwrap();
+        assert!(inspect_really(dir.path()).is_ok());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -3,29 +3,38 @@
 use std::io::{IsTerminal, stderr};
 
 use neap_sim::{
-    Align, EXPERIMENTS, Experiment, ExperimentFault, Options, Outcome, Part, Table,
-    find_experiment, number, page, run_experiment, sweep_experiment,
+    Align, EXPERIMENTS, Experiment, Options, Outcome, Part, Table, find_experiment, number, page,
+    run_experiment, sweep_experiment,
 };
+
+use serde_json::Value;
 
 use super::failure::Failure;
 use super::flags::ExperimentArgs;
-use super::{print, write};
+use super::output::{Output, is_stdout};
+use super::print;
 use crate::talk;
 
 /// Lists, runs one, or runs all.
 pub fn run(args: &ExperimentArgs) -> Result<(), Failure> {
     if args
         .scale
-        .is_some_and(|scale| !(scale > 0.0 && scale <= 16.0))
+        .is_some_and(|scale| !(1e-4..=16.0).contains(&scale))
     {
-        let fault = "write a number above 0 and at most 16".to_owned();
+        let fault = "write a number from 0.0001 to 16".to_owned();
         return Err(Failure::Flag {
             flag: "--scale",
             fault,
         });
     }
     match args.name.as_str() {
-        "list" => print(&list()),
+        "list" if args.json.is_some() || args.html.is_some() || args.sweep.is_some() => {
+            Err(Failure::Flag {
+                flag: "--json, --html and --sweep",
+                fault: "there is nothing to write of a list: name an experiment".to_owned(),
+            })
+        }
+        "list" => print(list()),
         "all" if args.sweep.is_some() || !args.set.is_empty() => Err(Failure::Flag {
             flag: "--set and --sweep",
             fault: "they belong to one experiment: name it instead of all".to_owned(),
@@ -62,7 +71,7 @@ fn options(args: &ExperimentArgs) -> Options {
         seed: args.seed,
         scale: args.scale,
         sets: args.set.clone(),
-        threads: args.threads.unwrap_or(cpus).max(1),
+        threads: args.threads.map_or(cpus, usize::from).max(1),
     }
 }
 
@@ -77,46 +86,82 @@ fn progress(name: &'static str) -> impl Fn(usize, usize) + Sync {
     }
 }
 
+/// Where the results go beside standard output.
+struct Outputs {
+    json: Option<Output>,
+    html: Option<Output>,
+    /// Standard output has one of them, and no table.
+    quiet: bool,
+}
+
+impl Outputs {
+    fn open(args: &ExperimentArgs) -> Result<Self, Failure> {
+        let (json, html) = (args.json.as_deref(), args.html.as_deref());
+        let on_stdout = [json, html].into_iter().flatten().filter(|p| is_stdout(p));
+        let on_stdout = on_stdout.count();
+        if on_stdout > 1 {
+            return Err(Failure::Flag {
+                flag: "--json and --html",
+                fault: "only one of them can be standard output".to_owned(),
+            });
+        }
+        Ok(Outputs {
+            json: Output::if_any(json)?,
+            html: Output::if_any(html)?,
+            quiet: on_stdout > 0,
+        })
+    }
+
+    fn write(self, json: impl Fn() -> Value, title: &str, parts: &[Part]) -> Result<(), Failure> {
+        if let Some(output) = self.json {
+            output.write(format!("{}\n", json()).as_bytes())?;
+        }
+        match self.html {
+            Some(output) => output.write(page(title, parts).as_bytes()),
+            None => Ok(()),
+        }
+    }
+}
+
 fn several(args: &ExperimentArgs, experiments: &[&'static Experiment]) -> Result<(), Failure> {
+    let outputs = Outputs::open(args)?;
     let mut outcomes: Vec<Outcome> = Vec::new();
-    let quiet = args
-        .json
-        .as_deref()
-        .is_some_and(|path| path.as_os_str() == "-");
     for experiment in experiments {
         let outcome = run_experiment(experiment, &options(args), &progress(experiment.name))?;
-        if !quiet {
+        if !outputs.quiet {
             let gap = if outcomes.is_empty() { "" } else { "\n" };
-            print(&format!("{gap}{}", outcome.text()))?;
+            print(format!("{gap}{}", outcome.text()))?;
         }
         outcomes.push(outcome);
     }
-    if let Some(path) = &args.json {
-        let values: Vec<_> = outcomes.iter().map(Outcome::json).collect();
-        let text = match &values[..] {
-            [one] if args.name != "all" => one.to_string(),
-            all => serde_json::Value::from(all.to_vec()).to_string(),
-        };
-        write(path, &format!("{text}\n"))?;
+    let json = || match &outcomes[..] {
+        [one] if args.name != "all" => one.json(),
+        all => all.iter().map(Outcome::json).collect(),
+    };
+    let parts: Vec<Part> = outcomes.iter().flat_map(Outcome::parts).collect();
+    outputs.write(json, &format!("neap sim experiment {}", args.name), &parts)
+}
+
+fn nothing_to_try(experiment: &Experiment, key: &str) -> Failure {
+    let tried = experiment.parameters.iter();
+    let tried = tried.filter(|parameter| !parameter.sweep.is_empty());
+    let keys: Vec<&str> = tried.map(|parameter| parameter.key).collect();
+    Failure::Flag {
+        flag: "--sweep",
+        fault: format!(
+            "there is nothing to try of {key}: name one of {}",
+            keys.join(", ")
+        ),
     }
-    if let Some(path) = &args.html {
-        let parts: Vec<Part> = outcomes.iter().flat_map(Outcome::parts).collect();
-        write(
-            path,
-            &page(&format!("neap sim experiment {}", args.name), &parts),
-        )?;
-    }
-    Ok(())
 }
 
 /// One line for each setting and row of the headline metrics.
 fn swept(args: &ExperimentArgs, experiment: &'static Experiment, key: &str) -> Result<(), Failure> {
+    let outputs = Outputs::open(args)?;
     let only = (key != "all").then_some(key);
     let outcomes = sweep_experiment(experiment, only, &options(args), &progress(experiment.name))?;
     if outcomes.is_empty() {
-        return Err(Failure::Experiment(ExperimentFault::Setting(format!(
-            "--sweep {key}: nothing to try, so it"
-        ))));
+        return Err(nothing_to_try(experiment, key));
     }
     let mut table = Table::new(&[
         ("setting", Align::Left),
@@ -147,24 +192,19 @@ fn swept(args: &ExperimentArgs, experiment: &'static Experiment, key: &str) -> R
             ]);
         }
     }
-    print(&table.text())?;
-    if let Some(path) = &args.json {
-        let entry = |(setting, outcome): &(String, Outcome)| {
-            let mut value = outcome.json();
-            if let Some(object) = value.as_object_mut() {
-                object.insert("setting".to_owned(), setting.as_str().into());
-            }
-            value
-        };
-        let all: Vec<_> = outcomes.iter().map(entry).collect();
-        write(path, &format!("{}\n", serde_json::Value::from(all)))?;
+    if !outputs.quiet {
+        print(table.text())?;
     }
-    if let Some(path) = &args.html {
-        let parts = vec![Part::Table(table)];
-        write(
-            path,
-            &page(&format!("Sweep of {}", experiment.name), &parts),
-        )?;
-    }
-    Ok(())
+    let json = || {
+        outcomes
+            .iter()
+            .map(|(setting, outcome)| {
+                let mut value = outcome.json();
+                value["setting"] = setting.as_str().into();
+                value
+            })
+            .collect()
+    };
+    let title = format!("Sweep of {}", experiment.name);
+    outputs.write(json, &title, &[Part::Table(table)])
 }

@@ -91,12 +91,13 @@ impl Failure {
         match self {
             Self::Stdout(_) | Self::Write { .. } => "E0201",
             Self::Read { .. } => "E0202",
+            Self::Experiment(ExperimentFault::Endless { .. }) => "E0208",
             Self::Experiment(_) => "E0203",
             Self::Workload { .. } => "E0204",
             Self::Trace { .. } => "E0205",
             Self::Import { .. } | Self::Record { .. } => "E0206",
             Self::Flag { .. } => "E0207",
-            Self::Differs { .. } => "E0208",
+            Self::Differs { .. } => "E0209",
         }
     }
 
@@ -117,11 +118,48 @@ impl Failure {
         }
     }
 
+    /// The exit code: 2 when what was asked for or what was to be read makes no sense, as for a wrong
+    /// flag; 1 when the work failed.
+    #[must_use]
+    pub fn exit(&self) -> u8 {
+        match self {
+            Self::Stdout(_)
+            | Self::Write { .. }
+            | Self::Experiment(ExperimentFault::Endless { .. }) => 1,
+            _ => 2,
+        }
+    }
+
     /// The lines for stderr.
     #[must_use]
     pub fn lines(&self) -> String {
         let remedy = self.remedy();
         let remedy = remedy.map_or_else(String::new, |remedy| format!("\n  try: {remedy}"));
         format!("neap: error[{}]: {self}{remedy}", self.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_failed_is_told_from_what_makes_no_sense() {
+        let endless = ExperimentFault::Endless {
+            config: "a",
+            seed: 1,
+            hours: 2,
+            advice: "b",
+        };
+        let setting = ExperimentFault::Setting("x".to_owned());
+        let full = || io::Error::from_raw_os_error(28);
+        let cases = [
+            (Failure::Experiment(endless), "E0208", 1),
+            (Failure::Stdout(full()), "E0201", 1),
+            (Failure::Experiment(setting), "E0203", 2),
+        ];
+        for (failure, code, status) in cases {
+            assert_eq!((failure.code(), failure.exit()), (code, status));
+        }
     }
 }

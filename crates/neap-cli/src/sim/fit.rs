@@ -11,7 +11,7 @@ use neap_units::PAGE_SIZE;
 
 use super::failure::Failure;
 use super::flags::FitArgs;
-use super::write;
+use super::output::{Output, is_stdout};
 
 /// Bits of a pagemap entry: the page is in memory, or in swap.
 const PRESENT: u64 = 1 << 63;
@@ -22,6 +22,8 @@ pub fn run(args: &FitArgs) -> Result<(), Failure> {
     let names: Vec<String> = args.compressors.iter().map(ToString::to_string).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut compressors: Vec<_> = args.compressors.iter().map(|kind| kind.build()).collect();
+    let mut models = earlier(&args.output)?;
+    let output = Output::open(&args.output)?;
     let (path, offsets) = source(args)?;
     let read = |source| Failure::Read {
         path: path.clone(),
@@ -38,23 +40,39 @@ pub fn run(args: &FitArgs) -> Result<(), Failure> {
         }
     }
     let model = fitter.finish(&args.name, &command(args));
-    let model = model.ok_or_else(|| Failure::Flag {
-        flag: "FILE",
-        fault: format!("{} has no pages to compress", path.display()),
+    let model = model.ok_or_else(|| {
+        let none = "no whole page of 4 KiB to compress";
+        read(io::Error::other(none))
     })?;
-    let mut models = earlier(&args.output);
     models.contents.retain(|other| other.name != model.name);
     models.contents.push(model);
     let text = serde_json::to_string_pretty(&models).unwrap_or_default();
-    write(&args.output, &format!("{text}\n"))
+    output.write(format!("{text}\n").as_bytes())
 }
 
-/// The models in a file, or none.
-fn earlier(path: &Path) -> Models {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    serde_json::from_str(&text).unwrap_or_else(|_| Models {
-        schema: "neap.fit/1".to_owned(),
-        contents: Vec::new(),
+/// The models in a file, or none. A file of anything else is not written over.
+fn earlier(path: &Path) -> Result<Models, Failure> {
+    // A pipe or device holds nothing that could be kept.
+    let is_file = !is_stdout(path) && fs::metadata(path).is_ok_and(|found| found.is_file());
+    let text = match is_file {
+        true => fs::read(path).map_err(|source| Failure::Read {
+            path: path.to_owned(),
+            source,
+        })?,
+        false => Vec::new(),
+    };
+    if text.is_empty() {
+        return Ok(Models {
+            schema: "neap.fit/1".to_owned(),
+            contents: Vec::new(),
+        });
+    }
+    serde_json::from_slice(&text).map_err(|_| Failure::Flag {
+        flag: "--output",
+        fault: format!(
+            "{} has other content than models of neap sim fit: name another file",
+            path.display()
+        ),
     })
 }
 
@@ -79,7 +97,10 @@ fn command(args: &FitArgs) -> String {
 fn source(args: &FitArgs) -> Result<(PathBuf, Vec<u64>), Failure> {
     let Some(pid) = args.pid else {
         let path = args.file.clone().unwrap_or_default();
-        let length = fs::metadata(&path).map(|file| file.len());
+        let length = fs::metadata(&path).and_then(|file| match file.is_dir() {
+            true => Err(io::ErrorKind::IsADirectory.into()),
+            false => Ok(file.len()),
+        });
         return match length {
             Ok(length) => {
                 let pages = length / PAGE_SIZE as u64;
@@ -120,12 +141,17 @@ fn anonymous(line: &str) -> Option<(u64, u64)> {
 fn touched(entries: &mut File, (start, end): (u64, u64), into: &mut Vec<u64>) -> io::Result<()> {
     let page = PAGE_SIZE as u64;
     entries.seek(SeekFrom::Start(start / page * 8))?;
-    let mut words = vec![0; ((end - start) / page * 8) as usize];
-    entries.read_exact(&mut words)?;
-    let (words, _) = words.as_chunks::<8>();
-    for (number, word) in words.iter().enumerate() {
-        if u64::from_ne_bytes(*word) & (PRESENT | SWAPPED) != 0 {
-            into.push(start + number as u64 * page);
+    // In parts, for a range may be terabytes that nobody touched.
+    let mut words = [[0; 8]; 4096];
+    let mut address = start;
+    while address < end {
+        let count = ((end - address) / page).min(words.len() as u64) as usize;
+        entries.read_exact(words[..count].as_flattened_mut())?;
+        for word in &words[..count] {
+            if u64::from_ne_bytes(*word) & (PRESENT | SWAPPED) != 0 {
+                into.push(address);
+            }
+            address += page;
         }
     }
     Ok(())
@@ -188,7 +214,7 @@ mod tests {
         };
         run(&args).map_err(|failure| failure.lines()).unwrap();
         run(&args).map_err(|failure| failure.lines()).unwrap();
-        let models = earlier(&args.output);
+        let models = earlier(&args.output).unwrap();
         assert_eq!(models.contents.len(), 1, "replaced, not added");
         let content = &models.contents[0];
         assert!(content.pages > 10 && content.compressors[0].sizes.is_sorted());

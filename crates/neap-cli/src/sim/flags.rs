@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use neap_store::CompressorKind;
 
 /// Flags of `neap sim`.
@@ -42,14 +42,14 @@ pub struct ExperimentArgs {
     /// Write the result as JSON; - is standard output (one object; with `all`, an array)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write one page with tables and plots that needs nothing else
+    /// Write one page with tables and plots that needs nothing else; - is standard output
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Size of machine and work, as a share of what was reported [default: the experiment's own]
     #[arg(long, value_name = "X")]
     pub scale: Option<f64>,
     /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=1 << 63))]
     pub seed: u64,
     /// How many seeds
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
@@ -61,8 +61,8 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "KEY", num_args = 0..=1, default_missing_value = "all")]
     pub sweep: Option<String>,
     /// How many threads; changes no result [default: one for each CPU]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub threads: Option<u16>,
 }
 
 /// Flags of `neap sim run`.
@@ -89,7 +89,7 @@ pub struct ImportArgs {
     /// The recording; - is standard input
     #[arg(value_name = "FILE")]
     pub input: PathBuf,
-    /// The trace to write
+    /// The trace to write; - is standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// lackey: length of a window within which only the first touch of a page counts
@@ -147,7 +147,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "memory")]
     pub recorded: Option<PathBuf>,
     /// Memory limit of the program [default: none]; makes a trace of a record
-    #[arg(short = 'm', long, value_name = "SIZE")]
+    #[arg(short = 'm', long, value_name = "SIZE", allow_hyphen_values = true)]
     pub memory: Option<String>,
     /// The machine.
     #[command(flatten)]
@@ -163,12 +163,13 @@ pub struct ForecastArgs {
     /// The trace
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
-    /// Limits to try: sizes, or shares of what the program needs
+    /// Limits to try: sizes, or shares of what the program needs [default:
+    /// 100%,90%,80%,70%,60%,50%,40%,30%]
     #[arg(
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        default_value = "100%,90%,80%,70%,60%,50%,40%,30%"
+        allow_hyphen_values = true
     )]
     pub limits: Vec<String>,
     /// The machine.
@@ -177,22 +178,23 @@ pub struct ForecastArgs {
     /// Write the result as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a plot
+    /// Write a plot; - is standard output
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }
 
 /// Flags of `neap sim fit`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("source").required(true).args(["pid", "file"])))]
 pub struct FitArgs {
     /// What to call the content
     #[arg(long, value_name = "NAME")]
     pub name: String,
     /// Take the anonymous pages of this process
-    #[arg(long, value_name = "PID", required_unless_present = "file")]
+    #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
     /// Take the pages of a file
-    #[arg(value_name = "FILE", conflicts_with = "pid")]
+    #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Compressors to try
     #[arg(
@@ -203,7 +205,7 @@ pub struct FitArgs {
     )]
     pub compressors: Vec<CompressorKind>,
     /// Most pages to take, spread evenly over what there is
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub pages: u64,
     /// Models to add the result to; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]

@@ -4,13 +4,12 @@ mod experiment;
 mod failure;
 mod fit;
 mod flags;
+mod output;
 mod record;
 mod trace;
 mod workload;
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 use neap_sim::WORKLOAD_SCHEMA;
@@ -20,7 +19,7 @@ use failure::Failure;
 pub use flags::SimArgs;
 use flags::SimCommand;
 
-/// Runs one of the simulator's commands; 0 when it did what was asked, 1 otherwise.
+/// Runs one of the simulator's commands; 0 when it did what was asked, otherwise as the failure says.
 pub fn run(args: &SimArgs) -> ExitCode {
     let done = match &args.command {
         SimCommand::Experiment(args) => experiment::run(args),
@@ -35,26 +34,16 @@ pub fn run(args: &SimArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             talk::say(&failure.lines());
-            ExitCode::from(1)
+            ExitCode::from(failure.exit())
         }
     }
 }
 
 /// Writes to stdout. A reader that has seen enough is no failure.
-fn print(text: &str) -> Result<(), Failure> {
-    match io::stdout().write_all(text.as_bytes()) {
+fn print(content: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let mut out = io::stdout();
+    match out.write_all(content.as_ref()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Stdout(error)),
         _ => Ok(()),
     }
-}
-
-/// Writes a file, or stdout when it is called `-`.
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    if path == Path::new("-") {
-        return print(text);
-    }
-    fs::write(path, text).map_err(|source| Failure::Write {
-        path: path.to_owned(),
-        source,
-    })
 }

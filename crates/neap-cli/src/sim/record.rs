@@ -161,9 +161,9 @@ pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     warn_of(path, end);
     let counts = Counts::of(core.core());
     if args.json {
-        print(&format!("{}\n", tally.json(end, &counts)))?;
+        print(format!("{}\n", tally.json(end, &counts)))?;
     } else {
-        print(&tally.text(&counts))?;
+        print(tally.text(&counts))?;
     }
     match tally.different {
         0 => Ok(()),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use neap_sim::{Align, MemcgId, Table, Trace, Workload, WorkloadRun, number};
+use neap_sim::{Align, MemcgId, Table, Trace, Workload, WorkloadRun, count, number};
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
@@ -33,7 +33,14 @@ pub fn run(args: &RunFileArgs) -> Result<(), Failure> {
         source,
     })?;
     let beside = args.file.parent().unwrap_or(Path::new(""));
-    let open = |path: &Path| read_trace(&beside.join(path)).map_err(|failure| failure.to_string());
+    let open = |path: &Path| {
+        // The key's fault names the path already.
+        read_trace(&beside.join(path)).map_err(|failure| match failure {
+            Failure::Read { source, .. } => source.to_string(),
+            Failure::Trace { source, .. } => source.to_string(),
+            other => other.to_string(),
+        })
+    };
     let mut workload = Workload::parse(&text, open).map_err(|source| Failure::Workload {
         path: args.file.clone(),
         source,
@@ -46,9 +53,9 @@ pub fn run(args: &RunFileArgs) -> Result<(), Failure> {
         talk::warn("tasks were not over when the duration was: give a longer duration");
     }
     if args.json {
-        print(&format!("{}\n", as_json(&mut run)))
+        print(format!("{}\n", as_json(&mut run)))
     } else {
-        print(&as_text(&mut run))
+        print(as_text(&mut run))
     }
 }
 
@@ -138,7 +145,7 @@ fn as_text(run: &mut WorkloadRun) -> String {
     ]);
     for (name, values) in counters(run) {
         for (counter, value) in values {
-            table.row(vec![name.clone(), counter.to_owned(), number(value as f64)]);
+            table.row(vec![name.clone(), counter.to_owned(), count(value)]);
         }
     }
     format!("{}\n{}", tasks.text(), table.text())

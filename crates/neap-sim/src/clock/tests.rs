@@ -80,3 +80,66 @@ fn every_touch_is_made_once_and_in_its_time() {
     assert_eq!(machine.times(task).times.user, Nanos(1_064 * 100));
     assert!(machine.times(task).times.system > Nanos::ZERO);
 }
+
+/// Computes once for this long.
+struct Long(Nanos);
+
+impl Program for Long {
+    fn step(&mut self, _: &mut Context<'_>) -> Step {
+        match std::mem::take(&mut self.0) {
+            Nanos::ZERO => Step::Exit,
+            span => Step::Compute(span),
+        }
+    }
+}
+
+/// Sleeps for ten seconds and computes for a second, so often.
+struct Sleeper(u32);
+
+impl Program for Sleeper {
+    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        let Some(left) = self.0.checked_sub(1) else {
+            return Step::Exit;
+        };
+        self.0 = left;
+        match left % 2 {
+            1 => Step::SleepUntil(cx.now + Nanos::millis(10_000)),
+            _ => Step::Compute(Nanos::millis(1000)),
+        }
+    }
+}
+
+/// Slice by slice this would take a day.
+#[test]
+fn a_year_of_work_is_passed_at_once() {
+    let year = Nanos::millis(365 * 86_400_000);
+    let mut alone = machine(2);
+    let task = alone.spawn(Box::new(Long(year)), Nanos::ZERO, true);
+    assert!(alone.finish(Nanos(u64::MAX)));
+    let times = alone.times(task);
+    assert_eq!((times.times.user, times.ended), (year, Some(year)));
+    let mut cut = machine(2);
+    let task = cut.spawn(Box::new(Long(year)), Nanos::ZERO, true);
+    assert!(!cut.finish(Nanos::millis(10)));
+    assert_eq!(
+        cut.times(task).times.user,
+        Nanos::millis(12),
+        "whole slices"
+    );
+}
+
+#[test]
+fn who_sleeps_meanwhile_is_woken_in_time() {
+    let hour = Nanos::millis(3_600_000);
+    let mut one = machine(1);
+    let long = one.spawn(Box::new(Long(hour)), Nanos::ZERO, true);
+    let sleeper = one.spawn(Box::new(Sleeper(20)), Nanos::ZERO, true);
+    assert!(one.finish(Nanos(u64::MAX)));
+    let (long, sleeper) = (one.times(long), one.times(sleeper));
+    let work = Nanos::millis(10_000);
+    assert_eq!((long.times.user, sleeper.times.user), (hour, work));
+    assert_eq!(long.ended, Some(hour + work), "nothing is lost");
+    // Ten sleeps, and ten seconds of work at half speed, each a slice late at most.
+    let late = sleeper.ended.unwrap() - Nanos::millis(120_000);
+    assert!(late < Nanos::millis(100), "{late}");
+}

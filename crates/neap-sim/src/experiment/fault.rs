@@ -3,18 +3,22 @@
 use thiserror::Error;
 
 use super::EXPERIMENTS;
+use crate::nearest::nearest;
 
 /// Why an experiment cannot run.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub enum ExperimentFault {
     /// No experiment has this name.
-    #[error("no experiment is called {name:?}: there are {}", names())]
+    #[error("no experiment is called {name:?}: {}there are {}", meant(name, &names()), names())]
     Unknown {
         /// What was asked for.
         name: String,
     },
     /// No parameter has this name.
-    #[error("{experiment} has no parameter {key:?}: it has {known}")]
+    #[error(
+        "{experiment} has no parameter {key:?}: {}it has {known}",
+        meant(key, known)
+    )]
     Key {
         /// The experiment.
         experiment: &'static str,
@@ -24,7 +28,7 @@ pub enum ExperimentFault {
         known: String,
     },
     /// A value the parameter cannot have.
-    #[error("{key}={value}: {wanted}")]
+    #[error("{key}={value}: write {wanted}")]
     Value {
         /// The parameter.
         key: String,
@@ -48,6 +52,12 @@ pub enum ExperimentFault {
         /// What may help.
         advice: &'static str,
     },
+}
+
+/// The nearest of some words, as a question.
+fn meant(written: &str, known: &str) -> String {
+    nearest(written, known.split(", "))
+        .map_or_else(String::new, |near| format!("did you mean {near}? "))
 }
 
 fn names() -> String {

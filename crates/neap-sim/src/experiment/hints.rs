@@ -154,6 +154,7 @@ pub(super) const RECENCY: Experiment = Experiment {
 fn worker(setup: &Setup<'_>, memcg: MemcgId, area: Area, shared: (usize, usize)) -> Stream {
     let workers = setup.number("cpus") as u64;
     let pages = bytes(setup, "hot").whole_pages().0 / workers.max(1);
+    let pages = pages.max(1);
     let pattern = Pattern::Zipf(setup.number("exponent"));
     let arena = Arena {
         area: Area::anon(Pages(pages)),

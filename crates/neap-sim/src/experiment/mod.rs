@@ -12,6 +12,7 @@ mod mthp;
 mod open;
 mod outcome;
 mod parameter;
+mod range;
 mod rotation;
 mod runner;
 mod second_chance;

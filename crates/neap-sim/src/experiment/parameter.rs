@@ -1,6 +1,7 @@
 //! Parameters: every number an experiment stands on, and where it comes from.
 
 use super::ExperimentFault;
+use super::range::Range;
 
 /// Where a parameter's value comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +85,10 @@ impl Parameter {
         }
     }
 
+    fn range(&self) -> Range {
+        Range::of(self.key, self.unit)
+    }
+
     fn check(&self, value: &str) -> Result<(), ExperimentFault> {
         let fault = |wanted: String| ExperimentFault::Value {
             key: self.key.to_owned(),
@@ -91,12 +96,9 @@ impl Parameter {
             wanted,
         };
         if self.words.is_empty() {
-            let number = value.parse::<f64>().ok();
-            let fine = number.is_some_and(|n| n.is_finite() && n >= 0.0);
-            return match fine {
+            return match value.parse().is_ok_and(|n| self.range().holds(n)) {
                 true => Ok(()),
-                false if self.unit.is_empty() => Err(fault("a number from 0 on".to_owned())),
-                false => Err(fault(format!("a number of {} from 0 on", self.unit))),
+                false => Err(fault(self.range().wanted(self.unit))),
             };
         }
         match self.words.contains(&value) {
@@ -209,17 +211,36 @@ mod tests {
     }
 
     #[test]
+    fn every_default_and_every_value_to_try_is_allowed() {
+        for experiment in crate::experiment::EXPERIMENTS {
+            for parameter in experiment.parameters {
+                for value in [parameter.default].iter().chain(parameter.sweep) {
+                    assert_eq!(parameter.check(value), Ok(()), "{}", experiment.name);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_wrong_setting_says_what_to_write() {
         let fault = |set: &str| {
             Values::new("x", SOME, &[set.into()])
                 .unwrap_err()
                 .to_string()
         };
-        assert_eq!(fault("device=tape"), "device=tape: one of ssd, zram");
-        assert_eq!(fault("limit=-1"), "limit=-1: a number of MiB from 0 on");
+        assert_eq!(fault("device=tape"), "device=tape: write one of ssd, zram");
+        let sizes = "a number of MiB from 1 to 1048576";
+        for wrong in ["-1", "0", "nan", "inf", "1e30"] {
+            let set = format!("limit={wrong}");
+            assert_eq!(fault(&set), format!("{set}: write {sizes}"));
+        }
         assert_eq!(
             fault("speed=1"),
             "x has no parameter \"speed\": it has limit, device"
+        );
+        assert_eq!(
+            fault("limits=1"),
+            "x has no parameter \"limits\": did you mean limit? it has limit, device"
         );
         assert_eq!(fault("speed"), "\"speed\" is not KEY=VALUE");
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::range::MOST_MIB;
 use super::{Experiment, ExperimentFault, Measure, Outcome, Row, Setup, Values};
 use crate::report::Spread;
 
@@ -49,6 +50,7 @@ pub fn run(
 ) -> Result<Outcome, ExperimentFault> {
     let values = Values::new(experiment.name, experiment.parameters, &options.sets)?;
     let scale = options.scale.unwrap_or(experiment.scale);
+    fits(&values, scale)?;
     let seeds = options.seeds.max(1);
     let mut jobs = Vec::new();
     for seed in options.seed..options.seed + seeds {
@@ -84,6 +86,55 @@ pub fn run(
         values,
         rows,
     })
+}
+
+/// Refuses settings that are each sound but need more together than the simulator can hold.
+fn fits(values: &Values, scale: f64) -> Result<(), ExperimentFault> {
+    let all: Vec<(&str, &str, f64)> = values
+        .iter()
+        .filter_map(|(parameter, value)| Some((parameter.key, parameter.unit, value.parse().ok()?)))
+        .collect();
+    let number = |key: &str| all.iter().find(|(known, ..)| *known == key);
+    let refuse = |key: &str, value: f64, wanted: String| {
+        Err(ExperimentFault::Value {
+            key: key.to_owned(),
+            value: value.to_string(),
+            wanted,
+        })
+    };
+    // Each of the first has as much as the second says.
+    let pairs = [
+        ("cgroups", "memory"),
+        ("processes", "each"),
+        ("jobs", "file"),
+        ("units", "source"),
+        ("units", "object"),
+    ];
+    for (many, each) in pairs {
+        let (Some((_, _, count)), Some((_, unit, size))) = (number(many), number(each)) else {
+            continue;
+        };
+        let most = match *unit {
+            "MiB" => MOST_MIB,
+            _ => MOST_MIB * 256.0,
+        };
+        if count * size * scale.max(1.0) > most {
+            let wanted = format!(
+                "a smaller number: with {each}={size} and scale {scale} it is more than 1 TiB in all"
+            );
+            return refuse(many, *count, wanted);
+        }
+    }
+    let large = |(key, unit, value): &&(&str, &str, f64)| {
+        *key != "ram" && *unit == "MiB" && value * scale > MOST_MIB
+    };
+    match all.iter().find(large) {
+        Some((key, _, value)) => {
+            let wanted = format!("a smaller number: with scale {scale} it is more than 1 TiB");
+            refuse(key, *value, wanted)
+        }
+        None => Ok(()),
+    }
 }
 
 /// Every job's result, in the order of the jobs, whichever thread did it.

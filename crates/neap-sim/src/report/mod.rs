@@ -25,20 +25,31 @@ pub fn number(value: f64) -> String {
     let text = format!("{value:.places$}");
     let (whole, rest) = text.split_once('.').unwrap_or((&text, ""));
     let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |d| ("-", d));
-    let mut parted = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
-            parted.push(',');
-        }
-        parted.push(digit);
-    }
+    let parted = parted(digits);
     let dot = if rest.is_empty() { "" } else { "." };
     format!("{sign}{parted}{dot}{rest}")
 }
 
+/// A count for people: whole, with its thousands apart.
+#[must_use]
+pub fn count(value: u64) -> String {
+    parted(&value.to_string())
+}
+
+fn parted(digits: &str) -> String {
+    let mut parted = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            parted.push(',');
+        }
+        parted.push(digit);
+    }
+    parted
+}
+
 #[cfg(test)]
 mod tests {
-    use super::number;
+    use super::{count, number};
 
     #[test]
     fn numbers_are_short_and_parted() {
@@ -50,5 +61,7 @@ mod tests {
         assert_eq!(number(1e9), "1,000,000,000");
         assert_eq!(number(f64::NAN), "-");
         assert_eq!(number(0.0), "0");
+        assert_eq!(count(12), "12");
+        assert_eq!(count(1_234_567), "1,234,567");
     }
 }

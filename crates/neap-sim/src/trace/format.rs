@@ -14,7 +14,7 @@
 use neap_units::Nanos;
 use thiserror::Error;
 
-use super::{Backing, Event, Trace, TraceArea};
+use super::{Backing, Event, MAX_TIME, Trace, TraceArea};
 
 const MAGIC: &[u8; 7] = b"NEAPTRC";
 const VERSION: u8 = 1;
@@ -38,6 +38,9 @@ pub enum TraceFault {
     /// A value that no writer makes.
     #[error("malformed at byte {0}")]
     Malformed(usize),
+    /// More time passes than any recording has.
+    #[error("more than 366 days pass in it: no recording is that long")]
+    Long,
     /// The checksum differs: bytes were changed.
     #[error("checksum does not match: the file is damaged")]
     Checksum,
@@ -265,7 +268,11 @@ impl Trace {
             return Err(TraceFault::Checksum);
         }
         let body = body.to_vec();
-        Ok(Trace { areas, body })
+        let trace = Trace { areas, body };
+        match trace.duration() > MAX_TIME {
+            true => Err(TraceFault::Long),
+            false => Ok(trace),
+        }
     }
 }
 
@@ -307,7 +314,8 @@ mod tests {
     fn event(pages: u32) -> impl Strategy<Value = Event> {
         let range = (0..pages).prop_flat_map(move |first| (Just(first), 1..=pages - first));
         prop_oneof![
-            (0..1u64 << 62).prop_map(|span| Event::Time(Nanos(span))),
+            // As many as there are stay within the longest time.
+            (0..1u64 << 44).prop_map(|span| Event::Time(Nanos(span))),
             (range.clone(), any::<bool>()).prop_map(|((first, count), write)| Event::Touch {
                 first,
                 count,
@@ -315,6 +323,14 @@ mod tests {
             }),
             range.prop_map(|(first, count)| Event::Free { first, count }),
         ]
+    }
+
+    #[test]
+    fn a_trace_of_more_than_a_year_is_refused() {
+        let of = |span| Trace::build(two_areas(), [Event::Time(span)]).encode();
+        assert!(Trace::decode(&of(MAX_TIME)).is_ok());
+        let long = Trace::decode(&of(MAX_TIME + Nanos(1)));
+        assert_eq!(long, Err(TraceFault::Long));
     }
 
     fn two_areas() -> Vec<TraceArea> {

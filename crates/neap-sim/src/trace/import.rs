@@ -55,7 +55,7 @@ impl Windows {
     /// Time passed.
     #[inline]
     pub fn pass(&mut self, time: Nanos) {
-        self.passed += time;
+        self.passed = self.passed.saturating_add(time);
         if self.passed >= self.span {
             self.close();
         }

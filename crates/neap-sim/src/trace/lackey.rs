@@ -6,7 +6,7 @@ use neap_record::RecordFault;
 use neap_units::Nanos;
 use thiserror::Error;
 
-use super::{Trace, TraceFault, Windows};
+use super::{MAX_TIME, Trace, TraceFault, Windows};
 
 /// Why an import failed.
 #[derive(Debug, Error)]
@@ -26,6 +26,12 @@ pub enum ImportFault {
     /// The input is not a record of neap's.
     #[error(transparent)]
     Record(#[from] RecordFault),
+    /// More time passes than any recording has.
+    #[error("more than 366 days pass by record {0}: a time there is wrong")]
+    Long(u64),
+    /// More time passes by the rules than any recording has.
+    #[error("more than 366 days pass in it: make a thousand instructions take less time")]
+    Slow,
     /// The trace made of it is not sound.
     #[error(transparent)]
     Trace(#[from] TraceFault),
@@ -86,7 +92,7 @@ fn line(text: &[u8]) -> Option<(u8, u64, u64)> {
 /// When the input cannot be read or has no line of lackey's.
 pub fn from_lackey(mut input: impl BufRead, rules: Lackey) -> Result<Trace, ImportFault> {
     let mut windows = Windows::new(rules.window);
-    let mut instructions = 0u32;
+    let (mut instructions, mut total) = (0u32, Nanos::ZERO);
     let mut seen = false;
     let mut text = Vec::with_capacity(64);
     loop {
@@ -103,6 +109,10 @@ pub fn from_lackey(mut input: impl BufRead, rules: Lackey) -> Result<Trace, Impo
             instructions += 1;
             if instructions == 1000 {
                 instructions = 0;
+                total = total.saturating_add(rules.thousand_instructions);
+                if total > MAX_TIME {
+                    return Err(ImportFault::Slow);
+                }
                 windows.pass(rules.thousand_instructions);
             }
         }
@@ -130,6 +140,19 @@ mod tests {
             .filter(|e| matches!(e, Event::Touch { write: true, .. }));
         assert_eq!(writes.count(), 1, "two neighbours in number make one run");
         assert!(from_lackey(&b"hello\n"[..], Lackey::default()).is_err());
+    }
+
+    #[test]
+    fn instructions_that_take_years_are_refused() {
+        let text = b"I  1000,4\n".repeat(2000);
+        let slow = |thousand_instructions| Lackey {
+            thousand_instructions,
+            ..Lackey::default()
+        };
+        let fault = from_lackey(&text[..], slow(MAX_TIME)).unwrap_err();
+        assert!(matches!(fault, ImportFault::Slow), "{fault}");
+        let trace = from_lackey(&text[..], slow(MAX_TIME / 2)).unwrap();
+        assert_eq!(trace.duration(), MAX_TIME);
     }
 
     proptest! {

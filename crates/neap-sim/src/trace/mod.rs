@@ -21,6 +21,10 @@ pub use record::from_record;
 
 use neap_units::Nanos;
 
+/// The longest a trace may be, 366 days: far beyond any recording, and far below what a clock of
+/// nanoseconds can hold.
+pub(crate) const MAX_TIME: Nanos = Nanos(366 * 86_400_000_000_000);
+
 /// What backs an area's pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backing {

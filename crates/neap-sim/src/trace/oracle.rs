@@ -7,10 +7,12 @@ use std::io::Read;
 use neap_units::{Bytes, Nanos};
 
 use super::lackey::ImportFault;
-use super::{Backing, Event, Trace, TraceArea};
+use super::{Backing, Event, MAX_TIME, Trace, TraceArea};
 
 /// Bytes of a record.
 const RECORD: usize = 24;
+/// Nanoseconds.
+const SECOND: u64 = 1_000_000_000;
 /// Most pages of one object: what a larger one would need says nothing about pages.
 const OBJECT_PAGES: u64 = 512;
 /// Pages a trace may name.
@@ -21,12 +23,15 @@ const MAX_PAGES: u64 = 1 << 31;
 ///
 /// # Errors
 ///
-/// When the input cannot be read, ends within a record, or is empty.
+/// When the input cannot be read, ends within a record, is empty, or has a time more than 366 days
+/// after the first.
 pub fn from_oracle(mut input: impl Read) -> Result<Trace, ImportFault> {
     let mut objects: BTreeMap<u64, (u32, u32)> = BTreeMap::new();
     let mut events = Vec::new();
     let mut next = 0u64;
-    let mut clock: Option<u32> = None;
+    // First and latest time.
+    let mut clock: Option<(u32, u32)> = None;
+    let mut number = 0;
     let mut record = [0u8; RECORD];
     loop {
         let got = fill(&mut input, &mut record)?;
@@ -39,10 +44,15 @@ pub fn from_oracle(mut input: impl Read) -> Result<Trace, ImportFault> {
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| record[at + i]));
         let (time, size) = (word(0), word(12));
         let object = u64::from(word(4)) | u64::from(word(8)) << 32;
-        let passed = clock.map_or(0, |before| time.saturating_sub(before));
-        clock = Some(clock.map_or(time, |before| before.max(time)));
+        number += 1;
+        let (first, before) = clock.unwrap_or((time, time));
+        let passed = time.saturating_sub(before);
+        if Nanos(u64::from(time.saturating_sub(first)) * SECOND) > MAX_TIME {
+            return Err(ImportFault::Long(number));
+        }
+        clock = Some((first, before.max(time)));
         if passed > 0 {
-            events.push(Event::Time(Nanos(u64::from(passed) * 1_000_000_000)));
+            events.push(Event::Time(Nanos(u64::from(passed) * SECOND)));
         }
         let known = objects.get(&object).copied();
         let (first, count) = known.unwrap_or_else(|| {
@@ -118,6 +128,16 @@ mod tests {
                 touch(0, 2, false)
             ]
         );
+    }
+
+    #[test]
+    fn a_time_of_another_century_is_refused() {
+        let input = |time| [record(10, 7, 1), record(time, 9, 1), record(11, 7, 1)].concat();
+        let fault = from_oracle(&input(u32::MAX)[..]).unwrap_err();
+        let want = "more than 366 days pass by record 2: a time there is wrong";
+        assert_eq!(fault.to_string(), want);
+        let trace = from_oracle(&input(10 + 366 * 86_400)[..]).unwrap();
+        assert_eq!(trace.duration(), MAX_TIME);
     }
 
     #[test]

@@ -21,8 +21,8 @@ mod stream;
 
 pub use compile::{Build, BuildShape, Compiler};
 pub use file::{
-    GroupSpec, Kind, TaskSpec, WORKLOAD_SCHEMA, Workload, WorkloadFault, WorkloadRun,
-    parse_duration,
+    GroupSpec, Kind, MAX_SWAP_LATENCY, TaskSpec, WORKLOAD_SCHEMA, Workload, WorkloadFault,
+    WorkloadRun, parse_duration, parse_version,
 };
 pub use load::{Burst, Load};
 pub use pattern::{Pattern, Walker};

@@ -12,14 +12,19 @@ const UNITS: [(&str, f64); 6] = [
     ("s", 1e9),
 ];
 
-/// Reads a time; `None` when it is none.
+/// The longest time, 366 days in nanoseconds: sums of several still fit in a clock.
+const MOST: f64 = 366.0 * 8.64e13;
+
+/// Reads a time of at most 366 days; `None` when it is none.
 #[must_use]
 pub fn parse_duration(text: &str) -> Option<Nanos> {
     let (number, scale) = UNITS
         .iter()
         .find_map(|&(unit, scale)| text.strip_suffix(unit).map(|number| (number, scale)))?;
     let value = number.trim().parse::<f64>().ok()? * scale;
-    (value.is_finite() && (0.0..1e19).contains(&value)).then_some(Nanos(value.round() as u64))
+    (0.0..=MOST)
+        .contains(&value)
+        .then_some(Nanos(value.round() as u64))
 }
 
 #[cfg(test)]
@@ -31,7 +36,17 @@ mod tests {
         assert_eq!(parse_duration("1.5ms"), Some(Nanos(1_500_000)));
         assert_eq!(parse_duration("2 min"), Some(Nanos(120_000_000_000)));
         assert_eq!(parse_duration("10s"), Some(Nanos(10_000_000_000)));
-        for wrong in ["", "10", "s", "-1s", "infs", "1e30h", "5 parsecs"] {
+        for wrong in [
+            "",
+            "10",
+            "s",
+            "-1s",
+            "infs",
+            "nans",
+            "1e30h",
+            "8785h",
+            "5 parsecs",
+        ] {
             assert_eq!(parse_duration(wrong), None, "{wrong}");
         }
     }

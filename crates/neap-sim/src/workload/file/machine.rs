@@ -11,6 +11,14 @@ use super::node::Node;
 use super::{GroupSpec, WorkloadFault};
 use crate::kernel::{KernelConfig, Limits, SwapConfig, ZswapConfig};
 
+/// The smallest size that is any memory.
+pub(super) const PAGE: Bytes = Bytes::kib(4);
+/// The most memory of all tasks, and the most swap: its bookkeeping takes about 32 bytes a page.
+pub(super) const MOST: Bytes = Bytes::gib(1 << 10);
+
+/// The longest time of a swap read: what takes longer is no swap, and the sum of many must fit in a clock.
+pub const MAX_SWAP_LATENCY: Nanos = Nanos::millis(10_000);
+
 /// The machine and its kernel.
 pub(super) fn kernel(node: &Node<'_>, seed: u64) -> Result<KernelConfig, WorkloadFault> {
     let base = KernelConfig::default();
@@ -20,7 +28,9 @@ pub(super) fn kernel(node: &Node<'_>, seed: u64) -> Result<KernelConfig, Workloa
         read_switches(&node, &mut switches)?;
     }
     let config = KernelConfig {
-        ram: node.size("ram")?.unwrap_or(base.ram),
+        ram: node
+            .size_within("ram", Bytes::mib(16), Bytes::gib(16 << 10))?
+            .unwrap_or(base.ram),
         nodes: node.within("nodes", 1, 1, 64)? as u32,
         cpus: node.within("cpus", 2, 1, 4096)? as u32,
         switches,
@@ -35,20 +45,24 @@ pub(super) fn kernel(node: &Node<'_>, seed: u64) -> Result<KernelConfig, Workloa
     Ok(config)
 }
 
+/// A Linux version whose rules are known, from 6.0 to 6.19.
+#[must_use]
+pub fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once('.')?;
+    let version = (major.parse().ok()?, minor.parse().ok()?);
+    ((6, 0)..=(6, 19)).contains(&version).then_some(version)
+}
+
 fn version(node: &Node<'_>) -> Result<(u32, u32), WorkloadFault> {
     let Some(text) = node.text("kernel")? else {
         return Ok((6, 12));
     };
-    let parts = text.split_once('.');
-    let numbers = parts.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-    numbers
-        .filter(|&(major, _)| (6..100).contains(&major))
-        .ok_or_else(|| {
-            node.fault(
-                "kernel",
-                &format!("{text:?} is no version from 6.0 on: write \"6.12\""),
-            )
-        })
+    parse_version(&text).ok_or_else(|| {
+        node.fault(
+            "kernel",
+            &format!("{text:?} is no version from 6.0 to 6.19: write \"6.12\""),
+        )
+    })
 }
 
 /// Sets each switch that is named.
@@ -84,11 +98,15 @@ fn read_switches(node: &Node<'_>, switches: &mut Switches) -> Result<(), Workloa
 }
 
 fn swap(node: &Node<'_>) -> Result<SwapConfig, WorkloadFault> {
-    let size = node.size("size")?;
+    let size = node.size_within("size", PAGE, MOST)?;
     let size = size.ok_or_else(|| node.fault("size", "is missing: write size = \"8G\""))?;
+    let latency = node.duration("latency", Nanos::micros(100))?;
+    if latency > MAX_SWAP_LATENCY {
+        return Err(node.fault("latency", "write at most \"10s\""));
+    }
     let config = SwapConfig {
         size,
-        latency: node.duration("latency", Nanos::micros(100))?,
+        latency,
         synchronous: node.flag("synchronous", false)?,
     };
     node.finish()?;
@@ -120,7 +138,7 @@ pub(super) fn group(node: &Node<'_>, known: &[GroupSpec]) -> Result<GroupSpec, W
     let pages = |size: Option<Bytes>| size.map(Bytes::whole_pages);
     let none = Limits::default();
     let limits = Limits {
-        max: pages(node.size("max")?),
+        max: pages(node.size_within("max", PAGE, Bytes(u64::MAX))?),
         high: pages(node.size("high")?),
         low: pages(node.size("low")?).unwrap_or(none.low),
         min: pages(node.size("min")?).unwrap_or(none.min),

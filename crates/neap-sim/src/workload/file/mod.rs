@@ -20,6 +20,7 @@ use crate::trace::Trace;
 use node::Node;
 
 pub use duration::parse_duration;
+pub use machine::{MAX_SWAP_LATENCY, parse_version};
 pub use tasks::{Kind, TaskSpec};
 
 /// The JSON Schema of workload files.
@@ -110,12 +111,22 @@ impl Workload {
         for node in root.tables("task")? {
             tasks.push(tasks::task(&node, &groups, &mut open)?);
         }
+        let duration = root.duration("duration", Nanos(3_600_000_000_000))?;
+        // Before it is said that there is no task: it may be a [[tasks]].
+        root.finish()?;
         if tasks.is_empty() {
             let fault = "task: there is none: add a [[task]] with kind, size and group";
             return Err(WorkloadFault(fault.to_owned()));
         }
-        let duration = root.duration("duration", Nanos(3_600_000_000_000))?;
-        root.finish()?;
+        let needs = tasks.iter().map(TaskSpec::needs);
+        if needs.fold(Bytes::ZERO, Bytes::saturating_add) > machine::MOST {
+            let fault = "task: all together have more than 1 TiB: write smaller sizes or counts";
+            return Err(WorkloadFault(fault.to_owned()));
+        }
+        if tasks.iter().all(TaskSpec::endless) && !table.contains_key("duration") {
+            let fault = "duration: no task ends by itself: write duration = \"60s\", or give a task touches";
+            return Err(WorkloadFault(fault.to_owned()));
+        }
         Ok(Workload {
             kernel,
             groups,

@@ -7,6 +7,7 @@ use neap_units::{Bytes, Nanos, Size, parse_size};
 use toml::{Table, Value};
 
 use super::{WorkloadFault, parse_duration};
+use crate::nearest::nearest;
 
 /// A table, where it is, and which keys were asked for.
 pub(super) struct Node<'a> {
@@ -119,9 +120,26 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// A size within bounds, if the key is there.
+    pub(super) fn size_within(
+        &self,
+        key: &'static str,
+        low: Bytes,
+        high: Bytes,
+    ) -> Found<Option<Bytes>> {
+        let wanted = |bound, bytes| self.fault(key, &format!("write a size of at {bound} {bytes}"));
+        match self.size(key)? {
+            Some(Bytes::ZERO) => Err(self.fault(key, "write a size of more than 0")),
+            Some(size) if size < low => Err(wanted("least", low)),
+            Some(size) if size > high => Err(wanted("most", high)),
+            size => Ok(size),
+        }
+    }
+
     /// A time such as `"10ms"`.
     pub(super) fn duration(&self, key: &'static str, default: Nanos) -> Found<Nanos> {
-        let wanted = "write a time in quotes, such as \"250ns\", \"10ms\" or \"60s\"";
+        let wanted =
+            "write a time of at most 366 days in quotes, such as \"250ns\", \"10ms\" or \"60s\"";
         match self.get(key) {
             None => Ok(default),
             Some(Value::String(text)) => parse_duration(text)
@@ -182,7 +200,13 @@ impl<'a> Node<'a> {
             Some(key) => {
                 let known: Vec<&str> = asked.iter().copied().collect();
                 let known = known.join(", ");
-                Err(self.fault(key, &format!("means nothing here: there is {known}")))
+                Err(match nearest(key, asked.iter().copied()) {
+                    None => self.fault(key, &format!("means nothing here: there is {known}")),
+                    Some(near) => self.fault(
+                        key,
+                        &format!("did you mean {near}? it means nothing here: there is {known}"),
+                    ),
+                })
             }
         }
     }

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use neap_units::{Bytes, Nanos, Pages};
+use neap_units::{Bytes, Nanos};
 
-use super::machine::one_of;
+use super::machine::{MOST, PAGE, one_of};
 use super::node::Node;
 use super::{GroupSpec, WorkloadFault};
 use crate::clock::{Machine, Program};
@@ -94,9 +94,7 @@ pub(super) fn task(
     let size = match &kind {
         Kind::Replay(_) | Kind::Compile(_) => Bytes::ZERO,
         _ => {
-            let size = node
-                .size("size")?
-                .filter(|size| size.whole_pages() > Pages::ZERO);
+            let size = node.size_within("size", PAGE, MOST)?;
             size.ok_or_else(|| node.fault("size", "is missing: write size = \"1G\""))?
         }
     };
@@ -225,6 +223,18 @@ impl TaskSpec {
             start: Nanos::ZERO,
             count: 1,
         }
+    }
+
+    /// The memory of all that are alike, with what a build reads and leaves.
+    pub(super) fn needs(&self) -> Bytes {
+        let each = match &self.kind {
+            Kind::Compile(shape) => {
+                let pages = shape.source.saturating_add(shape.object);
+                return Bytes(pages.saturating_mul(shape.units).saturating_mul(4096));
+            }
+            _ => self.size,
+        };
+        Bytes(each.0.saturating_mul(self.count))
     }
 
     /// Whether the task goes on until it is stopped.

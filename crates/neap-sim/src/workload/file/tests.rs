@@ -97,7 +97,7 @@ fn every_fault_names_its_key_and_what_to_write() {
     );
     assert_eq!(
         with("[[group]]\nname = \"x\"\nmaxx = \"1G\""),
-        "group 1.maxx: means nothing here: there is high, low, max, min, name, parent, soft_limit, \
+        "group 1.maxx: did you mean max? it means nothing here: there is high, low, max, min, name, parent, soft_limit, \
          swap_high, swap_max, zswap_max, zswap_writeback"
     );
     assert_eq!(
@@ -114,6 +114,60 @@ fn every_fault_names_its_key_and_what_to_write() {
     );
     assert!(fault("a = 1\nb").starts_with("line 2: "));
     assert!(!fault("schema = 3\n[x").contains('\n'));
+}
+
+#[test]
+fn what_goes_on_for_ever_needs_a_duration() {
+    let cold = "[[task]]\nkind = \"zipf\"\nsize = \"1M\"";
+    let fault = with(cold);
+    assert!(
+        fault.starts_with("duration: no task ends by itself: write duration"),
+        "{fault}"
+    );
+    for more in [
+        format!("duration = \"1s\"\n{cold}"),
+        format!("{cold}\ntouches = 1"),
+    ] {
+        let text = format!("schema = \"neap.workload/1\"\n{more}\n");
+        assert!(Workload::parse(&text, no_trace).is_ok(), "{more}");
+    }
+}
+
+#[test]
+fn a_key_that_is_nearly_right_is_offered() {
+    let tasks = with("[[tasks]]\nkind = \"zipf\"");
+    assert!(tasks.starts_with("tasks: did you mean task?"), "{tasks}");
+    let fault = with("[machine]\nkernle = \"6.12\"");
+    assert!(
+        fault.starts_with("machine.kernle: did you mean kernel? it means nothing here: there is "),
+        "{fault}"
+    );
+}
+
+#[test]
+fn what_no_simulator_could_hold_is_refused() {
+    let size = |size: &str| with(&format!("[[task]]\nkind = \"cold\"\nsize = \"{size}\""));
+    assert_eq!(size("0"), "task 1.size: write a size of more than 0");
+    assert!(size("100T").starts_with("task 1.size: write a size of at most 1"));
+    let many = with("[[task]]\nkind = \"cold\"\nsize = \"1T\"\ncount = 2");
+    assert!(
+        many.starts_with("task: all together have more than 1 TiB"),
+        "{many}"
+    );
+    let ram = with("[machine]\nram = \"1M\"");
+    assert!(
+        ram.starts_with("machine.ram: write a size of at least 16"),
+        "{ram}"
+    );
+    let swap = with("[machine.swap]\nsize = \"0\"");
+    assert_eq!(swap, "machine.swap.size: write a size of more than 0");
+    let slow = with("[machine.swap]\nsize = \"1G\"\nlatency = \"1h\"");
+    assert_eq!(slow, "machine.swap.latency: write at most \"10s\"");
+    let kernel = with("[machine]\nkernel = \"9.99\"");
+    assert!(
+        kernel.starts_with("machine.kernel: \"9.99\" is no version"),
+        "{kernel}"
+    );
 }
 
 /// Every key that a reader asks for must be in the schema, and every key of the schema must be one.

@@ -1,0 +1,121 @@
+//! Files that the simulator's commands write. They are opened before the work, so that a path that
+//! cannot be written does not cost an hour of it, and left as they were when the work fails.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::failure::Failure;
+use super::print;
+
+/// Whether the path stands for standard output.
+pub fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// A file to write, or standard output where its name is `-`.
+#[derive(Debug)]
+pub struct Output {
+    path: PathBuf,
+    file: Option<File>,
+    /// To be removed unless it is written: it was not there before.
+    fresh: bool,
+}
+
+impl Output {
+    /// Opens it; what it holds stays until it is written.
+    ///
+    /// # Errors
+    /// When it cannot be opened for writing.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let mut output = Output {
+            path: path.to_owned(),
+            file: None,
+            fresh: false,
+        };
+        if is_stdout(path) {
+            return Ok(output);
+        }
+        let mut options = OpenOptions::new();
+        let new = options.write(true).create_new(true).open(path);
+        output.fresh = new.is_ok();
+        let file = match new {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                options.create_new(false).create(true).open(path)
+            }
+            new => new,
+        };
+        output.file = Some(file.map_err(|source| output.fault(source))?);
+        Ok(output)
+    }
+
+    /// Opens it if it was asked for.
+    ///
+    /// # Errors
+    /// As [`Output::open`].
+    pub fn if_any(path: Option<&Path>) -> Result<Option<Self>, Failure> {
+        path.map(Output::open).transpose()
+    }
+
+    /// Writes the content, once.
+    ///
+    /// # Errors
+    /// The disk is full, or standard output cannot be written.
+    pub fn write(mut self, content: &[u8]) -> Result<(), Failure> {
+        let Some(file) = &mut self.file else {
+            return print(content);
+        };
+        // A pipe or device has no length to be cut.
+        let is_file = file.metadata().is_ok_and(|found| found.is_file());
+        let cut = if is_file { file.set_len(0) } else { Ok(()) };
+        let done = cut.and_then(|()| file.write_all(content));
+        done.map_err(|source| self.fault(source))?;
+        self.fresh = false;
+        Ok(())
+    }
+
+    fn fault(&self, source: io::Error) -> Failure {
+        Failure::Write {
+            path: self.path.clone(),
+            source,
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if self.fresh {
+            // Nothing more can be done about a file that stays.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_written_is_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+        fs::write(&old, "long ago").unwrap();
+        for path in [&old, &new] {
+            drop(Output::open(path).unwrap());
+        }
+        assert_eq!(fs::read_to_string(&old).unwrap(), "long ago");
+        assert!(!new.exists());
+        for path in [&old, &new] {
+            Output::open(path).unwrap().write(b"now").unwrap();
+            assert_eq!(fs::read_to_string(path).unwrap(), "now");
+        }
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_written_is_known_at_once() {
+        let fault = Output::open(Path::new("/no/such/dir/x")).unwrap_err();
+        assert_eq!(fault.code(), "E0201");
+        let full = Output::open(Path::new("/dev/full")).unwrap().write(b"x");
+        assert!(full.unwrap_err().to_string().starts_with("/dev/full: "));
+    }
+}
