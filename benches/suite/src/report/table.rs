@@ -36,6 +36,9 @@ pub fn head(index: &Index, site: &Value) -> String {
     )
 }
 
+/// Bytes on disk that are not worth a word: what a file system writes of its own.
+const NOTHING: f64 = 1_048_576.0;
+
 /// A row of the table of times.
 struct Line {
     class: Class,
@@ -182,7 +185,7 @@ pub fn pools(entries: &[Entry], percent: u64) -> String {
         let held = |contender: &str| side(contender)?.density(plain.as_ref()?);
         let written = |contender: &str| side(contender).map_or(0.0, |side| side.written());
         let mark = |contender: &str| {
-            if written(contender) > written("plain") {
+            if written(contender) > written("plain") + NOTHING {
                 " *"
             } else {
                 ""
