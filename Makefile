@@ -1,14 +1,20 @@
 # The one door. `make test` is exactly what CI runs.
 
 FOR ?= 60
+ROWS ?=
+RUNS ?= $(if $(QUICK),3,5)
+AT ?= $(if $(QUICK),50,75$(comma)50$(comma)33)
+comma := ,
 
-.PHONY: help build test demo torture lint fmt clean
+.PHONY: help build test demo torture bench bench-micro lint fmt clean
 
 help:
 	@echo 'make build    the release binary and its preload library, in target/release'
 	@echo 'make demo     a real program over its memory limit, plainly and under neap'
 	@echo 'make test     lints, unit tests and end-to-end tests, with counts'
 	@echo 'make torture  the torture program under neap with fresh seeds; FOR=600 is the long run (60)'
+	@echo 'make bench    the suite against the kernel, as root, into benches/runs; QUICK=1 is short, ROWS="zipf seq-read" a choice'
+	@echo 'make bench-micro  the fault path, the eviction path, the pool and each compressor'
 	@echo 'make lint     formatting and clippy alone'
 
 build:
@@ -23,6 +29,15 @@ demo: build
 
 torture: build
 	NEAP_TORTURE_SECONDS=$(FOR) cargo test -p neap-tests --test torture -- --nocapture --test-threads=1
+
+bench:
+	@tools/need.sh build
+	cargo build --release -p neap-cli -p neap-preload -p neap-suite
+	$${CARGO_TARGET_DIR:-target}/release/neap-suite run --rows '$(ROWS)' --at $(AT) --runs $(RUNS)
+
+bench-micro: build
+	cargo build --release -p neap-suite
+	cargo bench -p neap-micro
 
 lint:
 	@tools/lint.sh

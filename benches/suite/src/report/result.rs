@@ -1,0 +1,181 @@
+//! The figures of one row at one limit, out of the JSON of `neap bench`.
+
+use serde_json::Value;
+
+use super::{Entry, Gap};
+
+/// Whose cost a pool is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accounting {
+    /// Nobody's.
+    Resident,
+    /// Everybody's own.
+    Pooled,
+}
+
+impl Accounting {
+    fn field(self) -> &'static str {
+        match self {
+            Accounting::Resident => "resident",
+            Accounting::Pooled => "pooled",
+        }
+    }
+
+    /// Its name for people.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Accounting::Resident => "(a) equal resident memory, the pool counted for nobody",
+            Accounting::Pooled => "(b) equal resident memory and pool together",
+        }
+    }
+}
+
+/// What the kernel has, in the order of the tables.
+pub const KERNELS: [&str; 3] = ["zswap", "zram", "swap"];
+
+/// Bytes of a page.
+const PAGE: f64 = 4096.0;
+
+/// One contender by one accounting.
+#[derive(Clone, Debug)]
+pub struct Side<'a> {
+    entry: &'a Value,
+    runs: Vec<&'a Value>,
+}
+
+impl<'a> Side<'a> {
+    /// A contender by an accounting; `None` where it was not measured, or every run failed.
+    #[must_use]
+    pub fn of(bench: &'a Value, contender: &str, accounting: Accounting) -> Option<Self> {
+        let mut all = bench["contenders"].as_array()?.iter();
+        let entry = all.find(|entry| {
+            entry["contender"] == contender && !entry[accounting.field()].is_null()
+        })?;
+        let own = |run: &&Value| {
+            run["contender"] == contender
+                && run["limit_bytes"] == entry["limit_bytes"]
+                && run["turn"].as_u64() > Some(0)
+        };
+        let runs = bench["raw"].as_array()?.iter().filter(own).collect();
+        let side = Self { entry, runs };
+        side.wall().is_some().then_some(side)
+    }
+
+    /// The median of a measure.
+    #[must_use]
+    pub fn median(&self, measure: &str) -> Option<f64> {
+        self.entry["measures"][measure]["median"].as_f64()
+    }
+
+    /// The median of wall time in seconds.
+    #[must_use]
+    pub fn wall(&self) -> Option<f64> {
+        self.median("wall_seconds")
+    }
+
+    /// Processor time in seconds: the command's and neap's.
+    #[must_use]
+    pub fn cpu(&self) -> Option<f64> {
+        let parts = ["cpu_user_seconds", "cpu_system_seconds", "cpu_neap_seconds"];
+        parts.iter().map(|part| self.median(part)).sum()
+    }
+
+    /// Whether some runs failed, which the figures leave out.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.entry["failed"].as_u64() > Some(0)
+    }
+
+    /// Program bytes held outside of resident memory: what the program takes plainly, less what was resident when
+    /// the pool was largest. All run at their limit then, so that is the peak of both less that of the pool.
+    fn held(&self, plain: &Side<'_>) -> Option<f64> {
+        let resident = self.median("peak_memory_bytes")? - self.median("peak_pool_bytes")?;
+        Some(plain.median("peak_memory_bytes")? - resident)
+    }
+
+    /// Program bytes held per byte of pool; `None` where there is no pool, or nothing went out.
+    #[must_use]
+    pub fn density(&self, plain: &Side<'_>) -> Option<f64> {
+        let density = self.held(plain)? / self.median("peak_pool_bytes")?;
+        (density.is_finite() && density > 0.0).then_some(density)
+    }
+
+    /// Bytes written to disk.
+    #[must_use]
+    pub fn written(&self) -> f64 {
+        self.median("disk_written_bytes").unwrap_or(0.0)
+    }
+
+    /// The part of neap's pool that holds no compressed bytes, at the end; `None` where the pages of most of
+    /// what was held are gone by then, for what they leave is empty until it is given back.
+    #[must_use]
+    pub fn fragmentation(&self, plain: &Side<'_>) -> Option<f64> {
+        let held = self.held(plain)?;
+        let parts = self.runs.iter().filter_map(|run| {
+            let zswap = &run["neap"]["zswap"];
+            let stored = zswap["stored_pages"].as_f64()? * PAGE;
+            let part = 1.0 - zswap["compressed_bytes"].as_f64()? / zswap["pool_bytes"].as_f64()?;
+            (stored > held / 2.0).then_some(part)
+        });
+        median(parts.collect())
+    }
+}
+
+/// Half of the figures are not above it.
+#[must_use]
+pub fn median(mut figures: Vec<f64>) -> Option<f64> {
+    figures.sort_by(f64::total_cmp);
+    let half = figures.len() / 2;
+    match figures.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(figures[half]),
+        _ => Some(f64::midpoint(figures[half - 1], figures[half])),
+    }
+}
+
+/// The nth root of the product.
+#[must_use]
+pub fn geometric_mean(figures: &[f64]) -> Option<f64> {
+    let logs: f64 = figures.iter().map(|figure| figure.ln()).sum();
+    (!figures.is_empty()).then(|| (logs / figures.len() as f64).exp())
+}
+
+/// What was not to be had, what failed and what differed, in a row at a limit.
+pub fn gaps(entry: &Entry, percent: u64) -> Vec<Gap> {
+    let bench = &entry.bench;
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut gaps = Vec::new();
+    let mut add = |who: &str, why: String| {
+        gaps.push(Gap {
+            what: format!("{} at {percent} %{who}", entry.name),
+            why,
+        });
+    };
+    for absent in list(&bench["unavailable"]) {
+        let by = match absent["accounting"].as_str() {
+            Some("resident") => " (a)",
+            Some("pooled") => " (b)",
+            _ => "",
+        };
+        add(
+            &format!(", {}{by}", text(&absent["contender"])),
+            text(&absent["reason"]),
+        );
+    }
+    if bench["output"]["equal"].is_null() {
+        add("", "the plain outputs differ among themselves".to_owned());
+    }
+    for difference in list(&bench["output"]["differences"]) {
+        add("", text(&difference));
+    }
+    for warning in list(&bench["warnings"]) {
+        let warning = text(&warning);
+        // True of every row on such a machine; the guide says it.
+        if !warning.contains("version 1 of cgroups") {
+            add("", warning);
+        }
+    }
+    gaps
+}

@@ -1,0 +1,249 @@
+//! The tables, in Markdown.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::result::{Accounting, KERNELS, Side, geometric_mean};
+use super::target::{self, DENSITY, DISK, FRAGMENTATION, PERCENT, Target};
+use super::{Entry, Gap};
+use crate::drive::Index;
+use crate::rows::Class;
+
+/// Where, when and how.
+#[must_use]
+pub fn head(index: &Index, site: &Value) -> String {
+    let ram = site["ram_bytes"].as_u64().unwrap_or(0) >> 20;
+    let loads = index.rows.iter().flat_map(|row| &row.results);
+    let busy = loads
+        .filter_map(|found| found.load_before.split(' ').next()?.parse::<f64>().ok())
+        .fold(0.0, f64::max);
+    format!(
+        "# The suite on {}, {}\n\n{}, {} cpus, {ram} MiB, Linux {}, cgroup v{}, swap on {}; commit {}; {} counted \
+         runs of each; sizes at {} % of the suite's; highest load of the machine before a row {busy:.1}.\n\n\
+         Plain is in seconds, all others are ratios of medians of wall time; * where some runs failed and are not in \
+         the figures. A target is met when both ratios are at most what it says.\n",
+        index.machine,
+        index.date,
+        site["cpu"].as_str().unwrap_or("unknown cpu"),
+        site["cpus"],
+        index.kernel,
+        site["cgroup_version"],
+        site["swap_filesystem"].as_str().unwrap_or("?"),
+        index.commit,
+        index.runs,
+        index.scale,
+    )
+}
+
+/// Bytes on disk that are not worth a word: what a file system writes of its own.
+const NOTHING: f64 = 1_048_576.0;
+
+/// A row of the table of times.
+struct Line {
+    class: Class,
+    /// neap by zswap, and by the best of the kernel's.
+    zswap: Option<f64>,
+    best: Option<f64>,
+}
+
+/// Wall time of all by one accounting, and what it comes to.
+#[must_use]
+pub fn times(entries: &[Entry], percent: u64, accounting: Accounting) -> String {
+    let mut text = format!(
+        "\n## Limit {percent} % of the plain peak, {}\n\n",
+        accounting.title()
+    );
+    text += "| workload | plain | neap | zswap | zram | swap | neap / zswap | neap / best | target | | CPU / zswap |\n";
+    text += "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
+    let mut lines = Vec::new();
+    for entry in entries {
+        let (row, line) = time_row(entry, percent, accounting);
+        text += &row;
+        lines.push(line);
+    }
+    text + "\n" + &summary(&lines, percent)
+}
+
+fn time_row(entry: &Entry, percent: u64, accounting: Accounting) -> (String, Line) {
+    let side = |contender: &str| Side::of(&entry.bench, contender, accounting);
+    let wall = |contender: &str| side(contender).and_then(|side| side.wall());
+    let (plain, neap) = (wall("plain"), wall("neap"));
+    let best = KERNELS
+        .iter()
+        .filter_map(|kernel| wall(kernel))
+        .reduce(f64::min);
+    let line = Line {
+        class: entry.class,
+        zswap: ratio(neap, wall("zswap")),
+        best: ratio(neap, best),
+    };
+    let goal = target::of(entry.class).filter(|_| percent == PERCENT);
+    let mut text = format!("| {} | {} ", entry.name, cell(plain, " s"));
+    for contender in ["neap", KERNELS[0], KERNELS[1], KERNELS[2]] {
+        let star = side(contender).is_some_and(|side| side.failed());
+        let mark = if star { " *" } else { "" };
+        let _ = write!(text, "| {} ", cell(ratio(wall(contender), plain), mark));
+    }
+    let cpu = |contender: &str| side(contender).and_then(|side| side.cpu());
+    let _ = writeln!(
+        text,
+        "| {} | {} | {} | {} | {} |",
+        cell(line.zswap, ""),
+        cell(line.best, ""),
+        goal.filter(|_| entry.class != Class::Real)
+            .map_or("-".to_owned(), goal_text),
+        verdict(&line, goal),
+        cell(ratio(cpu("neap"), cpu("zswap")), ""),
+    );
+    (text, line)
+}
+
+fn ratio(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    let ratio = a? / b?;
+    ratio.is_finite().then_some(ratio)
+}
+
+fn cell(figure: Option<f64>, unit: &str) -> String {
+    figure.map_or("-".to_owned(), |figure| format!("{figure:.2}{unit}"))
+}
+
+fn goal_text(goal: Target) -> String {
+    format!("{} / {}", goal.zswap, goal.best)
+}
+
+fn met(line: &Line, goal: Target) -> bool {
+    line.zswap.is_some_and(|ratio| ratio <= goal.zswap)
+        && line.best.is_some_and(|ratio| ratio <= goal.best)
+}
+
+/// What a row is called: `met`, else by the best of the kernel's.
+fn verdict(line: &Line, goal: Option<Target>) -> &'static str {
+    // Real programs have a target together, not each.
+    let goal = goal.filter(|_| line.class != Class::Real);
+    match line.best {
+        None => "not compared",
+        Some(_) if goal.is_some_and(|goal| met(line, goal)) => "met",
+        Some(ratio) if ratio < 1.0 => "win",
+        Some(_) => "LOSS",
+    }
+}
+
+fn summary(lines: &[Line], percent: u64) -> String {
+    let zswap = |line: &Line| line.zswap;
+    let best = |line: &Line| line.best;
+    let all = |of: &dyn Fn(&Line) -> Option<f64>| lines.iter().filter_map(of).collect::<Vec<_>>();
+    let wins = |ratios: &[f64]| ratios.iter().filter(|ratio| **ratio < 1.0).count();
+    let (by_zswap, by_best) = (all(&zswap), all(&best));
+    let mut text = format!(
+        "neap wins {} of {} rows against zswap and {} of {} against the best of the kernel's; geometric means {} and {}.",
+        wins(&by_zswap),
+        by_zswap.len(),
+        wins(&by_best),
+        by_best.len(),
+        cell(geometric_mean(&by_zswap), ""),
+        cell(geometric_mean(&by_best), ""),
+    );
+    let real: Vec<&Line> = lines
+        .iter()
+        .filter(|line| line.class == Class::Real)
+        .collect();
+    let of_real =
+        |of: &dyn Fn(&Line) -> Option<f64>| real.iter().filter_map(|l| of(l)).collect::<Vec<_>>();
+    let (by_zswap, by_best) = (of_real(&zswap), of_real(&best));
+    if !by_best.is_empty() {
+        let worst = by_best.iter().copied().fold(0.0, f64::max);
+        let _ = write!(
+            text,
+            " Real programs: {} and {}, the worst {worst:.2}{}.",
+            cell(geometric_mean(&by_zswap), ""),
+            cell(geometric_mean(&by_best), ""),
+            match target::of(Class::Real) {
+                Some(goal) if percent == PERCENT =>
+                    format!(" (target {}, none above 1)", goal_text(goal)),
+                _ => String::new(),
+            }
+        );
+    }
+    text + "\n"
+}
+
+/// What a byte of pool holds.
+#[must_use]
+pub fn pools(entries: &[Entry], percent: u64) -> String {
+    let mut text = format!(
+        "\n## Limit {percent} %: program bytes held per byte of pool\n\nWhat is not resident by the peak of the pool, \
+         from the runs of (a); * where some of it was on disk. neap's pool also holds copies of pages that are \
+         resident and clean. Target: neap at least {DENSITY} times zswap, at most {:.0} % of its pool empty.\n\n\
+         | workload | neap | zswap | zram | neap / zswap | of neap's pool empty |\n\
+         | --- | --- | --- | --- | --- | --- |\n",
+        FRAGMENTATION * 100.0
+    );
+    for entry in entries {
+        let side = |contender: &str| Side::of(&entry.bench, contender, Accounting::Resident);
+        let plain = side("plain");
+        let held = |contender: &str| side(contender)?.density(plain.as_ref()?);
+        let written = |contender: &str| side(contender).map_or(0.0, |side| side.written());
+        let mark = |contender: &str| {
+            if written(contender) > written("plain") + NOTHING {
+                " *"
+            } else {
+                ""
+            }
+        };
+        let empty = side("neap")
+            .zip(plain.as_ref())
+            .and_then(|(neap, plain)| neap.fragmentation(plain));
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} |",
+            entry.name,
+            cell(held("neap"), mark("neap")),
+            cell(held("zswap"), mark("zswap")),
+            cell(held("zram"), ""),
+            cell(ratio(held("neap"), held("zswap")), ""),
+            empty.map_or("-".to_owned(), |part| format!("{:.1} %", part * 100.0)),
+        );
+    }
+    text
+}
+
+/// What went to disk, and how many pages left memory meanwhile.
+#[must_use]
+pub fn disks(entries: &[Entry], percent: u64) -> String {
+    let mut text = format!(
+        "\n## Limit {percent} %: written to disk, and pages out\n\nMiB, from the runs of (a), with what the workload \
+         itself writes. Target: for the same evictions at most {DISK} times the kernel's.\n\n\
+         | workload | neap | zswap | swap | neap, pages out | zswap, pages out | swap, pages out |\n\
+         | --- | --- | --- | --- | --- | --- | --- |\n"
+    );
+    for entry in entries {
+        let _ = write!(text, "| {} ", entry.name);
+        for (measure, unit) in [
+            ("disk_written_bytes", f64::from(1 << 20)),
+            ("pages_out", 1.0),
+        ] {
+            for contender in ["neap", "zswap", "swap"] {
+                let side = Side::of(&entry.bench, contender, Accounting::Resident);
+                let figure = side.and_then(|side| side.median(measure));
+                let shown = figure.map_or("-".to_owned(), |figure| format!("{:.0}", figure / unit));
+                let _ = write!(text, "| {shown} ");
+            }
+        }
+        text += "|\n";
+    }
+    text
+}
+
+/// What is not in the tables, or must be known beside them.
+#[must_use]
+pub fn gaps(gaps: &[Gap]) -> String {
+    if gaps.is_empty() {
+        return String::new();
+    }
+    let mut text = "\n## Not measured, failed, or to be known\n\n".to_owned();
+    for gap in gaps {
+        let _ = writeln!(text, "* {}: {}", gap.what, gap.why);
+    }
+    text
+}
