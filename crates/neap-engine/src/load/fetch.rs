@@ -16,8 +16,11 @@ use crate::space::{Space, addresses};
 
 /// Largest readahead window, in pages (the kernel's page-cluster of 4).
 const MAX_WINDOW: u32 = 16;
-/// A loaded page keeps its compressed copy while the pool takes less than this share of the limit.
+/// Loaded pages keep their compressed copies while the pool takes less than this share of the limit.
 const KEEP_BELOW_PERCENT: u64 = 25;
+/// And only where so many are loaded at once: who walks on will not come back before they leave again, so that
+/// the room of a copy is no loss. Where any page may be next, a copy is a page that is not resident.
+const KEEP_FROM: usize = 4;
 /// How often pages that were loaded are tried to be filled while the address space is changing.
 const TRIES: u32 = 32;
 
@@ -175,7 +178,7 @@ impl Loader {
             return Served::Done;
         }
         self.look_again(&mut job.core());
-        let keep = job.keeps_copies(KEEP_BELOW_PERCENT);
+        let keep = self.inbound.len() >= KEEP_FROM && job.keeps_copies(KEEP_BELOW_PERCENT);
         let mut served = Served::Done;
         let mut from = 0;
         while from < self.inbound.len() {
