@@ -1,7 +1,10 @@
 //! What all threads of the engine share.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::io::Write;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use neap_policy::{Effect, Illegal};
@@ -11,7 +14,7 @@ use neap_sys::{Features, Keeper, Uffd, Waker};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::meter::{Bell, Meter};
-use crate::options::{Options, WayOut};
+use crate::options::{Options, Swap, WayOut};
 use crate::report::ProcessReport;
 use crate::room::Room;
 use crate::space::{Ranges, Space};
@@ -238,8 +241,8 @@ impl Job {
         /// What one of them takes, more or less: a window of readahead.
         const SHARE: u64 = 8 * PAGE_SIZE as u64;
         let room = self.meter.room();
-        if room >= PAGE_SIZE as u64 {
-            let shares = (room / SHARE).max(1);
+        if room >= SHARE {
+            let shares = room / SHARE;
             self.room
                 .call(usize::try_from(shares).unwrap_or(usize::MAX));
         }
@@ -253,8 +256,9 @@ impl Job {
 
     /// Whether pages may be on their way to the swap file.
     pub fn is_writing(&self) -> bool {
-        let wanted = self.writing.load(Relaxed) || self.priority.load(Relaxed) != u64::MAX;
-        wanted && self.store.can_write_back()
+        // In this order: the writer says that it is at work before it takes the wish.
+        let wanted = self.priority.load(Acquire) != u64::MAX || self.writing.load(Relaxed);
+        wanted && !matches!(self.options.swap, Swap::Off)
     }
 
     /// A process was met.
@@ -264,11 +268,14 @@ impl Job {
 
     /// One line on stderr, once for each text, and kept for the report.
     pub fn warn(&self, text: String) {
-        let mut warnings = self.warnings.lock().expect("warnings lock");
-        let known: BTreeSet<&String> = warnings.iter().collect();
-        if !known.contains(&text) {
-            eprintln!("neap: {text}");
-            warnings.push(text);
+        {
+            let mut warnings = self.warnings.lock().expect("warnings lock");
+            if warnings.contains(&text) {
+                return;
+            }
+            warnings.push(text.clone());
         }
+        // A closed stderr is no reason to end the job, nor is one that nobody reads to hold a lock.
+        let _ = std::io::stderr().write_all(format!("neap: {text}\n").as_bytes());
     }
 }

@@ -105,6 +105,10 @@ impl Meter {
         self.is_above(bytes) && !self.is_open()
     }
 
+    pub fn is_over(&self) -> bool {
+        self.usage() > self.limit.0
+    }
+
     /// Whether a page more must wait for reclaim, or is let through since that is in vain.
     pub fn is_full(&self) -> bool {
         self.is_above(PAGE_SIZE as u64)

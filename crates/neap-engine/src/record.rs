@@ -39,7 +39,8 @@ impl Sink for Blocks {
     }
 
     fn take(&mut self, payload: Vec<u8>) -> bool {
-        if self.queue.waiting.load(Relaxed) > MOST_WAITING {
+        let waiting = self.queue.waiting.load(Relaxed);
+        if waiting > 0 && waiting + payload.len() > MOST_WAITING {
             self.queue.overrun.store(true, Relaxed);
             return false;
         }

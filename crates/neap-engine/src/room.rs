@@ -21,6 +21,11 @@ impl Room {
         }
     }
 
+    /// Whether anybody waits.
+    pub fn is_wanted(&self) -> bool {
+        !self.waiting.lock().expect("room lock").is_empty()
+    }
+
     /// Calls as many as there may be room for. One that finds some calls the next.
     pub fn call(&self, count: usize) {
         let called: Vec<Arc<Space>> = {

@@ -21,6 +21,9 @@ const LOOK_EVERY: Nanos = Nanos(50_000_000);
 /// Sleep while a job that is at its limit maps more and more.
 const SOONEST: Nanos = Nanos(100_000);
 
+/// A look takes this thread's cpu from everybody else, so the next one waits this many times as long.
+const REST_FROM_LOOKS: u64 = 4;
+
 /// A look at what processes share walks every page, so the next one waits this many times as long.
 const REST: u64 = 10;
 
@@ -29,6 +32,8 @@ pub(crate) struct Sampler {
     pacer: Pacer,
     own_pid: i32,
     looked: u64,
+    /// When to look again at the earliest.
+    look_again: u64,
     /// The last look came since the job grew.
     grows: bool,
     /// Growth since that neap's own fills do not explain, in bytes.
@@ -44,6 +49,7 @@ impl Sampler {
             pacer: Pacer::new(job.options.limit, u32::try_from(cpus).unwrap_or(u32::MAX)),
             own_pid: std::process::id().cast_signed(),
             looked: 0,
+            look_again: 0,
             grows: false,
             unexplained: 0,
             next_share: 0,
@@ -143,7 +149,8 @@ impl Sampler {
 
     /// Registers what is not registered yet: all of it the first time, later what is new.
     fn arm(&mut self, spaces: &[Arc<Space>], now: u64) {
-        let due = now - self.looked >= LOOK_EVERY.0 || self.grows;
+        let rested = now > self.look_again;
+        let due = now - self.looked >= LOOK_EVERY.0 || self.grows && rested;
         let mut looked = false;
         for space in spaces {
             if space.body.get().is_none() || space.is_dead() {
@@ -163,6 +170,8 @@ impl Sampler {
         }
         if looked {
             (self.looked, self.unexplained) = (now, 0);
+            let end = neap_sys::monotonic_nanos();
+            self.look_again = end + (end - now) * REST_FROM_LOOKS;
         }
     }
 }

@@ -1,8 +1,10 @@
 //! From the pool to the swap file: the thread that runs the zswap shrinker and the pool worker.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::time::Duration;
+
+use neap_store::Codec;
 
 use crate::job::Job;
 
@@ -14,16 +16,31 @@ pub(crate) fn run(job: &Arc<Job>) {
     while !job.is_stopping() {
         job.shrink.wait(Duration::from_millis(200));
         job.writing.store(true, Relaxed); // before the wish is taken: it is one or the other
-        let priority = job.priority.swap(u64::MAX, Relaxed);
+        let priority = job.priority.swap(u64::MAX, AcqRel);
         if priority == u64::MAX {
             job.writing.store(false, Relaxed);
             continue;
         }
-        job.store
-            .shrink(u8::try_from(priority).unwrap_or(0), &mut codec);
-        job.store.shrink_worker(&mut codec);
+        write_back(job, u8::try_from(priority).unwrap_or(0), &mut codec);
         job.writing.store(false, Relaxed);
         job.meter.note_pool(job.store.pool_bytes().0);
         job.reclaim.ring();
+    }
+}
+
+/// Until something was written, where the pool waits for it: entries with a second chance are only passed over
+/// at first, once each.
+fn write_back(job: &Job, priority: u8, codec: &mut Codec) {
+    let mut left = job.store.entries();
+    loop {
+        let shrunk = job.store.shrink(priority, codec);
+        let worked = job.store.shrink_worker(codec);
+        let scanned = shrunk.scanned + worked.scanned;
+        left = left.saturating_sub(scanned);
+        let written = shrunk.written_back + worked.written_back;
+        let goes_on = written == 0 && scanned > 0 && left > 0 && job.store.waits_for_disk();
+        if !goes_on || job.is_stopping() {
+            return;
+        }
     }
 }

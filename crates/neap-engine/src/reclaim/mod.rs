@@ -146,9 +146,8 @@ impl Reclaimer {
             }
         }
         self.rest = Duration::ZERO;
-        if self.supply == Supply::Stuck {
-            self.turn(Supply::Flows);
-        }
+        self.outlook.relieve();
+        self.turn(Supply::Flows);
     }
 
     /// Ends early when there is much more or less memory to try it with.
@@ -167,12 +166,16 @@ impl Reclaimer {
     /// What the last pass is judged by.
     fn look(&self) -> Look {
         let resident = self.job.core().total_resident().0;
+        let spaces = self.job.spaces();
         Look {
             now: neap_sys::monotonic_nanos(),
             resident,
             round: resident / BLOCK_PAGES + self.stage_target as u64,
             written: self.job.store.written_back(),
             writing: self.job.is_writing(),
+            late: spaces
+                .iter()
+                .any(|space| space.is_late() || !space.lets_go()),
             far_over: self.job.meter.is_far_over(),
         }
     }
@@ -198,14 +201,20 @@ impl Reclaimer {
         self.tell();
     }
 
-    /// Once nothing is left to reclaim and more is wanted: says so, and kills the job if asked. A job that
-    /// stays just below its limit is left in peace.
+    /// Once nothing is left to reclaim and more is wanted: says so, and kills the job if asked, again if some
+    /// of it was just being started. A job that stays just below its limit is left in peace.
     fn tell(&self) {
-        let told = &self.job.told_dry;
-        if self.supply != Supply::Dry || !self.job.meter.is_full() || told.swap(true, Relaxed) {
+        let kills = self.job.options.on_exhausted == Exhausted::Kill;
+        let wanted = !kills || self.job.meter.is_over() || self.job.room.is_wanted();
+        if self.supply != Supply::Dry || !self.job.meter.is_full() || !wanted {
             return;
         }
-        let kills = self.job.options.on_exhausted == Exhausted::Kill;
+        if kills {
+            neap_sys::kill_descendants();
+        }
+        if self.job.told_dry.swap(true, Relaxed) {
+            return;
+        }
         let over = if kills {
             "the job is killed, as asked"
         } else {
@@ -214,9 +223,6 @@ impl Reclaimer {
         self.job.warn(format!(
             "nothing more can be reclaimed (what is resident is pinned, locked, shared or does not compress): {over}; give a larger -m or --swap-size"
         ));
-        if kills {
-            neap_sys::kill_descendants();
-        }
     }
 
     /// Panics on a broken invariant of any structure. For tests: it walks everything.

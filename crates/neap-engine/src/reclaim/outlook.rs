@@ -13,6 +13,9 @@ use super::Pass;
 
 /// Of a whole round, the share that must be stored for reclaim to be worth its work: 1/64.
 const WORTH: u64 = 64;
+/// Pages that must be stored or written back for faults to be held on: one batch. Less is a trickle, on which a
+/// program would hardly live.
+const PROGRESS: u64 = 64;
 /// Passes in vain, beyond those that try everything once, after which nothing is left to reclaim.
 const PATIENCE: u64 = 100;
 /// Passes in vain, each with its pause, after which faults may go through.
@@ -24,8 +27,8 @@ const STILL_FOR: u64 = 20_000_000;
 const IN_VAIN_FOR: u64 = 100_000_000;
 /// Time without a page stored or written back after which nothing is left to reclaim: 2 s.
 const FRUITLESS_FOR: u64 = 2_000_000_000;
-/// The same while the disk is at work: 10 s.
-const DISK_FOR: u64 = 10_000_000_000;
+/// The same while the disk is at work or somebody does not let go: 10 s.
+const SLOW_FOR: u64 = 10_000_000_000;
 /// A job that has been far over its limit for this long while nothing came is told of it: 50 ms.
 const OVER_FOR: u64 = 50_000_000;
 /// Each time in vain makes the next wait half as long, at most this many times.
@@ -55,6 +58,8 @@ pub(super) struct Look {
     pub written: u64,
     /// Write-back is at work or asked for: a disk may merely be slow.
     pub writing: bool,
+    /// Some agent is late or stopped: not everything could be tried.
+    pub late: bool,
     /// The job takes more than its limit and what is allowed to a burst.
     pub far_over: bool,
 }
@@ -65,9 +70,10 @@ pub(super) struct Outlook {
     /// Pages stored and refused in this round.
     stored: u64,
     refused: u64,
-    /// When memory came last, in nanoseconds, and the passes since.
+    /// When memory came last, in nanoseconds, and the passes and pages since.
     progress: u64,
     passes: u64,
+    came: u64,
     /// Some pass since then moved pages.
     moved: bool,
     /// Pages written back by then.
@@ -88,6 +94,7 @@ impl Outlook {
             refused: 0,
             progress: 0,
             passes: 0,
+            came: 0,
             moved: false,
             written: 0,
             halvings: 0,
@@ -96,7 +103,7 @@ impl Outlook {
         }
     }
 
-    /// Reclaim begins to work at `now`, after a time in which nothing was wanted of it.
+    /// Reclaim begins to work at `now`. Until [`Outlook::relieve`] a drought goes on.
     pub fn begin(&mut self, now: u64) {
         if self.supply != Supply::Dry {
             self.supply = Supply::Flows;
@@ -106,6 +113,11 @@ impl Outlook {
         self.rest(now);
     }
 
+    /// Nothing is wanted of reclaim any more: what comes next is another matter.
+    pub fn relieve(&mut self) {
+        self.supply = Supply::Flows;
+    }
+
     /// Whether all was tried in vain since reclaim began to work.
     pub fn is_over(&self) -> bool {
         self.over
@@ -113,13 +125,13 @@ impl Outlook {
 
     /// Takes note of a pass, and says how things stand.
     pub fn judge(&mut self, pass: &Pass, look: &Look) -> Supply {
-        let came = pass.stored > 0 || look.written > self.written;
+        self.came += pass.stored + look.written.saturating_sub(self.written);
         self.written = look.written;
         self.stored += pass.stored;
         self.refused += pass.refused;
         if self.ends_round(look.resident) {
             self.runs_dry();
-        } else if came {
+        } else if self.came >= PROGRESS {
             self.comes(pass, look.now);
         } else {
             self.passes += 1;
@@ -153,23 +165,22 @@ impl Outlook {
     }
 
     fn rest(&mut self, now: u64) {
-        (self.progress, self.passes, self.moved, self.over_since) = (now, 0, false, None);
+        (self.progress, self.passes, self.came) = (now, 0, 0);
+        (self.moved, self.over_since) = (false, None);
     }
 
     fn nothing_comes(&mut self, look: &Look) {
         let vain = look.now.saturating_sub(self.progress);
-        let long = if look.writing {
-            DISK_FOR
-        } else {
-            FRUITLESS_FOR
-        };
+        let slow = look.writing || look.late;
+        let long = if slow { SLOW_FOR } else { FRUITLESS_FOR };
         if vain > long && self.passes > PATIENCE + look.round {
             self.runs_dry();
         }
         match self.supply {
             Supply::Dry => {}
             Supply::Flows => {
-                let wait = if self.moved { IN_VAIN_FOR } else { STILL_FOR } >> self.halvings;
+                let tried = !self.moved && !look.late;
+                let wait = if tried { STILL_FOR } else { IN_VAIN_FOR } >> self.halvings;
                 if vain > wait && self.passes >= FEW && !look.writing {
                     self.halvings = (self.halvings + 1).min(MOST_HALVINGS);
                     self.supply = Supply::Stuck;
@@ -178,7 +189,7 @@ impl Outlook {
             Supply::Stuck if !look.far_over => self.over_since = None,
             Supply::Stuck => {
                 let since = *self.over_since.get_or_insert(look.now);
-                if look.now - since > OVER_FOR && !look.writing {
+                if look.now - since > OVER_FOR && !slow {
                     self.runs_dry();
                 }
             }
@@ -202,6 +213,7 @@ mod tests {
         round: 20,
         written: 0,
         writing: false,
+        late: false,
         far_over: false,
     };
 
@@ -245,6 +257,17 @@ mod tests {
     }
 
     #[test]
+    fn a_trickle_holds_nobody_on() {
+        let trickle = pass(1, 0, true);
+        assert_eq!(passes_to(Supply::Stuck, &trickle, 2 * MS, LOOK), Some(51));
+        assert_eq!(
+            passes_to(Supply::Stuck, &trickle, MS, LOOK),
+            None,
+            "64 in 64 ms"
+        );
+    }
+
+    #[test]
     fn what_moves_in_vain_lets_faults_through_and_is_given_up_later() {
         let vain = pass(0, 0, true);
         assert_eq!(passes_to(Supply::Stuck, &vain, MS, LOOK), Some(101));
@@ -280,13 +303,35 @@ mod tests {
     }
 
     #[test]
+    fn who_does_not_let_go_for_a_while_is_waited_for() {
+        let late = Look {
+            late: true,
+            far_over: true,
+            ..LOOK
+        };
+        let still = pass(0, 0, false);
+        assert_eq!(passes_to(Supply::Stuck, &still, MS, late), Some(101));
+        assert_eq!(passes_to(Supply::Dry, &still, MS, late), Some(10_001));
+    }
+
+    #[test]
+    fn a_drought_ends_when_nothing_is_wanted_any_more() {
+        let mut outlook = Outlook::new();
+        outlook.begin(0);
+        assert_eq!(outlook.judge(&pass(0, 10_000, true), &LOOK), Supply::Dry);
+        outlook.relieve();
+        outlook.begin(1);
+        assert_eq!(outlook.judge(&pass(0, 0, true), &LOOK), Supply::Flows);
+    }
+
+    #[test]
     fn a_page_written_back_begins_the_time_anew() {
         let mut outlook = Outlook::new();
         outlook.begin(0);
         for i in 0..20_000 {
             let look = Look {
                 now: i * MS,
-                written: i / 50,
+                written: i,
                 writing: true,
                 ..LOOK
             };
@@ -334,6 +379,7 @@ mod tests {
         outlook.begin(1);
         assert_eq!(outlook.judge(&pass(0, 64, true), &LOOK), Supply::Dry);
         assert_eq!(outlook.judge(&pass(1, 64, true), &LOOK), Supply::Dry);
+        assert_eq!(outlook.judge(&pass(8, 56, true), &LOOK), Supply::Dry);
         assert_eq!(outlook.judge(&pass(64, 0, true), &LOOK), Supply::Flows);
     }
 }

@@ -19,7 +19,7 @@ use neap_record::{Answer, Call, End, Reader, Replay, Replayed};
 use neap_units::{Nanos, PageNr, SpaceId};
 
 use super::lackey::ImportFault;
-use super::{Backing, Event, Trace, TraceArea};
+use super::{Backing, Event, MAX_TIME, Trace, TraceArea};
 
 /// Pages a trace may name.
 const MAX_PAGES: usize = 1 << 31;
@@ -208,7 +208,14 @@ pub fn from_record(input: impl Read) -> Result<(Trace, End), ImportFault> {
     let mut record = Reader::open(input)?;
     let mut replay = Replay::new();
     let mut pages = Pages::default();
-    for (call, _) in record.by_ref() {
+    let mut passed = 0u64;
+    for (number, (call, _)) in (1..).zip(record.by_ref()) {
+        if let Call::Time(nanos) = call {
+            passed = passed.saturating_add(nanos);
+            if passed > MAX_TIME.0 {
+                return Err(ImportFault::Long(number));
+            }
+        }
         let done = replay.step(&call);
         pages.see(&call, &done);
         if pages.first.len() > MAX_PAGES {
@@ -224,6 +231,7 @@ pub fn from_record(input: impl Read) -> Result<(Trace, End), ImportFault> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use std::sync::{Arc, Mutex};
 
     use neap_record::{Header, Recorded, Sink, block, end_block};
@@ -232,17 +240,34 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Bytes(Arc<Mutex<Vec<u8>>>);
+    struct Bytes(Arc<Mutex<Vec<u8>>>, Arc<AtomicU64>);
 
     impl Sink for Bytes {
         fn now(&self) -> u64 {
-            0
+            self.1.load(Relaxed)
         }
 
         fn take(&mut self, payload: Vec<u8>) -> bool {
             self.0.lock().unwrap().extend(block(&payload));
             true
         }
+    }
+
+    #[test]
+    fn a_record_of_more_time_than_any_has_is_refused() {
+        let bytes = Bytes::default();
+        let mut core = Recorded::new();
+        core.start(Box::new(bytes.clone()));
+        let space = core.add_space();
+        bytes.1.store(MAX_TIME.0 + (1 << 30), Relaxed);
+        core.ensure(space, PageNr(7));
+        core.fault(space, PageNr(7));
+        assert!(core.finish());
+        let mut file = Header::default().encode();
+        file.extend(bytes.0.lock().unwrap().iter());
+        file.extend(end_block());
+        let refused = from_record(&file[..]);
+        assert!(matches!(refused, Err(ImportFault::Long(_))), "{refused:?}");
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(super) struct Inner {
     pub stats: StoreStats,
     /// Next owner the pool worker visits.
     pub cursor: usize,
+    /// The last write to the swap file failed.
+    pub write_failed: bool,
 }
 
 /// The bytes of a page as they are to be kept.
@@ -63,6 +65,7 @@ impl Inner {
             dicts: Dicts::new(),
             stats: StoreStats::default(),
             cursor: 0,
+            write_failed: false,
             config,
         }
     }

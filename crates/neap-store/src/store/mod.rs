@@ -146,10 +146,11 @@ impl Store {
         self.lock().gate.reached_full()
     }
 
-    /// Whether any page can go to the swap file.
+    /// Whether any page can go to the swap file, as far as is known: not while it refuses writes.
     #[must_use]
     pub fn can_write_back(&self) -> bool {
-        self.lock().may_write_back()
+        let inner = self.lock();
+        inner.may_write_back() && !inner.write_failed
     }
 
     /// Whether the pool takes nothing until write-back has made room.
@@ -157,7 +158,7 @@ impl Store {
     pub fn waits_for_disk(&self) -> bool {
         let inner = self.lock();
         let below = inner.gate.below_threshold(Pages(inner.pool.pages()));
-        inner.gate.reached_full() && !below && inner.may_write_back()
+        inner.gate.reached_full() && !below && inner.may_write_back() && !inner.write_failed
     }
 
     /// Pages written back since the start.

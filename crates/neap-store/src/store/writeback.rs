@@ -110,12 +110,15 @@ impl Store {
         {
             Ok(()) => {
                 let written = self.finish(batch, Some(region));
-                self.lock().extents.finish(region);
+                let mut inner = self.lock();
+                inner.extents.finish(region);
+                inner.write_failed = false;
                 written
             }
             Err(_) => {
                 let mut inner = self.lock();
                 inner.stats.swap_write_fail += 1;
+                inner.write_failed = true;
                 inner.extents.finish(region);
                 drop(inner);
                 self.finish(batch, None)
