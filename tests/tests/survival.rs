@@ -83,6 +83,16 @@ fn a_forked_child_finds_wiped_what_a_mapping_grew_by() {
 }
 
 #[test]
+fn locked_memory_may_grow_where_it_must_move() {
+    survives(
+        "locked_memory_may_grow_where_it_must_move",
+        "grows-locked",
+        "48",
+        "32M",
+    );
+}
+
+#[test]
 fn each_process_may_fork_the_next_and_end() {
     survives(
         "each_process_may_fork_the_next_and_end",

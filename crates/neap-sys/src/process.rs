@@ -68,6 +68,13 @@ pub fn anon_resident(pid: i32) -> Option<u64> {
     Some(resident.saturating_sub(shared) * 4096)
 }
 
+/// Whether a thread of process `pid` sleeps in mremap.
+pub fn is_in_mremap(pid: i32, tid: u32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
+    let number = text.split(' ').next().and_then(|word| word.parse().ok());
+    number == Some(libc::SYS_mremap)
+}
+
 /// How much of the anonymous memory of process `pid` is its sharers' part (`Anonymous` less `Pss_Anon`), in
 /// bytes. The kernel walks every page for it.
 pub fn anon_of_sharers(pid: i32) -> Option<u64> {

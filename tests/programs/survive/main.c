@@ -53,7 +53,7 @@ int verdict(size_t bad, size_t pages)
 int main(int argc, char **argv)
 {
 	if (argc != 3) {
-		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|orphans|moves|churn|husks|wiped|covered|holes|children MIB\n", stderr);
+		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|orphans|moves|churn|husks|wiped|grows-locked|covered|holes|children MIB\n", stderr);
 		return 2;
 	}
 	const char *mode = argv[1];
@@ -74,6 +74,8 @@ int main(int argc, char **argv)
 		return husks(pages);
 	if (!strcmp(mode, "wiped"))
 		return wiped(pages);
+	if (!strcmp(mode, "grows-locked"))
+		return grows_locked(pages);
 	if (!strcmp(mode, "covered"))
 		return covered(pages);
 	if (!strcmp(mode, "holes"))

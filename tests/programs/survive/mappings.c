@@ -209,3 +209,48 @@ int wiped(size_t pages)
 	}
 	_exit(bad != 0);
 }
+
+/* Locked mappings that grow where they must move: the kernel fills what is new before it tells of the move. */
+int grows_locked(size_t pages)
+{
+	enum { MANY = 32, OLD = 2, GROWN = 5 };
+	size_t bad = 0;
+	char *memory = fresh(pages * PAGE), *at[MANY];
+	for (int i = 0; i < MANY; i++) {
+		at[i] = fresh((OLD + 1) * PAGE);
+		fill(at[i], OLD);
+		/* Nothing that could be joined, so that there is no room to grow. */
+		mprotect(at[i] + OLD * PAGE, PAGE, PROT_NONE);
+	}
+	fill(memory, pages);
+	usleep(300000); /* neap looks for mappings meanwhile */
+	for (int i = 0; i < MANY; i++) {
+		if (mlock(at[i], OLD * PAGE)) {
+			perror("mlock");
+			exit(77);
+		}
+		char *to = mremap(at[i], OLD * PAGE, GROWN * PAGE, MREMAP_MAYMOVE);
+		if (to == MAP_FAILED) {
+			perror("mremap");
+			exit(77);
+		}
+		at[i] = to;
+		bad += wrong(to, OLD);
+		fill(to, GROWN);
+	}
+	bad += wrong(memory, pages) + wrong(memory, pages);
+	for (int i = 0; i < MANY; i++) {
+		munlock(at[i], GROWN * PAGE);
+		usleep(20000);
+		bad += wrong(at[i], GROWN);
+	}
+	usleep(200000);
+	for (int i = 0; i < MANY; i++) {
+		char *to = mremap(at[i], GROWN * PAGE, 2 * GROWN * PAGE, MREMAP_MAYMOVE);
+		if (to == MAP_FAILED)
+			bad++;
+		else
+			bad += wrong(to, GROWN);
+	}
+	return verdict(bad + wrong(memory, pages), pages);
+}

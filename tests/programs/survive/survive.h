@@ -22,6 +22,7 @@ int moves(size_t pages);
 int churn(size_t pages);
 int husks(size_t pages);
 int wiped(size_t pages);
+int grows_locked(size_t pages);
 int covered(size_t pages);
 int holes(size_t pages);
 int children(size_t pages);

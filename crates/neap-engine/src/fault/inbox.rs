@@ -130,6 +130,7 @@ fn note(waiting: &mut VecDeque<Fault>, event: &Event) {
             write,
             protected,
             thread,
+            stuck_since: None,
         });
     }
 }

@@ -16,7 +16,7 @@ use neap_units::PageNr;
 use crate::agent::Agent;
 use crate::job::Job;
 use crate::load::Loader;
-use crate::space::{FreshRun, Space};
+use crate::space::{FreshRun, Space, addresses};
 use inbox::Inbox;
 
 /// A thread of the program waits for this page.
@@ -26,6 +26,8 @@ pub(crate) struct Fault {
     pub write: bool,
     pub protected: bool,
     pub thread: u32,
+    /// Since when the address space has been changing, or looked at last for why; in nanoseconds.
+    pub stuck_since: Option<u64>,
 }
 
 /// What became of a fault.
@@ -47,6 +49,8 @@ const IDLE_NANOS: u64 = 1_000_000_000;
 const ALONE_NANOS: u64 = 10_000_000;
 /// The same while an event is expected that may never come.
 const UNSURE_NANOS: u64 = 1_000_000;
+/// A change of the address space that takes longer is looked into, in nanoseconds.
+const LONG_CHANGE: u64 = 5_000_000;
 /// Pause before faults that had to wait are tried again.
 const RETRY_NANOS: u64 = 100_000;
 
@@ -132,7 +136,7 @@ impl FaultThread {
     fn serve_all(&mut self) {
         let mut held = 0;
         for _ in 0..self.inbox.waiting.len() {
-            let Some(fault) = self.inbox.waiting.pop_front() else {
+            let Some(mut fault) = self.inbox.waiting.pop_front() else {
                 break;
             };
             self.follow(fault.thread);
@@ -143,6 +147,7 @@ impl FaultThread {
                 Served::Done => {
                     self.job.events.pgfault.fetch_add(1, Relaxed);
                 }
+                Served::Later if self.lets_populate(&mut fault) => {}
                 Served::Later | Served::Held => {
                     held += usize::from(served == Served::Held);
                     self.inbox.waiting.push_back(fault);
@@ -151,6 +156,27 @@ impl FaultThread {
         }
         // Others were to be tried again, or have come while these were served.
         self.soon = self.inbox.waiting.len() > held;
+    }
+
+    /// mremap of locked memory fills what the mapping grew by before it tells that it has moved, and until
+    /// that is told the kernel takes no page of us: they would wait for each other for ever. Nothing of ours
+    /// can be there, so the page is left to the kernel; the next look for mappings finds it.
+    fn lets_populate(&self, fault: &mut Fault) -> bool {
+        let now = neap_sys::monotonic_nanos();
+        let since = *fault.stuck_since.get_or_insert(now);
+        if now - since < LONG_CHANGE {
+            return false;
+        }
+        fault.stuck_since = Some(now);
+        let body = self.space.body.get().filter(|body| body.same_pids);
+        // It reads and writes no memory of the program but what it populates.
+        if !body.is_some_and(|body| neap_sys::is_in_mremap(body.pid, fault.thread)) {
+            return false;
+        }
+        let range = addresses(fault.page, 1);
+        let mut ranges = self.space.ranges.lock().expect("ranges lock");
+        ranges.remove(range.clone());
+        self.space.uffd.unregister(range).is_ok()
     }
 
     /// Runs where the faulting thread runs.
