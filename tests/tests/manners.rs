@@ -464,3 +464,26 @@ fn no_file_is_left_behind() {
         .collect();
     assert!(left.is_empty(), "{left:?}");
 }
+
+/// With few descriptors a job runs, unmanaged perhaps, or does not begin: it never stands still, and 125 means
+/// that the command did not run.
+#[test]
+fn few_descriptors_never_leave_a_job_half_way() {
+    if !ready("few_descriptors_never_leave_a_job_half_way") {
+        return;
+    }
+    let neap = neap_binary().expect("a binary, as required");
+    for count in 8..=24 {
+        let script = format!(
+            "ulimit -n {count}; exec {} run -m 64M -- sh -c 'echo a; /bin/true; echo b; exit 5'",
+            neap.display()
+        );
+        let run = shell(&script).go();
+        let output = (run.code(), run.text());
+        assert!(
+            output == (5, "a\nb\n".into()) || output == (125, "".into()),
+            "ulimit -n {count}: {output:?}, {}",
+            run.stderr
+        );
+    }
+}

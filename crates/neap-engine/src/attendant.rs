@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytemuck::{Zeroable, bytes_of, bytes_of_mut};
-use neap_sys::{Features, Listener, Maps, Message, Pagemap, Peer, Pidfd, Remote, Uffd};
+use neap_sys::{Features, Listener, Maps, Message, Pagemap, Peer, Pidfd, Remote, Uffd, Waker};
 use neap_units::PAGE_SIZE;
 use neap_wire as wire;
 use neap_wire::purpose;
@@ -22,19 +22,35 @@ use crate::space::{Body, Ranges, Space, Stage};
 
 /// A program that takes longer to say who it is is not waited for, in milliseconds.
 const HANDSHAKE_MILLIS: u32 = 2000;
+/// Pause before what a resource limit refused is tried again.
+const PAUSE: Duration = Duration::from_millis(10);
 /// Staging area of each process, in bytes of address space: 64 MiB.
 const STAGE_BYTES: u64 = 64 << 20;
 
 /// Accepts connections until the engine stops.
-pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd>) {
+/// `spare` is the place of a descriptor for a connection when there are no others.
+pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd>, spare: Waker) {
     neap_sys::block_signals();
     let device = Arc::new(device);
+    let mut spare = Some(spare);
     while !job.is_stopping() {
         let ready = neap_sys::wait_readable(&[listener.as_fd(), job.bell.as_fd()], None);
         if job.is_stopping() || ready.is_err() {
             break;
         }
-        let Ok(peer) = listener.accept() else {
+        spare = spare.or_else(|| Waker::new().ok());
+        let mut accepted = listener.accept();
+        if let Err(error) = &accepted {
+            // No descriptor left, most likely: who is not answered waits for ever.
+            job.warn(format!(
+                "a process cannot be managed: {error}; raise `ulimit -n`"
+            ));
+            if spare.take().is_none() {
+                thread::sleep(PAUSE);
+            }
+            accepted = listener.accept();
+        }
+        let Ok(peer) = accepted else {
             continue;
         };
         let (job, device) = (job.clone(), device.clone());
@@ -49,7 +65,6 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
 /// threads nothing works, so then failure is the end.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> thread::JoinHandle<()> {
     const TRIES: u32 = 500;
-    const PAUSE: Duration = Duration::from_millis(10);
     let work = Arc::new(Mutex::new(Some(work)));
     let mut started = try_spawn(name, &work);
     for _ in 1..TRIES {

@@ -192,8 +192,9 @@ impl Engine {
         let recording = Recording::start(&job);
         let mut threads = Vec::new();
         let shared = job.clone();
+        let spare = Waker::new()?;
         threads.push(spawn("neap-listen", move || {
-            listen(&shared, &listener, device)
+            listen(&shared, &listener, device, spare)
         }));
         let sampler = Sampler::new(job.clone());
         threads.push(spawn("neap-sample", move || sampler.run()));

@@ -214,15 +214,13 @@ fn recycle(span: wire::Span, uffd: Fd) -> i64 {
 
 /// The engine is gone. If it holds none of the program's pages, the program just goes on.
 fn orphaned(armed: bool, uffd: Fd) -> ! {
-    const O_WRONLY_APPEND: usize = 1 | 0o2000;
+    const STDERR: Fd = Fd(2);
     if armed {
-        if let Some(stderr) = sys::open(b"/proc/self/fd/2\0", O_WRONLY_APPEND) {
-            sys::write(
-                stderr,
-                b"neap: the engine ended while it held pages of this program, which are lost; \
-                  the program is killed rather than let it read wrong bytes\n",
-            );
-        }
+        sys::write(
+            STDERR,
+            b"neap: the engine ended while it held pages of this program, which are lost; \
+              the program is killed rather than let it read wrong bytes\n",
+        );
         sys::kill_self();
     }
     // Nothing has left; who waits for a page gets it from the kernel again.

@@ -169,7 +169,8 @@ impl<'a> Job<'a> {
     fn supervise(self, service: Option<Service>) -> Result<Ending, Failure> {
         let machine = |what| move |source| Failure::Machine { what, source };
         wait::keep_statuses(&self.root).map_err(machine("SIGCHLD"))?;
-        let forwarder = Forwarder::install(&self.root).map_err(machine("signal handlers"))?;
+        let clock = neap_sys::monotonic_nanos;
+        let forwarder = Forwarder::install(&self.root, clock).map_err(machine("signals"))?;
         let (stay, variables) = match &service {
             Some(service) => (Stay::ForAll, &service.variables[..]),
             None => (Stay::ForCommand, &[][..]),
@@ -177,13 +178,10 @@ impl<'a> Job<'a> {
         if stay == Stay::ForAll {
             wait::become_subreaper().map_err(machine("PR_SET_CHILD_SUBREAPER"))?;
         }
-        let clock = neap_sys::monotonic_nanos;
         let started = clock();
         let child = self.target.spawn(variables)?;
         let pid = Pid::from_child(&child);
-        let switch = forwarder
-            .start(pid, self.root.clone(), clock)
-            .map_err(machine("signal thread"))?;
+        let switch = forwarder.start(pid).map_err(machine("pidfd_open"))?;
         let mut ended = started;
         let ending = wait::wait_for(pid, stay, &self.root, |_| {
             ended = clock();

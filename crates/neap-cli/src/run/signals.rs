@@ -8,7 +8,9 @@
 //! sent is passed on only to a command in another group. What a process sent was meant for neap alone,
 //! as far as neap can know: signals to a whole group reach the command twice, as with timeout(1).
 
+use std::fs::File;
 use std::io;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -49,11 +51,15 @@ enum Target {
     Heirs,
 }
 
-/// The forwarder: installed before the command starts, so that no early signal is lost.
+/// The forwarder: installed before the command starts, so that no early signal is lost, and with all it
+/// needs, so that nothing can be lacking once the command runs.
 #[derive(Debug)]
 pub struct Forwarder {
-    signals: SignalsInfo<WithOrigin>,
     target: Arc<Mutex<Target>>,
+    /// Lets the thread begin.
+    begin: Sender<()>,
+    /// Keeps a descriptor for the command's.
+    spare: File,
 }
 
 /// Tells a running forwarder that the command has ended.
@@ -71,37 +77,46 @@ impl Forwarder {
     /// Catches the signals to be passed on; they wait until [`start`](Self::start).
     ///
     /// # Errors
-    /// When the kernel refuses a handler or the pipe behind it.
-    pub fn install(root: &Root) -> io::Result<Self> {
+    /// When the kernel refuses a handler, a thread or a descriptor.
+    pub fn install(root: &Root, clock: fn() -> u64) -> io::Result<Self> {
         let ignored = ignored_signals(root);
         let caught = FORWARDED
             .iter()
             .map(|signal| signal.as_raw())
             .filter(|signal| !is_in(ignored, *signal));
+        let mut signals = SignalsInfo::<WithOrigin>::new(caught)?;
+        let target = Arc::new(Mutex::new(Target::None));
+        let (begin, begins) = channel();
+        let (of_thread, root) = (target.clone(), root.clone());
+        thread::Builder::new()
+            .name("neap-signals".to_owned())
+            .spawn(move || {
+                if begins.recv().is_err() {
+                    return; // there will be no command
+                }
+                let mut patience = Patience::default();
+                for origin in signals.forever() {
+                    pass_on(&origin, &of_thread, &root, &mut patience, clock());
+                }
+            })?;
         Ok(Self {
-            signals: SignalsInfo::new(caught)?,
-            target: Arc::new(Mutex::new(Target::None)),
+            target,
+            begin,
+            spare: File::open("/dev/null")?,
         })
     }
 
     /// Starts passing signals on to the command.
     ///
     /// # Errors
-    /// When no thread or no descriptor can be had.
-    pub fn start(mut self, command: Pid, root: Root, clock: fn() -> u64) -> io::Result<Switch> {
+    /// When no descriptor can be had.
+    pub fn start(self, command: Pid) -> io::Result<Switch> {
+        drop(self.spare);
         let descriptor = pidfd_open(command, PidfdFlags::empty())?;
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) =
             Target::Command(command, descriptor);
-        let switch = Switch(self.target.clone());
-        thread::Builder::new()
-            .name("neap-signals".to_owned())
-            .spawn(move || {
-                let mut patience = Patience::default();
-                for origin in self.signals.forever() {
-                    pass_on(&origin, &self.target, &root, &mut patience, clock());
-                }
-            })?;
-        Ok(switch)
+        let _ = self.begin.send(());
+        Ok(Switch(self.target))
     }
 }
 
