@@ -73,10 +73,14 @@ fn same_output(name: &str, tool: &'static str, job: impl FnOnce() -> Run) {
             plain.text(),
             managed.text()
         );
-        assert_eq!(
-            managed.stderr, plain.stderr,
-            "{}: other messages than without neap",
-            managed.command
+        // A job may pass a limit this small while what an allocator has just mapped is being found: neap says so.
+        let of_limit = |line: &&str| line.starts_with("neap: the job took ");
+        let messages = managed.stderr.lines().filter(|line| !of_limit(line));
+        assert!(
+            messages.eq(plain.stderr.lines()),
+            "{}: other messages than without neap\n{}",
+            managed.command,
+            managed.stderr
         );
     }
 }

@@ -199,7 +199,7 @@ fn a_record_that_cannot_be_made_or_read_is_one_clear_line() {
         fs::write(&file, bytes).expect("a file");
         let out = sim(flags, &file);
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert_eq!(out.status.code(), Some(1), "{said}");
+        assert_eq!(out.status.code(), Some(2), "{said}");
         assert!(said.contains(word) && !said.contains("panicked"), "{said}");
     }
 }

@@ -22,7 +22,7 @@ const LOOK_EVERY: Nanos = Nanos(50_000_000);
 const SOONEST: Nanos = Nanos(100_000);
 
 /// A look takes this thread's cpu from everybody else, so the next one waits this many times as long.
-const REST_FROM_LOOKS: u64 = 4;
+const REST_FROM_LOOKS: u64 = 1;
 
 /// A look at what processes share walks every page, so the next one waits this many times as long.
 const REST: u64 = 10;

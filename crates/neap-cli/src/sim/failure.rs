@@ -125,6 +125,7 @@ impl Failure {
         match self {
             Self::Stdout(_)
             | Self::Write { .. }
+            | Self::Differs { .. }
             | Self::Experiment(ExperimentFault::Endless { .. }) => 1,
             _ => 2,
         }
