@@ -159,8 +159,9 @@ impl FaultThread {
     }
 
     /// mremap of locked memory fills what the mapping grew by before it tells that it has moved, and until
-    /// that is told the kernel takes no page of us: they would wait for each other for ever. Nothing of ours
-    /// can be there, so the page is left to the kernel; the next look for mappings finds it.
+    /// that is told the kernel takes no page of us: they would wait for each other for ever. A page there that
+    /// the table does not know is left to the kernel; the next look for mappings finds it. One that it knows
+    /// waits: its thread may have come to mremap from a signal, and its bytes are ours.
     fn lets_populate(&self, fault: &mut Fault) -> bool {
         let now = neap_sys::monotonic_nanos();
         let since = *fault.stuck_since.get_or_insert(now);
@@ -171,6 +172,10 @@ impl FaultThread {
         let body = self.space.body.get().filter(|body| body.same_pids);
         // It reads and writes no memory of the program but what it populates.
         if !body.is_some_and(|body| neap_sys::is_in_mremap(body.pid, fault.thread)) {
+            return false;
+        }
+        let _gate = self.space.gate.write().expect("gate");
+        if self.job.core().find(self.space.id, fault.page).is_some() {
             return false;
         }
         let range = addresses(fault.page, 1);
