@@ -232,6 +232,22 @@ fn memory_that_is_locked_at_once_is_told_of() {
     );
 }
 
+/// What neap does not manage takes the whole limit: the rest of the program still has room to work in.
+#[test]
+fn memory_that_is_not_managed_leaves_a_program_its_working_set() {
+    let name = "memory_that_is_not_managed_leaves_a_program_its_working_set";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    // 512 pages, in 1000 rounds.
+    let run = Neap::limit("64M").run(&words("pinned", &["80", "2048", "1000"]));
+    run.must_exit(0);
+    assert!(run.stderr.contains("limit"), "{}", run.stderr);
+    let back = run.number("/vmstat/pgmajfault");
+    assert!(back < 10 * 512, "{back} pages came back: {}", run.stats);
+}
+
 /// A new mapping is not known to neap at first: its faults wait for nothing until it is found.
 #[test]
 fn one_new_mapping_after_another_stays_within_the_limit() {

@@ -4,13 +4,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use neap_units::{Bytes, PAGE_SIZE};
+use neap_units::{Bytes, PAGE_SIZE, Pages};
+
+/// The share of the limit that reclaim leaves to the programs in any case: 1/16.
+const FLOOR: u64 = 16;
 
 /// The estimate: what the kernel said last, corrected by what neap has done since.
 pub(crate) struct Meter {
     limit: Bytes,
     estimate: AtomicU64,
     hold_above: AtomicU64,
+    /// What is used beside the pages that reclaim may take, as looked at last.
+    beside: AtomicU64,
     /// Reclaim until usage is at most this; `u64::MAX`: no reclaim.
     reclaim_to: AtomicU64,
     peak: AtomicU64,
@@ -41,6 +46,7 @@ impl Meter {
             limit,
             estimate: zero(),
             hold_above: AtomicU64::new(limit.0),
+            beside: zero(),
             reclaim_to: AtomicU64::new(u64::MAX),
             peak: zero(),
             peak_resident: zero(),
@@ -75,6 +81,19 @@ impl Meter {
             .store(reclaim_to.map_or(u64::MAX, |to| to.0), Relaxed);
     }
 
+    /// Reclaim may take this much of what is used.
+    pub fn note_reclaimable(&self, pages: Pages) {
+        let beside = self.usage().saturating_sub(pages.0 * PAGE_SIZE as u64);
+        self.beside.store(beside, Relaxed);
+    }
+
+    /// What reclaim leaves to the programs in any case, and faults may fill in any case: where memory that
+    /// cannot be reclaimed takes the limit for itself, a program would otherwise wait for each page, and get it
+    /// for a moment.
+    pub fn floor(&self) -> Pages {
+        Bytes(self.limit.0 / FLOOR).whole_pages()
+    }
+
     /// The pool has this many bytes now.
     pub fn note_pool(&self, bytes: u64) {
         let before = self.pool.swap(bytes, Relaxed);
@@ -102,7 +121,7 @@ impl Meter {
 
     /// Whether a fill of this size must wait for reclaim.
     pub fn must_hold(&self, bytes: u64) -> bool {
-        self.is_above(bytes) && !self.is_open()
+        self.usage() + bytes > self.threshold() && !self.is_open()
     }
 
     pub fn is_over(&self) -> bool {
@@ -111,11 +130,13 @@ impl Meter {
 
     /// Whether a page more must wait for reclaim, or is let through since that is in vain.
     pub fn is_full(&self) -> bool {
-        self.is_above(PAGE_SIZE as u64)
+        self.usage() + PAGE_SIZE as u64 > self.hold_above.load(Relaxed)
     }
 
-    fn is_above(&self, bytes: u64) -> bool {
-        self.usage() + bytes > self.hold_above.load(Relaxed)
+    /// Above this, fills wait.
+    fn threshold(&self) -> u64 {
+        let least = self.beside.load(Relaxed) + self.limit.0 / FLOOR;
+        self.hold_above.load(Relaxed).max(least)
     }
 
     /// How much may be filled before faults must wait, in bytes.
@@ -123,8 +144,7 @@ impl Meter {
         if self.is_open() {
             return u64::MAX;
         }
-        let above = self.hold_above.load(Relaxed);
-        above.saturating_sub(self.usage())
+        self.threshold().saturating_sub(self.usage())
     }
 
     /// How many bytes reclaim still has to free; 0: none.
@@ -187,5 +207,43 @@ impl Bell {
             .wait_timeout_while(rung, limit, |rung| !*rung)
             .expect("bell lock");
         *rung = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// 64 MiB, of which as many bytes are used, and so much of them may be reclaimed.
+    fn meter(usage: u64, reclaimable: u64) -> Meter {
+        let meter = Meter::new(Bytes(64 * MIB));
+        meter.charge(usage);
+        meter.note_reclaimable(Bytes(reclaimable).whole_pages());
+        meter
+    }
+
+    #[test]
+    fn fills_wait_where_they_would_pass_the_limit() {
+        let meter = meter(63 * MIB, 40 * MIB);
+        assert!(!meter.must_hold(MIB));
+        assert!(meter.must_hold(MIB + 1));
+        assert_eq!(meter.room(), MIB);
+    }
+
+    #[test]
+    fn the_floor_may_be_filled_whatever_else_takes_the_limit() {
+        let meter = meter(82 * MIB, 2 * MIB);
+        assert_eq!(meter.floor(), Bytes(4 * MIB).whole_pages());
+        assert!(!meter.must_hold(2 * MIB));
+        assert!(meter.must_hold(2 * MIB + 1));
+        assert_eq!(meter.room(), 2 * MIB);
+        assert!(meter.is_full(), "it is over its limit all the same");
+    }
+
+    #[test]
+    fn more_than_the_floor_waits_again() {
+        assert!(meter(82 * MIB, 5 * MIB).must_hold(1));
     }
 }

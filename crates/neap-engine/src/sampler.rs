@@ -75,6 +75,8 @@ impl Sampler {
         let plan = self
             .pacer
             .observe(Nanos(now), Bytes(sample.resident + sample.own));
+        let reclaimable = self.job.core().total_resident();
+        self.job.meter.note_reclaimable(reclaimable);
         self.job.meter.set_plan(plan.hold_above, plan.reclaim_to);
         if plan.arm {
             let enough = match plan.reclaim_to {

@@ -165,7 +165,9 @@ impl Reclaimer {
 
     /// What the last pass is judged by.
     fn look(&self) -> Look {
-        let resident = self.job.core().total_resident().0;
+        let resident = self.job.core().total_resident();
+        self.job.meter.note_reclaimable(resident);
+        let resident = resident.0;
         let spaces = self.job.spaces();
         Look {
             now: neap_sys::monotonic_nanos(),
@@ -248,10 +250,12 @@ impl Reclaimer {
     }
 
     /// One step of each kind. While the pool is full it waits for the disk: what is taken out now would only
-    /// be sent home.
+    /// be sent home. And below the floor nothing is taken out.
     fn pass(&mut self) -> Pass {
         self.catch_up();
-        if self.job.store.waits_for_disk() {
+        let resident = self.job.core().total_resident();
+        let least = resident <= self.job.meter.floor();
+        if least || self.job.store.waits_for_disk() {
             return self.recycle_all(0, Taken::default());
         }
         // Who is stopped, forks or has no agent is passed over.
