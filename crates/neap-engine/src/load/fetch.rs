@@ -10,6 +10,7 @@ use neap_sys::Stop;
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr};
 
 use super::return_staged;
+use super::stride::Stride;
 use crate::fault::Served;
 use crate::job::Job;
 use crate::space::{Space, addresses};
@@ -44,6 +45,7 @@ pub(crate) struct Loader {
     /// The last window loaded. User space sees no accessed bits: a fault just beyond the window is
     /// taken as proof that its pages were used.
     last: Range<PageNr>,
+    stride: Stride,
 }
 
 impl Loader {
@@ -54,6 +56,7 @@ impl Loader {
             inbound: Vec::with_capacity(MAX_WINDOW as usize),
             readahead: Readahead::new(MAX_WINDOW),
             last: PageNr(0)..PageNr(0),
+            stride: Stride::default(),
         }
     }
 
@@ -96,7 +99,8 @@ impl Loader {
         served
     }
 
-    /// Claims the page and its stored neighbours in the window: from here on nobody else loads them.
+    /// Claims the page and what will be wanted next of those that are stored: its neighbours in the window, or
+    /// the next pages of a walk. From here on nobody else loads them.
     fn claim(&mut self, job: &Job, space: &Space, page: PageNr) -> bool {
         let _gate = space.gate.read().expect("gate");
         if space.is_dead() {
@@ -114,23 +118,27 @@ impl Loader {
         let on_disk = job.store.is_on_disk(entry);
         self.inbound.clear();
         let inbound = &mut self.inbound;
-        core.for_range(
-            space.id,
-            first..last.max(PageNr(page.0 + 1)),
-            |at, id, state| {
-                if let State::Stored { entry } = state
-                    && inbound.len() < MAX_WINDOW as usize
-                    && (at == page || on_disk || !job.store.is_on_disk(entry))
-                {
-                    inbound.push(Inbound {
-                        id,
-                        entry,
-                        page: at,
-                        at: None,
-                    });
-                }
-            },
-        );
+        let mut claim = |at, id, state| {
+            if let State::Stored { entry } = state
+                && inbound.len() < MAX_WINDOW as usize
+                && (at == page || on_disk || !job.store.is_on_disk(entry))
+            {
+                inbound.push(Inbound {
+                    id,
+                    entry,
+                    page: at,
+                    at: None,
+                });
+            }
+        };
+        core.for_range(space.id, first..last.max(PageNr(page.0 + 1)), &mut claim);
+        for at in self.stride.fault(page, MAX_WINDOW - 1) {
+            let within = bounds.contains(&at.addr()) && !window.contains(&at);
+            if let Some(id) = core.find(space.id, at).filter(|_| within) {
+                claim(at, id, core.state(id));
+            }
+        }
+        self.inbound.sort_unstable_by_key(|inbound| inbound.page);
         for inbound in &self.inbound {
             job.store.get(inbound.entry);
             job.must(core.apply(inbound.id, Step::BeginLoad));

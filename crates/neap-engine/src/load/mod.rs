@@ -2,6 +2,7 @@
 
 mod back;
 mod fetch;
+mod stride;
 
 pub(crate) use back::return_staged;
 pub(crate) use fetch::Loader;
