@@ -131,6 +131,7 @@ fn note(waiting: &mut VecDeque<Fault>, event: &Event) {
             protected,
             thread,
             stuck_since: None,
+            held_at: None,
         });
     }
 }

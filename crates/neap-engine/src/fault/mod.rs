@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_units::PageNr;
+use neap_units::{PAGE_SIZE, PageNr};
 
 use crate::agent::Agent;
 use crate::job::Job;
@@ -28,6 +28,8 @@ pub(crate) struct Fault {
     pub thread: u32,
     /// Since when the address space has been changing, or looked at last for why; in nanoseconds.
     pub stuck_since: Option<u64>,
+    /// When it had to wait for room last, in nanoseconds.
+    pub held_at: Option<u64>,
 }
 
 /// What became of a fault.
@@ -56,6 +58,8 @@ const RETRY_NANOS: u64 = 100_000;
 
 /// Longest sleep of faults that wait for room, in nanoseconds: they are called when there is some.
 const HELD_NANOS: u64 = 10_000_000;
+/// Who waits for room and was not called is not tried again before, in nanoseconds.
+const HELD_AGAIN: u64 = 1_000_000;
 
 pub(crate) struct FaultThread {
     job: Arc<Job>,
@@ -135,10 +139,25 @@ impl FaultThread {
 
     fn serve_all(&mut self) {
         let mut held = 0;
+        let holds = self
+            .inbox
+            .waiting
+            .iter()
+            .any(|fault| fault.held_at.is_some());
+        let now = if holds {
+            neap_sys::monotonic_nanos()
+        } else {
+            0
+        };
         for _ in 0..self.inbox.waiting.len() {
             let Some(mut fault) = self.inbox.waiting.pop_front() else {
                 break;
             };
+            if fault.held_at.is_some_and(|at| now < at + HELD_AGAIN) && self.waits_its_turn() {
+                held += 1;
+                self.inbox.waiting.push_back(fault);
+                continue;
+            }
             self.follow(fault.thread);
             self.keep(fault.thread);
             let served = self.serve(fault);
@@ -149,13 +168,22 @@ impl FaultThread {
                 }
                 Served::Later if self.lets_populate(&mut fault) => {}
                 Served::Later | Served::Held => {
-                    held += usize::from(served == Served::Held);
+                    if served == Served::Held {
+                        held += 1;
+                        fault.held_at = Some(neap_sys::monotonic_nanos());
+                    }
                     self.inbox.waiting.push_back(fault);
                 }
             }
         }
         // Others were to be tried again, or have come while these were served.
         self.soon = self.inbox.waiting.len() > held;
+    }
+
+    /// There is no room yet, and this space will be called when there is some.
+    fn waits_its_turn(&self) -> bool {
+        let full = self.job.meter.must_hold(PAGE_SIZE as u64);
+        full && self.space.queues.load(Relaxed)
     }
 
     /// mremap of locked memory fills what the mapping grew by before it tells that it has moved, and until
