@@ -419,3 +419,12 @@ fn a_way_out_that_there_is_not_is_refused() {
     let line = "neap: error[E0109]: NEAP_WAY_OUT: \"move\" is not write-protect, its only value";
     assert!(said(&output)[0].starts_with(line), "{output:?}");
 }
+
+#[test]
+fn a_run_within_a_run_says_whose_limit_counts() {
+    let mut run = neap(&[], &["true"]);
+    let output = go_with(run.env("NEAP_SOCKET", "elsewhere"));
+    assert_eq!(output.status.code(), Some(0));
+    let line = "neap: warning: this runs under another neap run";
+    assert!(said(&output)[0].starts_with(line), "{output:?}");
+}

@@ -2,10 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
+use neap_units::Bytes;
+use rustix::process::{Resource, getrlimit};
+
 use super::{Check, Verdict};
 use crate::env;
 use crate::machine::{Root, holds_capability, own_memory_cgroup, ram, transparent_huge_pages};
-use crate::run::{library, swap};
+use crate::run::{launch, library, swap};
+
+/// Below this `ulimit -v` is in neap's way: 2 GiB.
+const ENOUGH_ADDRESSES: u64 = 2 << 30;
+/// Below this `ulimit -n` is: some thirty processes.
+const ENOUGH_FILES: u64 = 256;
 
 /// CAP_SYS_PTRACE of linux/capability.h.
 const SYS_PTRACE: u32 = 19;
@@ -15,6 +23,8 @@ pub fn all(root: &Root, swap_dir: Option<&Path>) -> Vec<Check> {
     let mut checks = vec![library_check()];
     checks.extend(neap_engine::probe().checks.into_iter().map(of_engine));
     checks.extend([
+        address_space_check(getrlimit(Resource::As).current),
+        descriptors_check(getrlimit(Resource::Nofile).maximum),
         yama_check(root),
         io_uring_check(),
         cgroup_check(root),
@@ -55,6 +65,14 @@ fn with_remedy(mut check: Check, remedy: impl Into<String>) -> Check {
 fn library_check() -> Check {
     const NAME: &str = "preload library";
     match library() {
+        Some(path) if launch::preload_variable(&path).is_none() => with_remedy(
+            check(
+                NAME,
+                Verdict::Missing,
+                format!("the dynamic linker cannot load {}", path.display()),
+            ),
+            "install neap in a path without spaces and colons",
+        ),
         Some(path) => check(NAME, Verdict::Ok, path.display().to_string()),
         None => with_remedy(
             check(
@@ -64,6 +82,43 @@ fn library_check() -> Check {
             ),
             "reinstall neap",
         ),
+    }
+}
+
+/// `ulimit -v` counts what is mapped, used or not. `limit`: bytes, `None` for no limit.
+fn address_space_check(limit: Option<u64>) -> Check {
+    const NAME: &str = "address space";
+    match limit {
+        Some(limit) if limit < ENOUGH_ADDRESSES => with_remedy(
+            check(
+                NAME,
+                Verdict::Limited,
+                format!(
+                    "{}: neap may not find room for its own mappings, nor for 64MiB in each process",
+                    Bytes(limit)
+                ),
+            ),
+            "ulimit -v unlimited",
+        ),
+        Some(limit) => check(NAME, Verdict::Ok, Bytes(limit).to_string()),
+        None => check(NAME, Verdict::Ok, "not limited"),
+    }
+}
+
+/// neap raises its own limit to the most that it may have.
+fn descriptors_check(most: Option<u64>) -> Check {
+    const NAME: &str = "open files";
+    match most {
+        Some(most) if most < ENOUGH_FILES => with_remedy(
+            check(
+                NAME,
+                Verdict::Limited,
+                format!("{most}: enough for a job of a few processes only, each takes several"),
+            ),
+            "ulimit -Hn 4096, as root, or LimitNOFILE= of the service",
+        ),
+        Some(most) => check(NAME, Verdict::Ok, format!("up to {most}")),
+        None => check(NAME, Verdict::Ok, "not limited"),
     }
 }
 
@@ -213,6 +268,15 @@ mod tests {
     fn a_cgroup_without_a_limit_asks_for_one() {
         let (_dir, root) = machine(&[]);
         assert!(cgroup_check(&root).detail.contains("-m"));
+    }
+
+    #[test]
+    fn limits_of_the_shell_are_seen() {
+        assert_eq!(address_space_check(None).verdict, Verdict::Ok);
+        assert_eq!(address_space_check(Some(8 << 30)).verdict, Verdict::Ok);
+        assert_eq!(address_space_check(Some(1 << 30)).verdict, Verdict::Limited);
+        assert_eq!(descriptors_check(Some(1024)).verdict, Verdict::Ok);
+        assert_eq!(descriptors_check(Some(64)).verdict, Verdict::Limited);
     }
 
     #[test]

@@ -50,6 +50,10 @@ pub struct Sources<'a> {
     pub inspect: Inspect<'a>,
 }
 
+/// Said of a run that was started by a run.
+const NESTED: &str =
+    "this runs under another neap run, whose limit does not count what it starts: its own does";
+
 impl Plan {
     /// Decides.
     ///
@@ -73,12 +77,14 @@ impl Plan {
         };
         let tmpdir = env("TMPDIR").map(PathBuf::from);
         let swap = swap::choose(wish, &swap::usual_dirs(tmpdir), inspect)?;
+        let nested = env(neap_wire::SOCKET_ENV).map(|_| NESTED.to_owned());
         Ok(Self {
             warnings: limit
                 .warning
                 .clone()
                 .into_iter()
                 .chain(swap.warning)
+                .chain(nested)
                 .collect(),
             limit,
             swap: swap.swap,
