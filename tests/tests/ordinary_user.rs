@@ -124,6 +124,26 @@ fn an_ordinary_user_with_a_device_is_managed_by_the_older_way_out() {
     }
 }
 
+/// Without CAP_SYS_PTRACE the kernel does not announce children; they share their parent's memory all the same.
+#[test]
+fn what_a_family_of_an_ordinary_user_shares_counts_once() {
+    let name = "what_a_family_of_an_ordinary_user_shares_counts_once";
+    let Some(nobody) = nobody(name) else { return };
+    let device = match nobody.user.device() {
+        Ok(device) => device,
+        Err(reason) => return skip(name, &reason),
+    };
+    let _alone = exclusive();
+    let family = nobody.user.copy(&program("family"));
+    let words = [family.as_os_str(), "40".as_ref(), "4".as_ref()];
+    let neap = nobody.neap("64M").env("NEAP_UFFD_DEVICE", device);
+    let run = neap.run(&Run::new(words).dir(nobody.user.dir()));
+    run.must_exit(0);
+    assert_eq!(run.stderr, "");
+    assert_eq!(run.text(), "0 wrong\n");
+    assert_eq!(run.number("/vmstat/zswpout"), 0, "it fits: {}", run.stats);
+}
+
 #[test]
 fn an_ordinary_user_without_a_device_runs_unmanaged_with_one_warning() {
     let name = "an_ordinary_user_without_a_device_runs_unmanaged_with_one_warning";

@@ -55,42 +55,47 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
         };
         let (job, device) = (job.clone(), device.clone());
         // A conversation waits for the program, which may be stopped; others do not wait for it.
-        spawn("neap-greet", move || {
-            greet(&job, peer, device.as_ref().as_ref())
+        let greeted = job.clone();
+        let started = spawn("neap-greet", move || {
+            greet(&greeted, peer, device.as_ref().as_ref())
         });
+        if let Err(error) = started {
+            job.warn(format!(
+                "a process cannot be managed: {}",
+                no_thread(&error)
+            ));
+        }
     }
 }
 
-/// Starts a thread of the engine. Where the limit of threads is reached it waits for one to end; without
-/// threads nothing works, so then failure is the end.
-pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> thread::JoinHandle<()> {
+/// Starts a thread of the engine; where the limit of threads is reached, once another has ended.
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     const TRIES: u32 = 500;
     let work = Arc::new(Mutex::new(Some(work)));
-    let mut started = try_spawn(name, &work);
-    for _ in 1..TRIES {
-        if started.is_ok() {
-            break;
+    let mut tries = 0;
+    loop {
+        let again = work.clone();
+        let started = try_spawn(name, move || {
+            let work = again.lock().expect("work lock").take();
+            if let Some(work) = work {
+                work();
+            }
+        });
+        tries += 1;
+        if started.is_ok() || tries == TRIES {
+            return started.map(drop);
         }
         thread::sleep(PAUSE);
-        started = try_spawn(name, &work);
     }
-    started.expect("a thread for neap (raise `ulimit -u`, or pids.max of the cgroup)")
 }
 
-/// `work` is still there if no thread could be had.
-fn try_spawn<F: FnOnce() + Send + 'static>(
+/// Starts a thread of the engine, or says why there is none.
+pub(crate) fn try_spawn(
     name: &str,
-    work: &Arc<Mutex<Option<F>>>,
+    work: impl FnOnce() + Send + 'static,
 ) -> io::Result<thread::JoinHandle<()>> {
-    let work = work.clone();
-    let run = move || {
-        let work = work.lock().expect("work lock").take();
-        if let Some(work) = work {
-            work();
-        }
-    };
     let builder = thread::Builder::new().name(name.to_owned());
-    builder.stack_size(256 << 10).spawn(run)
+    builder.stack_size(256 << 10).spawn(work)
 }
 
 fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>) {
@@ -104,7 +109,7 @@ fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>) {
         return;
     }
     match hello.purpose {
-        purpose::ATTACH => attach(job, peer, device),
+        purpose::ATTACH => attach(job, peer, device, hello.arg),
         purpose::ADOPT => adopt(job, peer, hello.arg),
         purpose::RELEASE => crate::thaw::release(job, &peer, hello.arg..hello.arg2),
         purpose::WIPE => crate::thaw::wipe(job, &peer, hello.arg..hello.arg2),
@@ -143,8 +148,8 @@ fn welcome(job: &Job, peer: &Peer, device: Option<&OwnedFd>) -> Option<(wire::At
     (offer.magic == wire::MAGIC).then_some((offer, message))
 }
 
-/// A process offers its address space.
-fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>) {
+/// A process offers its address space. `parent`: the number of the one that it was forked from, 0 if none.
+fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, parent: u64) {
     let Some((offer, message)) = welcome(job, &peer, device) else {
         return;
     };
@@ -159,6 +164,10 @@ fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>) {
     let Some(space) = job.add_space(uffd, Ranges::default()) else {
         return;
     };
+    if let Some(parent) = job.space_by_cookie(parent) {
+        space.kin.set_parent(&parent);
+        space.kin.end_inherits(); // it was not registered, so all of its mappings will be found
+    }
     if take_over(job, &space, peer, &offer, fds.collect(), false).is_none() {
         job.drop_space(&space);
     }
@@ -195,6 +204,7 @@ fn take_over(
     job.note_process(ProcessReport::new(pid));
     let mut ready = wire::Ready::zeroed();
     ready.magic = wire::MAGIC;
+    ready.number = space.cookie;
     let uffd = give_uffd.then(|| space.uffd.as_fd());
     let answered = peer
         .set_timeout(PATIENCE_MILLIS)
@@ -222,9 +232,16 @@ fn take_over(
     // A forked child depends on the engine from the start, and its agent was told so.
     space.told.store(give_uffd, Relaxed);
     space.body.set(body).ok()?;
-    let (job, space) = (job.clone(), space.clone());
-    spawn("neap-agents", move || attend(&job, &space));
+    let attended = (job.clone(), space.clone());
+    let started = spawn("neap-agents", move || attend(&attended.0, &attended.1));
+    if let Err(error) = started {
+        job.lose_all(&no_thread(&error));
+    }
     Some(())
+}
+
+fn no_thread(error: &io::Error) -> String {
+    format!("no thread for neap: {error}; raise `ulimit -u`, or pids.max of the cgroup")
 }
 
 /// Waits until the agent of one space is gone. It ends when the process exits or execs, and nearly
@@ -246,6 +263,9 @@ impl Job {
     pub fn start_serving(self: &Arc<Self>, space: &Arc<Space>) {
         space.armed.store(true, Relaxed);
         let (job, space) = (self.clone(), space.clone());
-        spawn("neap-fault", move || FaultThread::new(job, space).run());
+        let started = spawn("neap-fault", move || FaultThread::new(job, space).run());
+        if let Err(error) = started {
+            self.lose_all(&no_thread(&error));
+        }
     }
 }

@@ -14,7 +14,7 @@ use neap_store::{Arena as StoreArena, BlockFile, Config, NoFile, Store};
 use neap_sys::{Features, Listener, SwapFile, SysError, Uffd, Waker};
 use neap_units::{Bytes, PAGE_SIZE, Pages};
 
-use crate::attendant::{listen, spawn};
+use crate::attendant::{listen, try_spawn};
 use crate::job::Job;
 use crate::options::{Options, Swap, WayOut};
 use crate::reclaim::Reclaimer;
@@ -55,6 +55,9 @@ pub enum StartError {
     /// Something else the engine needs.
     #[error(transparent)]
     Sys(#[from] SysError),
+    /// The machine gives no more threads.
+    #[error("no thread for neap: {0}; raise `ulimit -u`, or pids.max of the cgroup")]
+    Threads(std::io::Error),
     /// No random numbers for the socket's name.
     #[error("/dev/urandom: {0}")]
     Random(std::io::Error),
@@ -190,24 +193,39 @@ impl Engine {
         let socket = socket_name()?;
         let listener = Listener::bind(socket.as_bytes())?;
         let recording = Recording::start(&job);
-        let mut threads = Vec::new();
-        let shared = job.clone();
         let spare = Waker::new()?;
-        threads.push(spawn("neap-listen", move || {
-            listen(&shared, &listener, device, spare)
-        }));
-        let sampler = Sampler::new(job.clone());
-        threads.push(spawn("neap-sample", move || sampler.run()));
-        let reclaimer = Reclaimer::new(job.clone());
-        threads.push(spawn("neap-reclaim", move || reclaimer.run()));
-        let shared = job.clone();
-        threads.push(spawn("neap-shrink", move || writeback::run(&shared)));
-        Ok(Self {
+        let mut engine = Self {
             job,
             socket,
-            threads,
+            threads: Vec::new(),
             recording,
-        })
+        };
+        let started = engine.start_threads(listener, device, spare);
+        if let Err(error) = started {
+            engine.finish();
+            return Err(StartError::Threads(error));
+        }
+        Ok(engine)
+    }
+
+    fn start_threads(
+        &mut self,
+        listener: Listener,
+        device: Option<OwnedFd>,
+        spare: Waker,
+    ) -> std::io::Result<()> {
+        let threads = &mut self.threads;
+        let job = self.job.clone();
+        threads.push(try_spawn("neap-listen", move || {
+            listen(&job, &listener, device, spare)
+        })?);
+        let sampler = Sampler::new(self.job.clone());
+        threads.push(try_spawn("neap-sample", move || sampler.run())?);
+        let reclaimer = Reclaimer::new(self.job.clone());
+        threads.push(try_spawn("neap-reclaim", move || reclaimer.run())?);
+        let job = self.job.clone();
+        threads.push(try_spawn("neap-shrink", move || writeback::run(&job))?);
+        Ok(())
     }
 
     /// What the programs of the job need in their environment.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use neap_record::{Header, Sink, block, end_block};
 
-use crate::attendant::spawn;
+use crate::attendant::try_spawn;
 use crate::job::Job;
 
 /// Most bytes that wait to be written. They count against the limit, as all memory of neap.
@@ -66,13 +66,19 @@ impl Recording {
             to,
         }));
         let (shared, its_queue) = (job.clone(), queue.clone());
-        let writer = spawn("neap-record", move || {
+        let writer = try_spawn("neap-record", move || {
             neap_sys::block_signals();
             if let Err(error) = write(&shared, &file, &its_queue, &from) {
                 shared.warn(format!("recording stopped: {error}"));
             }
         });
-        Some(Recording { queue, writer })
+        match writer {
+            Ok(writer) => Some(Recording { queue, writer }),
+            Err(error) => {
+                job.warn(format!("recording stopped: no thread for it: {error}"));
+                None
+            }
+        }
     }
 
     /// Writes the rest. No other thread works on the core any more.

@@ -21,6 +21,8 @@ struct State {
     /// What `attach` mapped; all 0 while not attached.
     memory: Memory,
     thaw_around_fork: bool,
+    /// The engine's number of this address space.
+    number: u64,
 }
 
 struct Shared(UnsafeCell<State>);
@@ -32,6 +34,7 @@ static STATE: Shared = Shared(UnsafeCell::new(State {
     name_len: 0,
     memory: Memory::NONE,
     thaw_around_fork: false,
+    number: 0,
 }));
 
 fn state() -> &'static State {
@@ -73,12 +76,11 @@ pub fn start_in_child() {
     // SAFETY: the cookie page was mapped by `attach` and is inherited, wiped: it reads zero, or the
     // engine fills it with the number of the child's space.
     let cookie = unsafe { (old as *const u64).read_volatile() };
-    let purpose = if cookie == 0 {
-        wire::purpose::ATTACH
-    } else {
-        wire::purpose::ADOPT
+    let (purpose, number) = match cookie {
+        0 => (wire::purpose::ATTACH, state().number),
+        announced => (wire::purpose::ADOPT, announced),
     };
-    attach(purpose, cookie);
+    attach(purpose, number);
 }
 
 /// One message to the engine and its answer, for the hooks.
@@ -104,13 +106,13 @@ fn hello(purpose: u32, arg: u64, arg2: u64) -> wire::Hello {
     }
 }
 
-fn attach(purpose: u32, cookie: u64) -> bool {
+fn attach(purpose: u32, number: u64) -> bool {
     let Some(socket) = sys::connect(engine_name()) else {
         return false;
     };
     let mut welcome = wire::Welcome::default();
     let mut device = None;
-    let greeted = sys::send(socket, &hello(purpose, cookie, 0), &[])
+    let greeted = sys::send(socket, &hello(purpose, number, 0), &[])
         && sys::receive(socket, &mut welcome, &mut device) == Received::All
         && welcome.magic == wire::MAGIC
         && welcome.refused == 0;
@@ -177,10 +179,11 @@ fn offer(socket: Fd, purpose: u32, device: Option<Fd>, welcome: &wire::Welcome) 
     let Some(memory) = Memory::map(welcome.stage_bytes as usize, state().memory) else {
         return false;
     };
-    if hand_over(socket, purpose, device, &memory) {
+    if let Some(number) = hand_over(socket, purpose, device, &memory) {
         // SAFETY: the constructor or the child of a fork: the only thread, see `State`.
         let state = unsafe { &mut *STATE.0.get() };
         state.memory = memory;
+        state.number = number;
         state.thaw_around_fork = welcome.flags & wire::WELCOME_THAW_AROUND_FORK != 0;
         return true;
     }
@@ -188,7 +191,8 @@ fn offer(socket: Fd, purpose: u32, device: Option<Fd>, welcome: &wire::Welcome) 
     false
 }
 
-fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> bool {
+/// The number of the space, if the engine takes it.
+fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> Option<u64> {
     const O_RDONLY: usize = 0;
     let mut fds = [Fd(-1); 4];
     let mut count = 0;
@@ -198,7 +202,7 @@ fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> b
             None => sys::call(sys::nr::USERFAULTFD, [UFFD_FLAGS, 0, 0, 0, 0, 0]),
         };
         if made < 0 {
-            return false;
+            return None;
         }
         fds[count] = Fd(made as i32);
         count += 1;
@@ -239,7 +243,7 @@ fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> b
     if let Some(fd) = extra {
         sys::close(fd);
     }
-    started
+    started.then_some(ready.number)
 }
 
 const _: () = assert!(size_of::<usize>() == 8, "neap needs a 64-bit target");

@@ -19,7 +19,7 @@
 /// First word of every message.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"neap");
 /// Changes with any change of this file.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The environment variable that names the engine's socket (abstract namespace).
 pub const SOCKET_ENV: &str = "NEAP_SOCKET";
 /// Pages in one staging block.
@@ -29,7 +29,8 @@ pub const MAX_RANGES: usize = 64;
 
 /// Why the program's end speaks.
 pub mod purpose {
-    /// A process (or a forked child without inherited registration) offers its address space.
+    /// A process (or a forked child without inherited registration) offers its address space; `arg` is the
+    /// [`number`](crate::Ready::number) of the space that it was forked from, 0 if none.
     pub const ATTACH: u32 = 1;
     /// A forked child whose userfaultfd the engine already has; `arg` is the space's cookie.
     pub const ADOPT: u32 = 2;
@@ -115,6 +116,8 @@ pub struct Ready {
     pub magic: u32,
     /// 0: the space is managed; anything else: undo.
     pub refused: u32,
+    /// The engine's number of the space, never 0 and never used again.
+    pub number: u64,
 }
 
 /// What the agent does with each range of a [`Command`].

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use neap_store::CompressorKind;
 use neap_units::{Bytes, PAGE_SIZE};
 
-use crate::attendant::spawn;
+use crate::attendant::try_spawn;
 use crate::job::Job;
 use crate::space::Space;
 
@@ -57,7 +57,7 @@ impl Samples {
         if pages.len() == PAGES * PAGE_SIZE {
             let pages = std::mem::take(pages);
             let (job, space) = (job.clone(), space.clone());
-            spawn("neap-train", move || train(&job, &space, &pages));
+            let _ = try_spawn("neap-train", move || train(&job, &space, &pages));
         }
     }
 
