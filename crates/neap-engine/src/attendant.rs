@@ -53,17 +53,22 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
         let Ok(peer) = accepted else {
             continue;
         };
-        let (job, device) = (job.clone(), device.clone());
         // A conversation waits for the program, which may be stopped; others do not wait for it.
-        let greeted = job.clone();
+        let waiting = Arc::new(Mutex::new(Some(peer)));
+        let (shared, device, its) = (job.clone(), device.clone(), waiting.clone());
         let started = spawn("neap-greet", move || {
-            greet(&greeted, peer, device.as_ref().as_ref())
+            let peer = its.lock().expect("peer lock").take();
+            if let Some(peer) = peer {
+                greet(&shared, peer, device.as_ref().as_ref(), &Ok(()));
+            }
         });
-        if let Err(error) = started {
-            job.warn(format!(
-                "a process cannot be managed: {}",
-                no_thread(&error)
-            ));
+        // But who is not answered at all would go on as if it had been.
+        let peer = waiting
+            .lock()
+            .expect("peer lock")
+            .take_if(|_| started.is_err());
+        if let Some(peer) = peer {
+            greet(job, peer, None, &started);
         }
     }
 }
@@ -98,7 +103,8 @@ pub(crate) fn try_spawn(
     builder.stack_size(256 << 10).spawn(work)
 }
 
-fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>) {
+/// `thread`: whether there was a thread for it. Without, no process can be served that is not yet.
+fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, thread: &io::Result<()>) {
     neap_sys::block_signals();
     let mut hello = wire::Hello::zeroed();
     let known = peer.set_timeout(HANDSHAKE_MILLIS).is_ok()
@@ -109,7 +115,10 @@ fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>) {
         return;
     }
     match hello.purpose {
-        purpose::ATTACH => attach(job, peer, device, hello.arg),
+        purpose::ATTACH | purpose::ADOPT if let Err(error) = thread => {
+            job.warn(format!("a process cannot be managed: {}", no_thread(error)));
+        }
+        purpose::ATTACH => attach(job, peer, device, &hello),
         purpose::ADOPT => adopt(job, peer, hello.arg),
         purpose::RELEASE => crate::thaw::release(job, &peer, hello.arg..hello.arg2),
         purpose::WIPE => crate::thaw::wipe(job, &peer, hello.arg..hello.arg2),
@@ -148,8 +157,9 @@ fn welcome(job: &Job, peer: &Peer, device: Option<&OwnedFd>) -> Option<(wire::At
     (offer.magic == wire::MAGIC).then_some((offer, message))
 }
 
-/// A process offers its address space. `parent`: the number of the one that it was forked from, 0 if none.
-fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, parent: u64) {
+/// A process offers its address space.
+fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::Hello) {
+    let (parent, wipes) = (hello.arg, hello.arg2 != 0);
     let Some((offer, message)) = welcome(job, &peer, device) else {
         return;
     };
@@ -168,6 +178,7 @@ fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, parent: u64) {
         space.kin.set_parent(&parent);
         space.kin.end_inherits(); // it was not registered, so all of its mappings will be found
     }
+    space.wipes.store(wipes, Relaxed);
     if take_over(job, &space, peer, &offer, fds.collect(), false).is_none() {
         job.drop_space(&space);
     }

@@ -11,10 +11,10 @@ use neap_policy::{Effect, Illegal};
 use neap_record::Recorded;
 use neap_store::Store;
 use neap_sys::{Features, Keeper, Uffd, Waker};
-use neap_units::{PAGE_SIZE, PageNr, SpaceId};
+use neap_units::{PAGE_SIZE, PageNr, Pages, SpaceId};
 
 use crate::meter::{Bell, Meter};
-use crate::options::{Options, Swap, WayOut};
+use crate::options::{Exhausted, Options, Swap, WayOut};
 use crate::report::ProcessReport;
 use crate::room::Room;
 use crate::space::{Ranges, Space};
@@ -80,7 +80,7 @@ pub(crate) struct Counters {
 impl Job {
     pub fn new(options: Options, features: Features, store: Store, bell: Waker) -> Self {
         Self {
-            meter: Meter::new(options.limit),
+            meter: Meter::new(options.limit, options.on_exhausted == Exhausted::Open),
             keeper: Keeper::new(),
             options,
             features,
@@ -234,6 +234,21 @@ impl Job {
         // Forked children without a name are in no list but their parent's: end the job here, and
         // whoever waits for a page of ours keeps waiting until neap, as its subreaper, is gone.
         neap_sys::kill_descendants();
+    }
+
+    /// Has the meter know what reclaim may still take. Returns the resident pages.
+    pub fn note_reclaimable(&self) -> Pages {
+        let resident = self.core().total_resident();
+        let spaces = self.spaces();
+        let bodies = spaces.iter().filter_map(|space| space.body.get());
+        let staged: u64 = bodies.map(|body| body.stage.frames()).sum();
+        let pool = match self.store.can_write_back() {
+            true => self.store.pool_bytes().0,
+            false => 0,
+        };
+        self.meter
+            .note_reclaimable(Pages(resident.0 + staged), pool);
+        resident
     }
 
     /// Memory may have become free: calls those who wait for it.

@@ -8,12 +8,16 @@ use neap_units::{Bytes, PAGE_SIZE, Pages};
 
 /// The share of the limit that reclaim leaves to the programs in any case: 1/16.
 const FLOOR: u64 = 16;
+/// And no less than the code and stacks of a program need to get on at all: 2 MiB.
+const LEAST: u64 = 2 << 20;
 
 /// The estimate: what the kernel said last, corrected by what neap has done since.
 pub(crate) struct Meter {
     limit: Bytes,
     estimate: AtomicU64,
     hold_above: AtomicU64,
+    /// What reclaim leaves to the programs in any case, in bytes.
+    floor: u64,
     /// What is used beside the pages that reclaim may take, as looked at last.
     beside: AtomicU64,
     /// Reclaim until usage is at most this; `u64::MAX`: no reclaim.
@@ -40,10 +44,13 @@ pub(crate) struct Sample {
 }
 
 impl Meter {
-    pub fn new(limit: Bytes) -> Self {
+    /// `has_floor`: whether the job may go over its limit for [`Meter::floor`].
+    pub fn new(limit: Bytes, has_floor: bool) -> Self {
         let zero = || AtomicU64::new(0);
+        let floor = (limit.0 / FLOOR).max(LEAST);
         Self {
             limit,
+            floor: if has_floor { floor } else { 0 },
             estimate: zero(),
             hold_above: AtomicU64::new(limit.0),
             beside: zero(),
@@ -81,17 +88,19 @@ impl Meter {
             .store(reclaim_to.map_or(u64::MAX, |to| to.0), Relaxed);
     }
 
-    /// Reclaim may take this much of what is used.
-    pub fn note_reclaimable(&self, pages: Pages) {
-        let beside = self.usage().saturating_sub(pages.0 * PAGE_SIZE as u64);
-        self.beside.store(beside, Relaxed);
+    /// Reclaim may take so many pages of what is used, resident or staged, and `pool` bytes of the pool may still
+    /// be written back. As much of the pool as the floor has belongs to what the floor is for.
+    pub fn note_reclaimable(&self, pages: Pages, pool: u64) {
+        let managed = pages.0 * PAGE_SIZE as u64 + pool.saturating_sub(self.floor);
+        self.beside
+            .store(self.usage().saturating_sub(managed), Relaxed);
     }
 
     /// What reclaim leaves to the programs in any case, and faults may fill in any case: where memory that
     /// cannot be reclaimed takes the limit for itself, a program would otherwise wait for each page, and get it
     /// for a moment.
     pub fn floor(&self) -> Pages {
-        Bytes(self.limit.0 / FLOOR).whole_pages()
+        Bytes(self.floor).whole_pages()
     }
 
     /// The pool has this many bytes now.
@@ -135,7 +144,7 @@ impl Meter {
 
     /// Above this, fills wait.
     fn threshold(&self) -> u64 {
-        let least = self.beside.load(Relaxed) + self.limit.0 / FLOOR;
+        let least = self.beside.load(Relaxed) + self.floor;
         self.hold_above.load(Relaxed).max(least)
     }
 
@@ -218,9 +227,9 @@ mod tests {
 
     /// 64 MiB, of which as many bytes are used, and so much of them may be reclaimed.
     fn meter(usage: u64, reclaimable: u64) -> Meter {
-        let meter = Meter::new(Bytes(64 * MIB));
+        let meter = Meter::new(Bytes(64 * MIB), true);
         meter.charge(usage);
-        meter.note_reclaimable(Bytes(reclaimable).whole_pages());
+        meter.note_reclaimable(Bytes(reclaimable).whole_pages(), 0);
         meter
     }
 
@@ -245,5 +254,23 @@ mod tests {
     #[test]
     fn more_than_the_floor_waits_again() {
         assert!(meter(82 * MIB, 5 * MIB).must_hold(1));
+    }
+
+    #[test]
+    fn a_pool_that_can_be_written_back_counts_as_the_floor_has_room() {
+        let meter = meter(90 * MIB, 3 * MIB);
+        meter.note_reclaimable(Bytes(3 * MIB).whole_pages(), 4 * MIB);
+        assert!(!meter.must_hold(MIB));
+        meter.note_reclaimable(Bytes(3 * MIB).whole_pages(), 6 * MIB);
+        assert!(meter.must_hold(1));
+    }
+
+    #[test]
+    fn a_job_that_is_to_be_killed_has_no_floor() {
+        let meter = Meter::new(Bytes(64 * MIB), false);
+        meter.charge(65 * MIB);
+        meter.note_reclaimable(Pages(0), 0);
+        assert_eq!(meter.floor(), Pages(0));
+        assert!(meter.must_hold(1));
     }
 }

@@ -75,8 +75,6 @@ impl Sampler {
         let plan = self
             .pacer
             .observe(Nanos(now), Bytes(sample.resident + sample.own));
-        let reclaimable = self.job.core().total_resident();
-        self.job.meter.note_reclaimable(reclaimable);
         self.job.meter.set_plan(plan.hold_above, plan.reclaim_to);
         if plan.arm {
             let enough = match plan.reclaim_to {
@@ -86,6 +84,7 @@ impl Sampler {
             self.grows = self.unexplained >= enough;
             self.arm(&spaces, now);
         }
+        self.job.note_reclaimable(); // with what was found just now
         if plan.reclaim_to.is_some() {
             self.job.reclaim.ring();
         }

@@ -33,7 +33,6 @@ const REGISTER_MODE_WP: u64 = 2;
 const UFFDIO_MOVE: usize = 0xc028_aa05;
 /// The engine wakes who waits: it knows on which cpu.
 const MOVE_DONT_WAKE: u64 = 1;
-const EAGAIN: i64 = 11;
 
 /// Whether the address space depends on the engine. It adjoins a file's mapping, so it is never managed.
 static ARMED: AtomicBool = AtomicBool::new(false);
@@ -182,9 +181,9 @@ fn move_out(command: &wire::Command, uffd: Fd, reply: &mut wire::Reply) {
             if pages == 0 {
                 reply.pages[at] = (-result) as u8;
                 pages = 1;
-                if result == -EAGAIN {
+                if result == -sys::EAGAIN {
                     // Events wait for the engine: the rest must wait too.
-                    reply.pages[at..].fill(EAGAIN as u8);
+                    reply.pages[at..].fill(sys::EAGAIN as u8);
                     return;
                 }
             }
@@ -214,10 +213,9 @@ fn recycle(span: wire::Span, uffd: Fd) -> i64 {
 
 /// The engine is gone. If it holds none of the program's pages, the program just goes on.
 fn orphaned(armed: bool, uffd: Fd) -> ! {
-    const STDERR: Fd = Fd(2);
     if armed {
         sys::write(
-            STDERR,
+            sys::STDERR,
             b"neap: the engine ended while it held pages of this program, which are lost; \
               the program is killed rather than let it read wrong bytes\n",
         );

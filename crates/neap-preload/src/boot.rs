@@ -2,6 +2,7 @@
 
 use core::cell::UnsafeCell;
 use core::mem::size_of;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use neap_wire as wire;
 
@@ -83,16 +84,35 @@ pub fn start_in_child() {
     attach(purpose, number);
 }
 
-/// One message to the engine and its answer, for the hooks.
-pub fn tell(purpose: u32, arg: u64, arg2: u64) {
-    if let Some(socket) = sys::connect(engine_name()) {
-        let mut welcome = wire::Welcome::default();
-        let hello = hello(purpose, arg, arg2);
-        if sys::send(socket, &hello, &[]) {
-            let _ = sys::receive(socket, &mut welcome, &mut None);
-        }
-        sys::close(socket);
+/// Set once the program has asked for memory that forked children find empty; they inherit it.
+static WIPES: AtomicBool = AtomicBool::new(false);
+
+/// One message to the engine and its answer, for the hooks. False if the engine could not be told within two
+/// seconds or so: the program has no descriptor left, or may make no socket.
+pub fn tell(purpose: u32, arg: u64, arg2: u64) -> bool {
+    const PAUSE: u32 = 10_000_000;
+    const TRIES: u32 = 200;
+    if purpose == wire::purpose::WIPE {
+        WIPES.store(true, Relaxed);
     }
+    for _ in 0..TRIES {
+        if try_tell(&hello(purpose, arg, arg2)) {
+            return true;
+        }
+        sys::sleep(PAUSE);
+    }
+    false
+}
+
+fn try_tell(hello: &wire::Hello) -> bool {
+    let Some(socket) = sys::connect(engine_name()) else {
+        return false;
+    };
+    let mut welcome = wire::Welcome::default();
+    let told = sys::send(socket, hello, &[])
+        && sys::receive(socket, &mut welcome, &mut None) == Received::All;
+    sys::close(socket);
+    told
 }
 
 fn hello(purpose: u32, arg: u64, arg2: u64) -> wire::Hello {
@@ -112,8 +132,11 @@ fn attach(purpose: u32, number: u64) -> bool {
     };
     let mut welcome = wire::Welcome::default();
     let mut device = None;
-    let greeted = sys::send(socket, &hello(purpose, number, 0), &[])
-        && sys::receive(socket, &mut welcome, &mut device) == Received::All
+    let greeted = sys::send(
+        socket,
+        &hello(purpose, number, u64::from(WIPES.load(Relaxed))),
+        &[],
+    ) && sys::receive(socket, &mut welcome, &mut device) == Received::All
         && welcome.magic == wire::MAGIC
         && welcome.refused == 0;
     let attached = greeted && offer(socket, purpose, device, &welcome);

@@ -151,6 +151,21 @@ fn mappings_with_flags(pid: i32) -> Option<Vec<(Range<u64>, String)>> {
 
 /// Sends SIGKILL to every descendant of this process.
 pub fn kill_descendants() {
+    // Who was just being started is in no list yet.
+    const TIMES: usize = 3;
+    for _ in 0..TIMES {
+        let family = descendants();
+        if family.is_empty() {
+            break;
+        }
+        for pid in family {
+            let _ = signal(pid, libc::SIGKILL);
+        }
+    }
+}
+
+/// All processes that this one started, and those that they did.
+fn descendants() -> Vec<i32> {
     let own = std::process::id().cast_signed();
     let mut parents = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -180,9 +195,7 @@ pub fn kill_descendants() {
         );
         next += 1;
     }
-    for pid in &family[1..] {
-        let _ = signal(*pid, libc::SIGKILL);
-    }
+    family.split_off(1)
 }
 
 #[cfg(test)]

@@ -30,7 +30,8 @@ pub const MAX_RANGES: usize = 64;
 /// Why the program's end speaks.
 pub mod purpose {
     /// A process (or a forked child without inherited registration) offers its address space; `arg` is the
-    /// [`number`](crate::Ready::number) of the space that it was forked from, 0 if none.
+    /// [`number`](crate::Ready::number) of the space that it was forked from, 0 if none, and `arg2` is not 0 if
+    /// that, or one before, has asked for [`WIPE`].
     pub const ATTACH: u32 = 1;
     /// A forked child whose userfaultfd the engine already has; `arg` is the space's cookie.
     pub const ADOPT: u32 = 2;

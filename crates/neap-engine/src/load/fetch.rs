@@ -34,6 +34,8 @@ struct Inbound {
     page: PageNr,
     /// Place in the buffer, in pages; `None`: the bytes could not be had.
     at: Option<usize>,
+    /// It is in: what becomes of the page now is nothing to this loader.
+    done: bool,
 }
 
 /// The scratch of one fault thread.
@@ -128,6 +130,7 @@ impl Loader {
                     entry,
                     page: at,
                     at: None,
+                    done: false,
                 });
             }
         };
@@ -190,13 +193,21 @@ impl Loader {
         let mut served = Served::Done;
         let mut from = 0;
         while from < self.inbound.len() {
+            if self.inbound[from].done {
+                from += 1;
+                continue;
+            }
             let run = self.run_at(from);
             let done = match self.inbound[from].at {
                 Some(at) => self.fill_run(job, space, from, run, at, keep, wanted),
                 None => Err(None),
             };
             match done {
-                Ok(count) => from += count,
+                Ok(count) => {
+                    let filled = &mut self.inbound[from..from + count];
+                    filled.iter_mut().for_each(|inbound| inbound.done = true);
+                    from += count;
+                }
                 Err(Some(Stop::Retry)) if !last => return Served::Later,
                 Err(stop) => {
                     self.give_up(job, space, from);
@@ -214,7 +225,7 @@ impl Loader {
 
     /// Events may have been applied since the claim: pages were removed, or moved elsewhere.
     fn look_again(&mut self, core: &mut Recorded) {
-        for inbound in &mut self.inbound {
+        for inbound in self.inbound.iter_mut().filter(|inbound| !inbound.done) {
             if core.state(inbound.id)
                 == (State::Loading {
                     entry: inbound.entry,
@@ -234,6 +245,7 @@ impl Loader {
         let follows = |(i, inbound): &(usize, &Inbound)| {
             inbound.page.0 == first.page.0 + *i as u64
                 && inbound.at.is_some()
+                && !inbound.done
                 && inbound.at == first.at.map(|at| at + i)
         };
         self.inbound[from..]

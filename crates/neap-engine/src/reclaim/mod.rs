@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use neap_units::{PAGE_SIZE, PageId, SpaceId};
+use neap_units::{PAGE_SIZE, PageId, Pages, SpaceId};
 use neap_wire::{BLOCK_PAGES, op};
 
 use self::outlook::{Look, Outlook, Supply};
@@ -59,6 +59,8 @@ pub(crate) struct Reclaimer {
     supply: Supply,
     /// Pause before the next try.
     rest: Duration,
+    /// Pages that a step may take.
+    most: usize,
     /// NEAP_CHECK is set.
     checks: bool,
 }
@@ -96,6 +98,7 @@ impl Reclaimer {
             outlook: Outlook::new(),
             supply: Supply::Flows,
             rest: Duration::ZERO,
+            most: BATCH,
             checks: std::env::var_os("NEAP_CHECK").is_some(),
             job,
         }
@@ -125,6 +128,9 @@ impl Reclaimer {
         let start = neap_sys::monotonic_nanos();
         self.outlook.begin(start);
         while !self.job.is_stopping() && self.job.meter.excess() > 0 {
+            if self.above_floor() == Pages(0) && !self.job.meter.is_full() {
+                break; // all that it may take was taken, and nobody waits
+            }
             passes += 1;
             if passes % PASSES_PER_PRIORITY == 0 {
                 self.job.ask_shrinker(priority);
@@ -165,9 +171,7 @@ impl Reclaimer {
 
     /// What the last pass is judged by.
     fn look(&self) -> Look {
-        let resident = self.job.core().total_resident();
-        self.job.meter.note_reclaimable(resident);
-        let resident = resident.0;
+        let resident = self.job.note_reclaimable().0;
         let spaces = self.job.spaces();
         Look {
             now: neap_sys::monotonic_nanos(),
@@ -253,10 +257,18 @@ impl Reclaimer {
     /// be sent home. And below the floor nothing is taken out.
     fn pass(&mut self) -> Pass {
         self.catch_up();
-        let resident = self.job.core().total_resident();
-        let least = resident <= self.job.meter.floor();
-        if least || self.job.store.waits_for_disk() {
+        if self.job.store.waits_for_disk() {
             return self.recycle_all(0, Taken::default());
+        }
+        let guards = self.job.needs_write_protect();
+        self.most = usize::try_from(self.above_floor().0).map_or(BATCH, |most| most.min(BATCH));
+        if self.most == 0 {
+            let store = if guards {
+                Taken::default()
+            } else {
+                self.store_overdue(true)
+            };
+            return self.recycle_all(0, store);
         }
         // Who is stopped, forks or has no agent is passed over.
         let resting: Vec<SpaceId> = self
@@ -271,7 +283,6 @@ impl Reclaimer {
         if let Some(space) = &space {
             self.step_aside(space);
         }
-        let guards = self.job.needs_write_protect();
         let taken = match &space {
             Some(space) if guards => self.guard_batch(space),
             Some(space) => self.stage_batch(space) + self.part(space),
@@ -286,6 +297,14 @@ impl Reclaimer {
             self.store_overdue(taken == 0)
         };
         self.recycle_all(taken, store)
+    }
+
+    /// Resident pages that may be taken. Less is left than may be filled, so that those who fill and reclaim do not
+    /// wait for each other.
+    fn above_floor(&self) -> Pages {
+        let floor = self.job.meter.floor().0;
+        let resident = self.job.core().total_resident();
+        resident.saturating_sub(Pages(floor - floor / 4))
     }
 
     /// Gives the frames back of what was stored: the end of a pass.

@@ -7,7 +7,7 @@ use neap_policy::{Heat, State, Step};
 use neap_units::{PAGE_SIZE, PageId, PageNr};
 use neap_wire::op;
 
-use super::{BATCH, Reclaimer};
+use super::Reclaimer;
 use crate::agent::{Called, Errand};
 use crate::space::{Body, Space, addresses, runs};
 
@@ -105,7 +105,7 @@ impl Reclaimer {
             return 0;
         }
         stuck.sort_unstable();
-        stuck.truncate(BATCH);
+        stuck.truncate(self.most);
         let _gate = space.gate.read().expect("gate");
         if !space.lets_go() || !space.catch_up(&self.job, false) || space.is_changing() {
             return 0;
@@ -158,7 +158,7 @@ impl Reclaimer {
     pub(super) fn pick_runs(&mut self, space: &Space) -> Vec<Run> {
         self.picked.clear();
         let mut core = self.job.core();
-        core.pick(space.id, BATCH, &mut self.picked);
+        core.pick(space.id, self.most, &mut self.picked);
         self.picked.retain(|&id| {
             let stays = space.threads.holds(core.locate(id).1);
             if stays {

@@ -56,6 +56,9 @@ impl Kin {
         let inherited = parent.body.get();
         let inherited = inherited.and_then(|body| neap_sys::anon_resident(body.pid));
         self.elsewhere.store(inherited.unwrap_or(0), Relaxed);
+        if !parent.kin.shares() {
+            parent.kin.elsewhere.store(0, Relaxed); // measured with children that are gone
+        }
         parent.kin.children.fetch_add(1, Relaxed);
         let _ = self.parent.set(Arc::downgrade(parent));
     }
@@ -127,7 +130,7 @@ impl Kin {
 
     /// Whether it was forked a moment ago, so that its agent may still come.
     pub fn is_young(&self, now: u64) -> bool {
-        now - self.born.load(Relaxed) < CHILDHOOD
+        now.saturating_sub(self.born.load(Relaxed)) < CHILDHOOD
     }
 
     /// Whether it has come to the family since it was measured.
@@ -138,9 +141,9 @@ impl Kin {
     /// Measures how much of process `pid` is counted elsewhere. The kernel walks every page for that.
     pub fn measure(&self, pid: i32) {
         self.new.store(false, Relaxed);
-        if let Some(elsewhere) = neap_sys::anon_of_sharers(pid) {
-            self.elsewhere.store(elsewhere, Relaxed);
-        }
+        // What may not be read is taken as its own.
+        let elsewhere = neap_sys::anon_of_sharers(pid).unwrap_or(0);
+        self.elsewhere.store(elsewhere, Relaxed);
     }
 
     /// Anonymous memory of process `pid` in bytes, shared pages divided by their sharers as measured last.

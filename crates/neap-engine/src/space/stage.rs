@@ -230,6 +230,16 @@ impl Stage {
         frames
     }
 
+    /// Pages of the program that are here, wanted or not.
+    pub fn frames(&self) -> u64 {
+        let inner = self.lock();
+        inner
+            .blocks
+            .iter()
+            .map(|block| u64::from(block.frames))
+            .sum()
+    }
+
     /// Blocks filled or being filled that have not been taken for storing.
     pub fn waiting(&self) -> usize {
         self.lock().waiting.len()

@@ -30,8 +30,13 @@ pub fn register_fork_handlers() {
 }
 
 extern "C" fn prepare() {
-    if boot::thaw_around_fork() {
-        boot::tell(purpose::THAW, 0, 0);
+    if boot::thaw_around_fork() && !boot::tell(purpose::THAW, 0, 0) && agent::is_armed() {
+        sys::write(
+            sys::STDERR,
+            b"neap: the engine could not be told of a fork (no descriptor left?); \
+              the program is killed rather than let its child read wrong bytes\n",
+        );
+        sys::kill_self();
     }
 }
 

@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_void};
 use neap_wire::purpose;
 
 use super::as_libc;
-use crate::{boot, sys};
+use crate::{agent, boot, sys};
 
 /// The program's madvise.
 ///
@@ -17,7 +17,9 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
     let start = at as usize;
     if advice as usize == sys::MADV_WIPEONFORK && !boot::engine_name().is_empty() {
         let end = start.saturating_add(len).saturating_add(4095) & !4095;
-        boot::tell(purpose::WIPE, start as u64, end as u64);
+        if !boot::tell(purpose::WIPE, start as u64, end as u64) && agent::is_armed() {
+            return as_libc(-sys::EAGAIN);
+        }
     }
     as_libc(sys::madvise(start, len, advice as usize))
 }
