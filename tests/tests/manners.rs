@@ -468,6 +468,39 @@ fn no_file_is_left_behind() {
 /// With few descriptors a job runs, unmanaged perhaps, or does not begin: it never stands still, and 125 means
 /// that the command did not run.
 #[test]
+fn what_is_required_to_be_managed_does_not_run_otherwise() {
+    if !ready("what_is_required_to_be_managed_does_not_run_otherwise") {
+        return;
+    }
+    let neap = neap_binary().expect("a binary, as required");
+    let dir = tempfile::tempdir().expect("a directory");
+    let stats = dir.path().join("stats");
+    let (mut ran, mut refused) = (0, 0);
+    for count in 8..=32 {
+        let script = format!(
+            "ulimit -n {count}; exec {} run --require --stats {} -m 64M -- /bin/echo a",
+            neap.display(),
+            stats.display()
+        );
+        let run = shell(&script).go();
+        match (run.code(), run.text().as_str()) {
+            (0, "a\n") => {
+                let stats = std::fs::read_to_string(&stats).expect("statistics");
+                assert!(stats.contains("\"managed\":true"), "{count}: {stats}");
+                ran += 1;
+            }
+            (125, "") => {
+                assert!(!run.stderr.contains("did not load"), "{}", run.stderr);
+                assert!(run.stderr.contains("descriptor") || run.stderr.contains("open files"));
+                refused += 1;
+            }
+            other => panic!("ulimit -n {count}: {other:?}, {}", run.stderr),
+        }
+    }
+    assert!(ran > 0 && refused > 0, "{ran} ran, {refused} were refused");
+}
+
+#[test]
 fn few_descriptors_never_leave_a_job_half_way() {
     if !ready("few_descriptors_never_leave_a_job_half_way") {
         return;

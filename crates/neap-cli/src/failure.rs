@@ -133,7 +133,9 @@ impl Failure {
             Self::Spawn(_) => Some("check `ulimit -u` and free memory"),
             Self::Output { .. } => Some("a file in a directory you may write to"),
             Self::SwapDir { .. } => Some("another directory (neap run also takes --no-swap)"),
-            Self::Machine { .. } => Some("neap doctor"),
+            Self::Machine { source, .. } => {
+                Some(neap_sys::shortage(source).unwrap_or("neap doctor"))
+            }
         }
     }
 

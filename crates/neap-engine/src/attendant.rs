@@ -40,6 +40,7 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
         }
         spare = spare.or_else(|| Waker::new().ok());
         let mut accepted = listener.accept();
+        job.met.store(true, Relaxed);
         if let Err(error) = &accepted {
             // No descriptor left, most likely: who is not answered waits for ever.
             job.warn(format!(
@@ -117,6 +118,9 @@ fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, thread: &io::Resu
     match hello.purpose {
         purpose::ATTACH | purpose::ADOPT if let Err(error) = thread => {
             job.warn(format!("a process cannot be managed: {}", no_thread(error)));
+            let mut refusal = words(job);
+            refusal.refused = 1;
+            let _ = peer.send(bytes_of(&refusal), &[]);
         }
         purpose::ATTACH => attach(job, peer, device, &hello),
         purpose::ADOPT => adopt(job, peer, hello.arg),
@@ -143,15 +147,23 @@ pub(crate) fn acknowledge(peer: &Peer) {
     let _ = peer.send(bytes_of(&welcome), &[]);
 }
 
-fn welcome(job: &Job, peer: &Peer, device: Option<&OwnedFd>) -> Option<(wire::Attach, Message)> {
+/// What every process is told first.
+fn words(job: &Job) -> wire::Welcome {
     let mut welcome = wire::Welcome::zeroed();
     welcome.magic = wire::MAGIC;
     welcome.stage_bytes = STAGE_BYTES;
     if !job.features.has(Features::FORK) {
         welcome.flags |= wire::WELCOME_THAW_AROUND_FORK;
     }
+    if job.options.require {
+        welcome.flags |= wire::WELCOME_REQUIRED;
+    }
+    welcome
+}
+
+fn welcome(job: &Job, peer: &Peer, device: Option<&OwnedFd>) -> Option<(wire::Attach, Message)> {
     let fds: Vec<_> = device.iter().map(AsFd::as_fd).collect();
-    peer.send(bytes_of(&welcome), &fds).ok()?;
+    peer.send(bytes_of(&words(job)), &fds).ok()?;
     let mut offer = wire::Attach::zeroed();
     let message = receive(peer, &mut offer)?;
     (offer.magic == wire::MAGIC).then_some((offer, message))
@@ -164,11 +176,15 @@ fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::He
         return;
     };
     let mut fds = message.fds.into_iter();
+    // Its userfaultfd, and three files of its own.
+    if fds.len() < 4 {
+        job.warn("a process stays unmanaged: not all of its descriptors came; raise `ulimit -n`, or mount /proc for it".into());
+    }
     let Some(uffd) = fds.next().map(Uffd::adopt) else {
         return;
     };
     if let Err(error) = uffd.handshake(job.features) {
-        job.warn(format!("a process stays unmanaged: {error}"));
+        job.stays_unmanaged(&error);
         return;
     }
     let Some(space) = job.add_space(uffd, Ranges::default()) else {

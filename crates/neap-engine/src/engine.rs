@@ -165,6 +165,7 @@ fn open_store(options: &Options) -> Result<Store, StartError> {
     // forked child needs whatever the cap says.
     let room =
         (pool_max.0 as usize * PAGE_SIZE) * 5 / 4 + FORK_ROOM.max(options.limit.0 as usize * 2);
+    let room = room.min(neap_store::ADDRESSABLE);
     let arena = Box::new(PoolArena(neap_sys::Arena::new(room)?));
     Ok(Store::new(config, arena, file))
 }
@@ -236,6 +237,11 @@ impl Engine {
     /// Processes that have attached so far.
     pub fn attached(&self) -> usize {
         self.job.processes.lock().expect("processes lock").len()
+    }
+
+    /// Whether a process has spoken to the engine, attached or not.
+    pub fn was_met(&self) -> bool {
+        self.job.met.load(Relaxed)
     }
 
     /// The numbers so far.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use neap_policy::{Effect, Illegal};
 use neap_record::Recorded;
 use neap_store::Store;
-use neap_sys::{Features, Keeper, Uffd, Waker};
+use neap_sys::{Features, Keeper, SysError, Uffd, Waker};
 use neap_units::{PAGE_SIZE, PageNr, Pages, SpaceId};
 
 use crate::meter::{Bell, Meter};
@@ -48,6 +48,8 @@ pub(crate) struct Job {
     /// Wakes the listening thread.
     pub bell: Waker,
     pub stopping: AtomicBool,
+    /// A process has spoken to the engine.
+    pub met: AtomicBool,
     pub events: Counters,
     next_cookie: AtomicU64,
     pub warnings: Mutex<Vec<String>>,
@@ -96,6 +98,7 @@ impl Job {
             sampler: Bell::default(),
             bell,
             stopping: AtomicBool::new(false),
+            met: AtomicBool::new(false),
             events: Counters::default(),
             next_cookie: AtomicU64::new(1),
             warnings: Mutex::default(),
@@ -146,7 +149,7 @@ impl Job {
                 Some(space)
             }
             Err(error) => {
-                self.warn(format!("a process stays unmanaged: {error}"));
+                self.stays_unmanaged(&error);
                 self.core().drop_space(id);
                 None
             }
@@ -282,6 +285,14 @@ impl Job {
     }
 
     /// One line on stderr, once for each text, and kept for the report.
+    pub fn stays_unmanaged(&self, error: &SysError) {
+        let advice = error.shortage().map(|advice| format!("; {advice}"));
+        self.warn(format!(
+            "a process stays unmanaged: {error}{}",
+            advice.unwrap_or_default()
+        ));
+    }
+
     pub fn warn(&self, text: String) {
         {
             let mut warnings = self.warnings.lock().expect("warnings lock");

@@ -60,6 +60,8 @@ pub struct Options {
     pub on_exhausted: Exhausted,
     /// Where the core's calls are recorded.
     pub record: Option<Arc<File>>,
+    /// A process that cannot be managed ends before its program begins, with status 125.
+    pub require: bool,
     /// Say what happens on stderr.
     pub verbose: bool,
 }

@@ -11,6 +11,8 @@ use crate::{agent, environment, hook};
 
 /// `USERFAULTFD_IOC_NEW`
 const IOC_NEW: usize = 0xaa00;
+/// Status of a program that was to run managed or not at all.
+const UNMANAGED: usize = 125;
 /// `O_CLOEXEC | O_NONBLOCK`
 const UFFD_FLAGS: usize = 0o2_004_000;
 
@@ -63,8 +65,11 @@ pub unsafe fn start() {
     if state.name_len == 0 {
         return;
     }
-    if attach(wire::purpose::ATTACH, 0) {
+    let mut welcome = wire::Welcome::default();
+    if attach(wire::purpose::ATTACH, 0, &mut welcome) {
         hook::register_fork_handlers();
+    } else if welcome.flags & wire::WELCOME_REQUIRED != 0 {
+        sys::exit(UNMANAGED);
     }
 }
 
@@ -81,7 +86,7 @@ pub fn start_in_child() {
         0 => (wire::purpose::ATTACH, state().number),
         announced => (wire::purpose::ADOPT, announced),
     };
-    attach(purpose, number);
+    attach(purpose, number, &mut wire::Welcome::default());
 }
 
 /// Set once the program has asked for memory that forked children find empty; they inherit it.
@@ -126,20 +131,20 @@ fn hello(purpose: u32, arg: u64, arg2: u64) -> wire::Hello {
     }
 }
 
-fn attach(purpose: u32, number: u64) -> bool {
+/// `welcome`: what the engine said of it, as far as it came.
+fn attach(purpose: u32, number: u64, welcome: &mut wire::Welcome) -> bool {
     let Some(socket) = sys::connect(engine_name()) else {
         return false;
     };
-    let mut welcome = wire::Welcome::default();
     let mut device = None;
     let greeted = sys::send(
         socket,
         &hello(purpose, number, u64::from(WIPES.load(Relaxed))),
         &[],
-    ) && sys::receive(socket, &mut welcome, &mut device) == Received::All
+    ) && sys::receive(socket, welcome, &mut device) == Received::All
         && welcome.magic == wire::MAGIC
         && welcome.refused == 0;
-    let attached = greeted && offer(socket, purpose, device, &welcome);
+    let attached = greeted && offer(socket, purpose, device, welcome);
     if let Some(device) = device {
         sys::close(device);
     }

@@ -18,6 +18,7 @@ pub use arena::{Arena, VecArena};
 pub use compress::{
     Codec, CodecError, Compressor, CompressorKind, Dictionary, KindError, Page, SCRATCH, TrainError,
 };
+pub use pool::ADDRESSABLE;
 pub use stats::{Group, Metric, MetricKind, ORDERS, StoreStats};
 pub use store::{
     Config, Incompressible, LoadError, Refused, ShrinkerError, ShrinkerKind, Shrunk, Source, Store,

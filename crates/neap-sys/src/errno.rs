@@ -33,6 +33,11 @@ impl SysError {
         matches!(self.errno(), libc::EPERM | libc::EACCES)
     }
 
+    /// See [`shortage`].
+    pub fn shortage(&self) -> Option<&'static str> {
+        shortage(&self.source)
+    }
+
     /// The wait was given up.
     pub fn is_timeout(&self) -> bool {
         matches!(self.errno(), libc::EAGAIN | libc::EINTR)
@@ -41,6 +46,17 @@ impl SysError {
     /// The other process or its address space no longer exists.
     pub fn is_gone(&self) -> bool {
         self.errno() == libc::ESRCH
+    }
+}
+
+/// What to do where one of this user's limits was met; `None` where the error is another.
+#[must_use]
+pub fn shortage(error: &io::Error) -> Option<&'static str> {
+    match error.raw_os_error()? {
+        libc::EMFILE => Some("raise `ulimit -n`"),
+        libc::ENFILE => Some("raise the sysctl fs.file-max"),
+        libc::EAGAIN => Some("raise `ulimit -u`, or pids.max of the cgroup"),
+        _ => None,
     }
 }
 

@@ -19,7 +19,7 @@ mod uffd;
 
 pub use arena::Arena;
 pub use cpu::{Keeper, Kept, cpu_of, end_keep, pin_to, this_cpu};
-pub use errno::{Result, SysError};
+pub use errno::{Result, SysError, shortage};
 pub use file::SwapFile;
 pub use maps::{Mapping, Maps};
 pub use measured::{Usage, own_time, start_within, swap_off, swap_on, usage_of_children};

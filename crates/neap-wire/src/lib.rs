@@ -19,7 +19,7 @@
 /// First word of every message.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"neap");
 /// Changes with any change of this file.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The environment variable that names the engine's socket (abstract namespace).
 pub const SOCKET_ENV: &str = "NEAP_SOCKET";
 /// Pages in one staging block.
@@ -70,6 +70,8 @@ pub struct Hello {
 
 /// The program must ask for [`purpose::THAW`] around a fork.
 pub const WELCOME_THAW_AROUND_FORK: u32 = 1;
+/// A program that does not become managed must not run.
+pub const WELCOME_REQUIRED: u32 = 2;
 
 /// Answer to [`Hello`].
 #[repr(C)]

@@ -37,6 +37,11 @@ impl Engine {
         self.0.attached()
     }
 
+    /// Whether a process has spoken to the engine, attached or not.
+    pub fn was_met(&self) -> bool {
+        self.0.was_met()
+    }
+
     /// Ends the engine and returns its report.
     pub fn finish(self) -> Map<String, Value> {
         match serde_json::to_value(self.0.finish()) {
@@ -69,6 +74,7 @@ fn options(plan: &Plan) -> Options {
             OnExhausted::Kill => Exhausted::Kill,
         },
         record: None,
+        require: plan.require,
         verbose: plan.verbose,
     }
 }
@@ -81,6 +87,7 @@ fn line(error: &StartError) -> String {
             .find(|check| !check.ok && !check.optional)
             .map_or("neap doctor", |check| check.remedy),
         StartError::SwapFile { .. } => "another --swap-dir, or --no-swap",
+        StartError::Sys(error) => error.shortage().unwrap_or("neap doctor"),
         _ => "neap doctor",
     };
     format!("{error}; try: {remedy}")

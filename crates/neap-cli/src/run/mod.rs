@@ -198,7 +198,8 @@ impl<'a> Job<'a> {
         let config = self.plan.config();
         let mut warnings = self.plan.warnings;
         let managed = service.as_ref().is_some_and(Service::was_used);
-        if service.is_some() && !managed {
+        // One that spoke and is not managed has been told of.
+        if service.as_ref().is_some_and(|s| !s.engine.was_met()) {
             let line = format!("{name} ran unmanaged: the library did not load in it");
             talk::warn(&line);
             warnings.push(line);

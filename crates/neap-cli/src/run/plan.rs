@@ -31,6 +31,8 @@ pub struct Plan {
     pub on_exhausted: OnExhausted,
     /// Pages are never moved, but copied and discarded.
     pub write_protect: bool,
+    /// Nothing runs unmanaged.
+    pub require: bool,
     /// Say on stderr what happens.
     pub verbose: bool,
     /// What is wrong with the userfaultfd device that a variable names.
@@ -93,6 +95,7 @@ impl Plan {
             shrinker: choice(args.shrinker, env::SHRINKER, env)?,
             on_exhausted: choice(args.on_exhausted, env::ON_EXHAUSTED, env)?,
             write_protect: write_protect(env)?,
+            require: args.require,
             verbose: args.verbose,
             device_fault: missing_device(env),
         })

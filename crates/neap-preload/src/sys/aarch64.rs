@@ -8,6 +8,7 @@ pub mod nr {
     pub const OPENAT: usize = 56;
     pub const READ: usize = 63;
     pub const EXIT: usize = 93;
+    pub const EXIT_GROUP: usize = 94;
     pub const CAPSET: usize = 91;
     pub const UNSHARE: usize = 97;
     pub const CLOSE: usize = 57;

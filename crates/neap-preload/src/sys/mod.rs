@@ -84,6 +84,11 @@ pub fn exit_thread() -> ! {
     }
 }
 
+/// Ends the process.
+pub fn exit(status: usize) {
+    call(nr::EXIT_GROUP, [status, 0, 0, 0, 0, 0]);
+}
+
 /// Gives up every capability of the calling thread, and the means to get any.
 pub fn drop_capabilities() {
     const PR_SET_NO_NEW_PRIVS: usize = 38;

@@ -81,11 +81,13 @@ pub(crate) struct Pool {
     compacted_pages: u64,
 }
 
+/// Most bytes of an arena that a pool uses: what its references can name.
+pub const ADDRESSABLE: usize = (u32::MAX as usize + 1) * QUANTUM;
+
 impl Pool {
     pub fn new(arena: Box<dyn Arena>) -> Self {
         let classes = Classes::new();
-        let addressable = (u32::MAX as usize + 1) * QUANTUM / PAGE_SIZE;
-        let pages = (arena.len() / PAGE_SIZE).min(addressable);
+        let pages = arena.len().min(ADDRESSABLE) / PAGE_SIZE;
         let empty = ClassState {
             zspages: 0,
             used: 0,
