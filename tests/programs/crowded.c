@@ -1,16 +1,61 @@
-// Forks when it has no descriptor left, and the child looks whether its memory is what it was. `crowded MIB`
+// Forks when it has no descriptor left, and the child looks whether its memory is what it was: `crowded MIB`.
+// `crowded MIB wiped`: has some memory wiped on fork when it has no descriptor left, frees them, fills MIB, and
+// forks; the child looks whether it was wiped.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { WIPED = 4 << 20 };
+
 static unsigned char at(size_t line) { return (unsigned char)(line * 31 + 7); }
+
+static int highest;
+
+static void take_descriptors(void) {
+    for (int fd; (fd = open("/dev/null", O_RDONLY)) >= 0;) {
+        highest = fd;
+    }
+}
+
+static unsigned char *wiped;
+
+static void have_wiped(void) {
+    wiped = mmap(NULL, WIPED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(wiped, 1, WIPED);
+    take_descriptors();
+    if (madvise(wiped, WIPED, MADV_WIPEONFORK)) {
+        perror("madvise");
+        exit(2);
+    }
+    for (int fd = 3; fd <= highest; fd++) {
+        close(fd);
+    }
+}
+
+static int is_right(const unsigned char *memory, size_t bytes) {
+    for (size_t line = 0; line < bytes / 64; line++) {
+        if (memory[line * 64] != at(line)) {
+            return 0;
+        }
+    }
+    for (size_t byte = 0; wiped && byte < WIPED; byte++) {
+        if (wiped[byte]) {
+            return 0;
+        }
+    }
+    return 1;
+}
 
 int main(int count, char **words) {
     size_t bytes = (count > 1 ? strtoul(words[1], NULL, 10) : 0) << 20;
+    if (count > 2) {
+        have_wiped();
+    }
     unsigned char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         perror("mmap");
@@ -19,7 +64,8 @@ int main(int count, char **words) {
     for (size_t line = 0; line < bytes / 64; line++) {
         memory[line * 64] = at(line);
     }
-    while (open("/dev/null", O_RDONLY) >= 0) {
+    if (count <= 2) {
+        take_descriptors();
     }
     pid_t child = fork();
     if (child < 0) {
@@ -27,12 +73,7 @@ int main(int count, char **words) {
         return 2;
     }
     if (child == 0) {
-        for (size_t line = 0; line < bytes / 64; line++) {
-            if (memory[line * 64] != at(line)) {
-                _exit(1);
-            }
-        }
-        _exit(0);
+        _exit(!is_right(memory, bytes));
     }
     int status;
     waitpid(child, &status, 0);

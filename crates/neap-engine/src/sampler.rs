@@ -164,6 +164,9 @@ impl Sampler {
                 space.arm_agent(&self.job);
                 looked = true;
             } else if due {
+                if !space.told.load(Relaxed) {
+                    space.arm_agent(&self.job); // it was forking
+                }
                 space.discover(&self.job);
                 space.end_quarantine(&self.job, now);
                 looked = true;

@@ -10,7 +10,10 @@
 //! pages from reading as zeros, and it kills the program with a message.
 
 use core::mem::size_of;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{Relaxed, SeqCst},
+};
 
 use neap_wire as wire;
 
@@ -34,14 +37,42 @@ const UFFDIO_MOVE: usize = 0xc028_aa05;
 /// The engine wakes who waits: it knows on which cpu.
 const MOVE_DONT_WAKE: u64 = 1;
 
-/// Whether the address space depends on the engine. It adjoins a file's mapping, so it is never managed.
-static ARMED: AtomicBool = AtomicBool::new(false);
+/// [`ARMED`], or what is in the way of that: [`NEVER`], and the number of forks under way. It adjoins a
+/// file's mapping, so it is never managed.
+static STANDING: AtomicU32 = AtomicU32::new(0);
+/// The address space depends on the engine.
+const ARMED: u32 = 1 << 31;
+/// It must not: the engine lacks a word that it would need.
+const NEVER: u32 = 1 << 30;
 /// The agent's thread number; 0: there was none.
 static THREAD: AtomicU32 = AtomicU32::new(0);
 
 /// Whether pages of this process may be elsewhere.
 pub fn is_armed() -> bool {
-    ARMED.load(Relaxed)
+    STANDING.load(SeqCst) & ARMED != 0
+}
+
+/// Pages that are not elsewhere already stay until [`fork_ends`], as long as the process is not armed.
+pub fn fork_begins() {
+    STANDING.fetch_add(1, SeqCst);
+}
+
+pub fn fork_ends() {
+    STANDING.fetch_sub(1, SeqCst);
+}
+
+/// Keeps every page in the process from now on; false if some may be elsewhere.
+pub fn stay_native() -> bool {
+    STANDING.fetch_or(NEVER, SeqCst) & ARMED == 0
+}
+
+/// Whether [`stay_native`] was in time, here or in the process that this was forked from.
+pub fn stays_native() -> bool {
+    STANDING.load(SeqCst) & (ARMED | NEVER) == NEVER
+}
+
+fn arm() -> bool {
+    STANDING.compare_exchange(0, ARMED, SeqCst, SeqCst).is_ok()
 }
 
 /// Waits until the agent, which was told to end, is no thread of the process any more: 2 s at most.
@@ -78,7 +109,8 @@ pub fn start(base: usize, socket: Fd, uffd: Fd, armed: bool) -> bool {
             armed,
         });
     }
-    ARMED.store(armed, Relaxed);
+    // Forks that are under way in the parent are not in its child.
+    STANDING.store(if armed { ARMED } else { 0 }, SeqCst);
     let old = sys::set_signal_mask(u64::MAX);
     // SAFETY: the stack is the agent's own and stays mapped; `run` never returns.
     let started = unsafe { sys::clone_thread(CLONE_FLAGS, top, run, top) };
@@ -109,11 +141,11 @@ extern "C" fn run(start: usize) -> ! {
         if command.op == wire::op::LEAVE {
             sys::exit_thread();
         }
-        if command.op == wire::op::ARM {
-            armed = true;
-            ARMED.store(true, Relaxed);
+        let mut reply = obey(&command, uffd);
+        if command.op == wire::op::ARM && !armed {
+            armed = arm();
+            reply.errno = if armed { 0 } else { sys::EAGAIN as i32 };
         }
-        let reply = obey(&command, uffd);
         if !sys::send(socket, &reply, &[]) && !sys::is_gone(socket) {
             sys::exit_thread(); // a filter again
         }

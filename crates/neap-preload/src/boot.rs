@@ -76,7 +76,8 @@ pub unsafe fn start() {
 /// In the child of a fork: attach anew, or claim the space that the kernel announced.
 pub fn start_in_child() {
     let old = state().memory.cookie;
-    if old == 0 {
+    // Without an agent nothing leaves a child either.
+    if old == 0 || agent::stays_native() {
         return;
     }
     // SAFETY: the cookie page was mapped by `attach` and is inherited, wiped: it reads zero, or the
@@ -92,8 +93,8 @@ pub fn start_in_child() {
 /// Set once the program has asked for memory that forked children find empty; they inherit it.
 static WIPES: AtomicBool = AtomicBool::new(false);
 
-/// One message to the engine and its answer, for the hooks. False if the engine could not be told within two
-/// seconds or so: the program has no descriptor left, or may make no socket.
+/// One message to the engine and its answer, for the hooks. False if the engine is not there, or could not be
+/// told within two seconds or so: the program has no descriptor left, or may make no socket.
 pub fn tell(purpose: u32, arg: u64, arg2: u64) -> bool {
     const PAUSE: u32 = 10_000_000;
     const TRIES: u32 = 200;
@@ -101,18 +102,16 @@ pub fn tell(purpose: u32, arg: u64, arg2: u64) -> bool {
         WIPES.store(true, Relaxed);
     }
     for _ in 0..TRIES {
-        if try_tell(&hello(purpose, arg, arg2)) {
-            return true;
+        match sys::connect(engine_name()) {
+            Ok(socket) if say(socket, &hello(purpose, arg, arg2)) => return true,
+            Err(errno) if errno == -sys::ECONNREFUSED => return false,
+            _ => sys::sleep(PAUSE),
         }
-        sys::sleep(PAUSE);
     }
     false
 }
 
-fn try_tell(hello: &wire::Hello) -> bool {
-    let Some(socket) = sys::connect(engine_name()) else {
-        return false;
-    };
+fn say(socket: Fd, hello: &wire::Hello) -> bool {
     let mut welcome = wire::Welcome::default();
     let told = sys::send(socket, hello, &[])
         && sys::receive(socket, &mut welcome, &mut None) == Received::All;
@@ -133,7 +132,7 @@ fn hello(purpose: u32, arg: u64, arg2: u64) -> wire::Hello {
 
 /// `welcome`: what the engine said of it, as far as it came.
 fn attach(purpose: u32, number: u64, welcome: &mut wire::Welcome) -> bool {
-    let Some(socket) = sys::connect(engine_name()) else {
+    let Ok(socket) = sys::connect(engine_name()) else {
         return false;
     };
     let mut device = None;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
 
 use crate::errno::{Result, SysError};
 
@@ -149,10 +151,11 @@ fn mappings_with_flags(pid: i32) -> Option<Vec<(Range<u64>, String)>> {
     Some(found)
 }
 
-/// Sends SIGKILL to every descendant of this process.
+/// Sends SIGKILL to every descendant of this process, until there is none: who was just being started is in
+/// no list yet. Half a second at most, for one that the kernel cannot end now.
 pub fn kill_descendants() {
-    // Who was just being started is in no list yet.
-    const TIMES: usize = 3;
+    const PAUSE: Duration = Duration::from_millis(5);
+    const TIMES: usize = 100;
     for _ in 0..TIMES {
         let family = descendants();
         if family.is_empty() {
@@ -161,10 +164,11 @@ pub fn kill_descendants() {
         for pid in family {
             let _ = signal(pid, libc::SIGKILL);
         }
+        thread::sleep(PAUSE);
     }
 }
 
-/// All processes that this one started, and those that they did.
+/// All processes that this one started and those that they did, if they have not ended.
 fn descendants() -> Vec<i32> {
     let own = std::process::id().cast_signed();
     let mut parents = Vec::new();
@@ -179,10 +183,15 @@ fn descendants() -> Vec<i32> {
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
             continue;
         };
-        let parent = stat
+        let mut words = stat
             .rsplit_once(')')
-            .and_then(|(_, rest)| rest.split(' ').nth(2)?.parse().ok());
-        parents.push((pid, parent.unwrap_or(0)));
+            .map_or("", |(_, rest)| rest)
+            .split(' ');
+        let has_ended = matches!(words.nth(1), Some("Z" | "X"));
+        let parent = words.next().and_then(|word| word.parse().ok());
+        if !has_ended {
+            parents.push((pid, parent.unwrap_or(0)));
+        }
     }
     let mut family = vec![own];
     let mut next = 0;
@@ -207,6 +216,32 @@ mod tests {
         let pid = i32::try_from(std::process::id()).expect("pid");
         let here = std::thread::spawn(move || robust_lists(pid).len());
         assert!(here.join().expect("a thread") >= 2);
+    }
+
+    #[test]
+    fn descendants_are_ended_with_what_they_start_meanwhile() {
+        const CHILD: &str = "NEAP_TEST_OF_KILL";
+        let own = "process::tests::descendants_are_ended_with_what_they_start_meanwhile";
+        if std::env::var_os(CHILD).is_some() {
+            // SAFETY: it changes who becomes the parent of orphans, nothing else.
+            unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+            let forks = "while :; do sh -c 'sleep 60 & sleep 60' & done";
+            let mut shell = std::process::Command::new("sh")
+                .args(["-c", forks])
+                .spawn()
+                .expect("sh");
+            thread::sleep(Duration::from_millis(20));
+            kill_descendants();
+            let _ = shell.wait();
+            assert_eq!(descendants(), []);
+            return;
+        }
+        let test = std::env::current_exe().expect("this test");
+        let status = std::process::Command::new(test)
+            .args(["--exact", own])
+            .env(CHILD, "1")
+            .status();
+        assert!(status.expect("itself").success());
     }
 
     #[test]

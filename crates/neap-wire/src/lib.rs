@@ -133,7 +133,8 @@ pub mod op {
     pub const RECYCLE: u32 = 1;
     /// Throw the pages away (MADV_DONTNEED).
     pub const DISCARD: u32 = 2;
-    /// From now on the program depends on the engine: if the engine dies, kill the program.
+    /// From now on the program depends on the engine: if the engine dies, kill the program. Refused with
+    /// EAGAIN while that would be wrong.
     pub const ARM: u32 = 3;
     /// End.
     pub const LEAVE: u32 = 4;

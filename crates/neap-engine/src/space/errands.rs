@@ -95,7 +95,8 @@ impl Space {
             }
             Errand::Discard(pages) => self.discarded(job, &pages, reply),
             Errand::Arm => {
-                self.told.store(reply.magic == wire::MAGIC, Relaxed);
+                let armed = reply.magic == wire::MAGIC && reply.errno == 0;
+                self.told.store(armed, Relaxed);
                 0
             }
             Errand::Simple => 0,

@@ -30,7 +30,11 @@ pub fn register_fork_handlers() {
 }
 
 extern "C" fn prepare() {
-    if boot::thaw_around_fork() && !boot::tell(purpose::THAW, 0, 0) && agent::is_armed() {
+    if !boot::thaw_around_fork() {
+        return;
+    }
+    agent::fork_begins();
+    if !boot::tell(purpose::THAW, 0, 0) && agent::is_armed() {
         sys::write(
             sys::STDERR,
             b"neap: the engine could not be told of a fork (no descriptor left?); \
@@ -42,6 +46,7 @@ extern "C" fn prepare() {
 
 extern "C" fn parent() {
     if boot::thaw_around_fork() {
+        agent::fork_ends();
         boot::tell(purpose::RESUME, 0, 0);
     } else if agent::is_armed() {
         // The kernel lets this process go on, and perhaps end, as soon as the fork has been announced.

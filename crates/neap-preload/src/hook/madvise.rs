@@ -17,7 +17,7 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
     let start = at as usize;
     if advice as usize == sys::MADV_WIPEONFORK && !boot::engine_name().is_empty() {
         let end = start.saturating_add(len).saturating_add(4095) & !4095;
-        if !boot::tell(purpose::WIPE, start as u64, end as u64) && agent::is_armed() {
+        if !boot::tell(purpose::WIPE, start as u64, end as u64) && !agent::stay_native() {
             return as_libc(-sys::EAGAIN);
         }
     }

@@ -20,6 +20,8 @@ pub const PROT_READ_WRITE: usize = 3;
 pub const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
 pub const MAP_NORESERVE: usize = 0x4000;
 pub const EAGAIN: i64 = 11;
+pub const ENAMETOOLONG: i64 = 36;
+pub const ECONNREFUSED: i64 = 111;
 pub const STDERR: Fd = Fd(2);
 pub const MADV_DONTNEED: usize = 4;
 pub const MADV_DONTFORK: usize = 10;
@@ -189,30 +191,30 @@ pub fn close_all_but(keep: [Fd; 2]) {
     close_range(high + 1, u32::MAX as usize);
 }
 
-/// Connects to the engine.
-pub fn connect(name: &[u8]) -> Option<Fd> {
+/// Connects to the engine; else the errno, negative.
+pub fn connect(name: &[u8]) -> Result<Fd, i64> {
     let mut address = [0u8; 110];
     address[0] = AF_UNIX as u8; // sun_family is native-endian u16 and both targets are little-endian
     let room = &mut address[3..];
     if name.len() > room.len() {
-        return None;
+        return Err(-ENAMETOOLONG);
     }
     room[..name.len()].copy_from_slice(name);
     let fd = call(nr::SOCKET, [AF_UNIX, SOCK_SEQPACKET_CLOEXEC, 0, 0, 0, 0]);
     if fd < 0 {
-        return None;
+        return Err(fd);
     }
     let fd = Fd(fd as i32);
     let len = 3 + name.len();
-    if call(
+    let connected = call(
         nr::CONNECT,
         [fd.0 as usize, address.as_ptr() as usize, len, 0, 0, 0],
-    ) < 0
-    {
+    );
+    if connected < 0 {
         close(fd);
-        return None;
+        return Err(connected);
     }
-    Some(fd)
+    Ok(fd)
 }
 
 #[repr(C)]
