@@ -144,31 +144,6 @@ fn what_a_family_of_an_ordinary_user_shares_counts_once() {
     assert_eq!(run.number("/vmstat/zswpout"), 0, "it fits: {}", run.stats);
 }
 
-/// The engine must be told of a fork that the kernel does not announce. Where it cannot be, no child may read
-/// what is not its parent's.
-#[test]
-fn a_fork_that_the_engine_cannot_be_told_of_shows_no_wrong_byte() {
-    let name = "a_fork_that_the_engine_cannot_be_told_of_shows_no_wrong_byte";
-    let Some(nobody) = nobody(name) else { return };
-    let device = match nobody.user.device() {
-        Ok(device) => device,
-        Err(reason) => return skip(name, &reason),
-    };
-    let _alone = exclusive();
-    let crowded = nobody.user.copy(&program("crowded"));
-    let words: Vec<OsString> = vec![
-        "prlimit".into(),
-        "--nofile=64".into(),
-        crowded.into(),
-        "96".into(),
-    ];
-    let neap = nobody.neap("48M").env("NEAP_UFFD_DEVICE", device);
-    let run = neap.run(&Run::new(words).dir(nobody.user.dir()));
-    assert_eq!(run.text(), "", "it is killed before it forks");
-    let line = "neap: the engine could not be told of a fork";
-    assert!(run.stderr.contains(line), "{}", run.stderr);
-}
-
 #[test]
 fn an_ordinary_user_without_a_device_runs_unmanaged_with_one_warning() {
     let name = "an_ordinary_user_without_a_device_runs_unmanaged_with_one_warning";

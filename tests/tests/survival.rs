@@ -82,24 +82,6 @@ fn a_forked_child_finds_wiped_what_a_mapping_grew_by() {
     );
 }
 
-/// The engine that was not told of it keeps nothing of the program.
-#[test]
-fn what_is_to_be_wiped_is_wiped_though_the_engine_could_not_be_told() {
-    let name = "what_is_to_be_wiped_is_wiped_though_the_engine_could_not_be_told";
-    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
-        return;
-    }
-    let _alone = exclusive();
-    let crowded = program("crowded");
-    let words = ["prlimit", "--nofile=64"].map(OsString::from);
-    let words = words
-        .into_iter()
-        .chain([crowded.into(), "96".into(), "wiped".into()]);
-    let run = Neap::limit("48M").run(&Run::new(words.collect::<Vec<_>>()));
-    assert_eq!(run.text(), "right\n", "{}", run.stderr);
-    assert_eq!(run.number("/vmstat/zswpout"), 0, "{}", run.stats);
-}
-
 #[test]
 fn locked_memory_may_grow_where_it_must_move() {
     survives(

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -227,11 +227,12 @@ fn take_over(
         .uffd
         .register(stage.clone(), neap_sys::Mode::Wp)
         .ok()?;
-    // Before the process may go on, and perhaps end at once.
-    job.note_process(ProcessReport::new(pid));
+    let begin = prepare_to_attend(job, space)?;
     let mut ready = wire::Ready::zeroed();
     ready.magic = wire::MAGIC;
     ready.number = space.cookie;
+    // Before the process may go on, and perhaps end at once.
+    job.note_process(ProcessReport::new(pid));
     let uffd = give_uffd.then(|| space.uffd.as_fd());
     let answered = peer
         .set_timeout(PATIENCE_MILLIS)
@@ -259,12 +260,22 @@ fn take_over(
     // A forked child depends on the engine from the start, and its agent was told so.
     space.told.store(give_uffd, Relaxed);
     space.body.set(body).ok()?;
+    begin.send(()).ok()
+}
+
+/// Starts the thread that will attend the space, once it is sent a word: without, no process is taken over.
+fn prepare_to_attend(job: &Arc<Job>, space: &Arc<Space>) -> Option<mpsc::Sender<()>> {
+    let (begin, begun) = mpsc::channel();
     let attended = (job.clone(), space.clone());
-    let started = spawn("neap-agents", move || attend(&attended.0, &attended.1));
-    if let Err(error) = started {
-        job.lose_all(&no_thread(&error));
-    }
-    Some(())
+    let waits = spawn("neap-agents", move || {
+        if begun.recv().is_ok() {
+            attend(&attended.0, &attended.1);
+        }
+    });
+    let unmanaged = |error| {
+        job.warn(format!("a process stays unmanaged: {}", no_thread(&error)));
+    };
+    waits.map_err(unmanaged).ok().map(|()| begin)
 }
 
 fn no_thread(error: &io::Error) -> String {
@@ -293,6 +304,22 @@ impl Job {
         let started = spawn("neap-fault", move || FaultThread::new(job, space).run());
         if let Err(error) = started {
             self.lose_all(&no_thread(&error));
+        }
+    }
+
+    /// The same where no page is registered yet: without a thread it stays so.
+    pub fn try_serving(self: &Arc<Self>, space: &Arc<Space>) -> bool {
+        let serve = (self.clone(), space.clone());
+        let work = move || FaultThread::new(serve.0, serve.1).run();
+        match try_spawn("neap-fault", work) {
+            Ok(_) => {
+                space.armed.store(true, Relaxed);
+                true
+            }
+            Err(error) => {
+                self.warn(format!("a process stays unmanaged: {}", no_thread(&error)));
+                false
+            }
         }
     }
 }

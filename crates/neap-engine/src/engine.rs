@@ -56,7 +56,7 @@ pub enum StartError {
     #[error(transparent)]
     Sys(#[from] SysError),
     /// The machine gives no more threads.
-    #[error("no thread for neap: {0}; raise `ulimit -u`, or pids.max of the cgroup")]
+    #[error("no thread for neap: {0}")]
     Threads(std::io::Error),
     /// No random numbers for the socket's name.
     #[error("/dev/urandom: {0}")]

@@ -158,9 +158,12 @@ impl Sampler {
                 continue;
             }
             if !space.armed.load(Relaxed) {
-                // The agent may have to wait for a cpu that the program keeps busy.
+                if !self.job.try_serving(space) {
+                    continue; // nothing is registered yet
+                }
+                space.register_cookie();
                 space.discover(&self.job);
-                self.job.start_serving(space);
+                // The agent may have to wait for a cpu that the program keeps busy.
                 space.arm_agent(&self.job);
                 looked = true;
             } else if due {

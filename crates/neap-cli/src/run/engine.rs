@@ -87,6 +87,7 @@ fn line(error: &StartError) -> String {
             .find(|check| !check.ok && !check.optional)
             .map_or("neap doctor", |check| check.remedy),
         StartError::SwapFile { .. } => "another --swap-dir, or --no-swap",
+        StartError::Threads(error) => neap_sys::shortage(error).unwrap_or("neap doctor"),
         StartError::Sys(error) => error.shortage().unwrap_or("neap doctor"),
         _ => "neap doctor",
     };

@@ -40,13 +40,6 @@ impl Space {
         self.kin.end_inherits();
         self.find_threads();
         let mut new = 0;
-        let cookie = self.cookie_page.load(Relaxed);
-        if cookie != 0 && !self.armed.load(Relaxed) {
-            // So that a forked child finds its space's number there.
-            let _ = self
-                .uffd
-                .register(cookie..cookie + PAGE_SIZE as u64, Mode::Missing);
-        }
         self.refused
             .lock()
             .expect("refused lock")
@@ -153,7 +146,6 @@ impl Space {
             .lock()
             .expect("ranges lock")
             .insert(range.clone());
-        self.armed.store(true, Relaxed);
         // Grown meanwhile: the rest must be registered too.
         let grown = body.maps.at(range.end).ok().flatten();
         let grown = grown.filter(|rest| rest.range.start == range.end && manageable(rest, body));
@@ -193,6 +185,15 @@ impl Space {
             .map(|mapping| mapping.range.start.max(range.start)..mapping.range.end.min(range.end))
             .filter(|part| !part.is_empty() && !ranges.covers(part))
             .collect()
+    }
+
+    /// So that a forked child finds its space's number there.
+    pub fn register_cookie(&self) {
+        let cookie = self.cookie_page.load(Relaxed);
+        if cookie != 0 {
+            let page = cookie..cookie + PAGE_SIZE as u64;
+            let _ = self.uffd.register(page, Mode::Missing);
+        }
     }
 
     /// Unregisters what forked children find wiped of a range that was just registered. Looked at only

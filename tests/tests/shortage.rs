@@ -1,0 +1,153 @@
+//! What runs out: descriptors and threads, neap's own or the program's. A job runs as it should, or does not
+//! begin; and no program reads a wrong byte.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use neap_tests::{Neap, Need, OrdinaryUser, Run, exclusive, neap_binary, program, require, skip};
+
+fn shell(script: &str) -> Run {
+    Run::new(["sh", "-c", script]).limit(Duration::from_secs(60))
+}
+
+fn ready(name: &str) -> bool {
+    require(name, &[Need::Neap, Need::Userfaultfd])
+}
+
+/// A user without privileges, and a device that it may open.
+fn nobody(name: &str) -> Option<(OrdinaryUser, PathBuf)> {
+    if !require(name, &[Need::Neap, Need::Root, Need::Userfaultfd]) {
+        return None;
+    }
+    let both = OrdinaryUser::new().and_then(|user| user.device().map(|device| (user, device)));
+    both.map_err(|reason| skip(name, &reason)).ok()
+}
+
+fn as_user(user: &OrdinaryUser, limit: &str, device: &Path, words: &[&str]) -> Neap {
+    let words = words.iter().map(OsString::from);
+    Neap::limit(limit)
+        .binary(user.neap())
+        .wrapped(user.words().into_iter().chain(words))
+        .env("TMPDIR", user.dir())
+        .env("NEAP_UFFD_DEVICE", device)
+}
+
+/// The kernel counts the threads of a user, so it needs one that is nobody else.
+#[test]
+fn few_threads_never_leave_a_job_half_way() {
+    let Some((user, device)) = nobody("few_threads_never_leave_a_job_half_way") else {
+        return;
+    };
+    let _alone = exclusive();
+    let (mut ran, mut refused) = (0, 0);
+    for count in 2..=16 {
+        let limit = format!("--nproc={count}:{count}");
+        let neap = as_user(&user, "64M", &device, &["prlimit", &limit]);
+        let run = neap.run(&shell("echo a"));
+        assert!(!run.stderr.contains("panicked"), "{count}: {}", run.stderr);
+        match (run.code(), run.text().as_str()) {
+            (0, "a\n") => ran += 1,
+            (125, "") => refused += 1,
+            other => panic!("{count} threads: {other:?}, {}", run.stderr),
+        }
+        assert!(run.stderr.lines().count() <= 3, "{}", run.stderr);
+    }
+    assert!(ran > 0, "{refused} of them were refused");
+}
+
+/// The engine that was not told of it keeps nothing of the program.
+#[test]
+fn what_is_to_be_wiped_is_wiped_though_the_engine_could_not_be_told() {
+    let name = "what_is_to_be_wiped_is_wiped_though_the_engine_could_not_be_told";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    let crowded = program("crowded");
+    let words = ["prlimit", "--nofile=64"].map(OsString::from);
+    let words = words
+        .into_iter()
+        .chain([crowded.into(), "96".into(), "wiped".into()]);
+    let run = Neap::limit("48M").run(&Run::new(words.collect::<Vec<_>>()));
+    assert_eq!(run.text(), "right\n", "{}", run.stderr);
+    assert_eq!(run.number("/vmstat/zswpout"), 0, "{}", run.stats);
+}
+
+/// The engine must be told of a fork that the kernel does not announce. Where it cannot be, no child may read
+/// what is not its parent's.
+#[test]
+fn a_fork_that_the_engine_cannot_be_told_of_shows_no_wrong_byte() {
+    let name = "a_fork_that_the_engine_cannot_be_told_of_shows_no_wrong_byte";
+    let Some((user, device)) = nobody(name) else {
+        return;
+    };
+    let _alone = exclusive();
+    let crowded = user.copy(&program("crowded"));
+    let words: Vec<OsString> = vec![
+        "prlimit".into(),
+        "--nofile=64".into(),
+        crowded.into(),
+        "96".into(),
+    ];
+    let run = as_user(&user, "48M", &device, &[]).run(&Run::new(words).dir(user.dir()));
+    assert_eq!(run.text(), "", "it is killed before it forks");
+    let line = "neap: the engine could not be told of a fork";
+    assert!(run.stderr.contains(line), "{}", run.stderr);
+}
+
+#[test]
+fn what_is_required_to_be_managed_does_not_run_otherwise() {
+    if !ready("what_is_required_to_be_managed_does_not_run_otherwise") {
+        return;
+    }
+    let neap = neap_binary().expect("a binary, as required");
+    let dir = tempfile::tempdir().expect("a directory");
+    let stats = dir.path().join("stats");
+    let (mut ran, mut refused) = (0, 0);
+    for count in 8..=32 {
+        let script = format!(
+            "ulimit -n {count}; exec {} run --require --stats {} -m 64M -- /bin/echo a",
+            neap.display(),
+            stats.display()
+        );
+        let run = shell(&script).go();
+        match (run.code(), run.text().as_str()) {
+            (0, "a\n") => {
+                let stats = std::fs::read_to_string(&stats).expect("statistics");
+                assert!(stats.contains("\"managed\":true"), "{count}: {stats}");
+                ran += 1;
+            }
+            (125, "") => {
+                assert!(!run.stderr.contains("did not load"), "{}", run.stderr);
+                assert!(run.stderr.contains("descriptor") || run.stderr.contains("open files"));
+                refused += 1;
+            }
+            other => panic!("ulimit -n {count}: {other:?}, {}", run.stderr),
+        }
+    }
+    assert!(ran > 0 && refused > 0, "{ran} ran, {refused} were refused");
+}
+
+/// With few descriptors a job runs, unmanaged perhaps, or does not begin: it never stands still, and 125 means
+/// that the command did not run.
+#[test]
+fn few_descriptors_never_leave_a_job_half_way() {
+    if !ready("few_descriptors_never_leave_a_job_half_way") {
+        return;
+    }
+    let neap = neap_binary().expect("a binary, as required");
+    for count in 8..=24 {
+        let script = format!(
+            "ulimit -n {count}; exec {} run -m 64M -- sh -c 'echo a; /bin/true; echo b; exit 5'",
+            neap.display()
+        );
+        let run = shell(&script).go();
+        let output = (run.code(), run.text());
+        assert!(
+            output == (5, "a\nb\n".into()) || output == (125, "".into()),
+            "ulimit -n {count}: {output:?}, {}",
+            run.stderr
+        );
+    }
+}
