@@ -135,12 +135,19 @@ fn what_a_family_of_an_ordinary_user_shares_counts_once() {
     };
     let _alone = exclusive();
     let family = nobody.user.copy(&program("family"));
-    let words = [family.as_os_str(), "40".as_ref(), "4".as_ref()];
-    let neap = nobody.neap("64M").env("NEAP_UFFD_DEVICE", device);
-    let run = neap.run(&Run::new(words).dir(nobody.user.dir()));
-    run.must_exit(0);
+    let run = |mib: &str, limit| {
+        let words = [family.as_os_str(), mib.as_ref(), "4".as_ref()];
+        let neap = nobody.neap(limit).env("NEAP_UFFD_DEVICE", &device);
+        let run = neap.run(&Run::new(words).dir(nobody.user.dir()));
+        run.must_exit(0);
+        assert_eq!(run.text(), "0 wrong\n");
+        run
+    };
+    let run_over = run("80", "32M");
+    let cause = "it forked, and without CAP_SYS_PTRACE";
+    assert!(run_over.stderr.contains(cause), "{}", run_over.stderr);
+    let run = run("40", "64M");
     assert_eq!(run.stderr, "");
-    assert_eq!(run.text(), "0 wrong\n");
     assert_eq!(run.number("/vmstat/zswpout"), 0, "it fits: {}", run.stats);
 }
 

@@ -281,8 +281,14 @@ impl Engine {
         let meter = &self.job.meter;
         let peak = meter.peaks().0;
         if meter.was_far_over() && !self.job.told_dry.load(Relaxed) {
+            let cause = match self.job.thawed.load(Relaxed) {
+                true => {
+                    "it forked, and without CAP_SYS_PTRACE all pages come back for that (neap doctor)"
+                }
+                false => "memory that is locked, or came faster than it could be found",
+            };
             self.job.warn(format!(
-                "the job took {} at its peak, more than its limit of {}: memory that is locked, or came faster than it could be found",
+                "the job took {} at its peak, more than its limit of {}: {cause}",
                 Bytes(peak),
                 meter.limit()
             ));

@@ -48,6 +48,8 @@ pub(crate) struct Job {
     /// Wakes the listening thread.
     pub bell: Waker,
     pub stopping: AtomicBool,
+    /// Pages came back for a fork.
+    pub thawed: AtomicBool,
     /// A process has spoken to the engine.
     pub met: AtomicBool,
     pub events: Counters,
@@ -98,6 +100,7 @@ impl Job {
             sampler: Bell::default(),
             bell,
             stopping: AtomicBool::new(false),
+            thawed: AtomicBool::new(false),
             met: AtomicBool::new(false),
             events: Counters::default(),
             next_cookie: AtomicU64::new(1),

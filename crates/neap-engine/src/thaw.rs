@@ -95,7 +95,11 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
 pub(crate) fn thaw(job: &Arc<Job>, peer: &Peer) {
     if let Some(space) = space_of(job, peer) {
         space.thawed.fetch_add(1, Relaxed);
-        bring_back(job, &space, &(PageNr(0)..PageNr(u64::MAX)), || {});
+        let all = PageNr(0)..PageNr(u64::MAX);
+        if !elsewhere(job, &space, &all).is_empty() {
+            job.thawed.store(true, Relaxed);
+        }
+        bring_back(job, &space, &all, || {});
     }
     acknowledge(peer);
 }
