@@ -21,5 +21,5 @@ pub use process::{Marker, leftovers};
 pub use program::{Program, program, static_program, target_dir};
 pub use run::{Outcome, Run};
 pub use sample::{Peak, Sampler};
-pub use skip::{Need, exclusive, require, skip, tool};
+pub use skip::{Need, exclusive, paging, require, skip, tool};
 pub use user::{OrdinaryUser, install, install_for_everyone};

@@ -99,3 +99,9 @@ static ALONE: Mutex<()> = Mutex::new(());
 pub fn exclusive() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// What a test holds that pages: nothing if this machine cannot, which is said.
+#[must_use]
+pub fn paging(test: &str) -> Option<MutexGuard<'static, ()>> {
+    require(test, &[Need::Neap, Need::Userfaultfd]).then(exclusive)
+}

@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use neap_tests::{
-    Need, OrdinaryUser, Outcome, Run, exclusive, neap_binary, program, require, skip,
+    Need, OrdinaryUser, Outcome, Run, exclusive, neap_binary, paging, program, require, skip,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -254,10 +254,9 @@ fn what_a_killed_bench_leaves_the_next_one_removes() {
 #[test]
 fn outputs_that_differ_are_named() {
     let name = "outputs_that_differ_are_named";
-    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+    let Some(_alone) = paging(name) else {
         return;
-    }
-    let _alone = exclusive();
+    };
     let dir = disk();
     let script = "echo ${NEAP_SOCKET:+under neap}";
     let command = ["sh", "-c", script].map(OsString::from);
@@ -274,10 +273,9 @@ fn outputs_that_differ_are_named() {
 #[test]
 fn every_run_reads_the_same_file_from_the_same_place() {
     let name = "every_run_reads_the_same_file_from_the_same_place";
-    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+    let Some(_alone) = paging(name) else {
         return;
-    }
-    let _alone = exclusive();
+    };
     let dir = disk();
     let run = bench(&dir, &["--runs", "2", "--against", "neap"], &["cat".into()]);
     run.stdin(*b"some text").go().must_exit(0);

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use neap_tests::{Managed, MemoryGroup, Neap, Need, Run, exclusive, program, require};
+use neap_tests::{Managed, MemoryGroup, Neap, Need, Run, exclusive, paging, program, require};
 
 fn words(name: &str, arguments: &[&str]) -> Run {
     let path = program(name);
@@ -25,13 +25,9 @@ fn burst(limit: &str, arguments: &[&str], neap: impl FnOnce(Neap) -> Neap) -> Ma
 
 #[test]
 fn fresh_memory_from_two_threads_stays_within_the_limit() {
-    if !require(
-        "fresh_memory_from_two_threads_stays_within_the_limit",
-        &[Need::Neap, Need::Userfaultfd],
-    ) {
+    let Some(_alone) = paging("fresh_memory_from_two_threads_stays_within_the_limit") else {
         return;
-    }
-    let _alone = exclusive();
+    };
     burst("64M", &["512", "2", "same"], |neap| neap);
     burst("64M", &["256", "2", "text"], |neap| neap);
     burst("256M", &["1024", "2", "same"], |neap| neap);
@@ -39,37 +35,25 @@ fn fresh_memory_from_two_threads_stays_within_the_limit() {
 
 #[test]
 fn fresh_memory_from_eight_threads_stays_within_the_limit() {
-    if !require(
-        "fresh_memory_from_eight_threads_stays_within_the_limit",
-        &[Need::Neap, Need::Userfaultfd],
-    ) {
+    let Some(_alone) = paging("fresh_memory_from_eight_threads_stays_within_the_limit") else {
         return;
-    }
-    let _alone = exclusive();
+    };
     burst("96M", &["512", "8", "text"], |neap| neap);
 }
 
 #[test]
 fn the_older_way_out_keeps_the_limit_too() {
-    if !require(
-        "the_older_way_out_keeps_the_limit_too",
-        &[Need::Neap, Need::Userfaultfd],
-    ) {
+    let Some(_alone) = paging("the_older_way_out_keeps_the_limit_too") else {
         return;
-    }
-    let _alone = exclusive();
+    };
     burst("64M", &["256", "2", "text"], Neap::write_protect);
 }
 
 #[test]
 fn data_that_was_out_reads_back_within_the_limit() {
-    if !require(
-        "data_that_was_out_reads_back_within_the_limit",
-        &[Need::Neap, Need::Userfaultfd],
-    ) {
+    let Some(_alone) = paging("data_that_was_out_reads_back_within_the_limit") else {
         return;
-    }
-    let _alone = exclusive();
+    };
     let plain = words("hog", &["192", "3"]).go();
     let run = Neap::limit("64M").run(&words("hog", &["192", "3"]).sampled());
     run.must_have_paged();
@@ -123,13 +107,9 @@ fn a_program_that_a_hard_cgroup_kills_lives_under_neap() {
 /// lets the program go on.
 #[test]
 fn memory_that_cannot_shrink_goes_over_with_one_warning() {
-    if !require(
-        "memory_that_cannot_shrink_goes_over_with_one_warning",
-        &[Need::Neap, Need::Userfaultfd],
-    ) {
+    let Some(_alone) = paging("memory_that_cannot_shrink_goes_over_with_one_warning") else {
         return;
-    }
-    let _alone = exclusive();
+    };
     let random = words("incompressible", &["96"]);
     let run = Neap::limit("48M").option("--no-swap").run(&random);
     run.must_exit(0);
@@ -148,13 +128,10 @@ fn memory_that_cannot_shrink_goes_over_with_one_warning() {
 
 #[test]
 fn memory_that_cannot_shrink_ends_the_job_where_that_is_asked_for() {
-    if !require(
-        "memory_that_cannot_shrink_ends_the_job_where_that_is_asked_for",
-        &[Need::Neap, Need::Userfaultfd],
-    ) {
+    let Some(_alone) = paging("memory_that_cannot_shrink_ends_the_job_where_that_is_asked_for")
+    else {
         return;
-    }
-    let _alone = exclusive();
+    };
     let run = Neap::limit("48M")
         .option("--no-swap")
         .option("--on-exhausted")
@@ -170,10 +147,9 @@ fn memory_that_cannot_shrink_ends_the_job_where_that_is_asked_for() {
 #[test]
 fn a_job_that_is_to_be_killed_does_not_go_over_before() {
     let name = "a_job_that_is_to_be_killed_does_not_go_over_before";
-    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+    let Some(_alone) = paging(name) else {
         return;
-    }
-    let _alone = exclusive();
+    };
     let run = Neap::limit("48M")
         .option("--no-swap")
         .option("--on-exhausted")
@@ -188,10 +164,9 @@ fn a_job_that_is_to_be_killed_does_not_go_over_before() {
 #[test]
 fn a_job_just_below_its_limit_is_not_killed() {
     let name = "a_job_just_below_its_limit_is_not_killed";
-    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+    let Some(_alone) = paging(name) else {
         return;
-    }
-    let _alone = exclusive();
+    };
     let run = Neap::limit("48M")
         .option("--no-swap")
         .option("--on-exhausted")
@@ -204,10 +179,9 @@ fn a_job_just_below_its_limit_is_not_killed() {
 #[test]
 fn a_swap_file_that_is_too_small_is_told_of() {
     let name = "a_swap_file_that_is_too_small_is_told_of";
-    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+    let Some(_alone) = paging(name) else {
         return;
-    }
-    let _alone = exclusive();
+    };
     let neap = Neap::limit("48M").option("--swap-size").option("1M");
     let run = neap.run(&words("incompressible", &["160"]));
     run.must_exit(0);
@@ -236,10 +210,9 @@ fn memory_that_is_locked_at_once_is_told_of() {
 #[test]
 fn memory_that_is_not_managed_leaves_a_program_its_working_set() {
     let name = "memory_that_is_not_managed_leaves_a_program_its_working_set";
-    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+    let Some(_alone) = paging(name) else {
         return;
-    }
-    let _alone = exclusive();
+    };
     // 512 pages, in 1000 rounds.
     let run = Neap::limit("64M").run(&words("pinned", &["80", "2048", "1000"]));
     run.must_exit(0);
@@ -252,10 +225,9 @@ fn memory_that_is_not_managed_leaves_a_program_its_working_set() {
 #[test]
 fn one_new_mapping_after_another_stays_within_the_limit() {
     let name = "one_new_mapping_after_another_stays_within_the_limit";
-    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+    let Some(_alone) = paging(name) else {
         return;
-    }
-    let _alone = exclusive();
+    };
     let run = Neap::limit("64M").run(&words("incompressible", &["200", "each"]).sampled());
     run.must_exit(0);
     run.must_have_paged();
@@ -264,13 +236,9 @@ fn one_new_mapping_after_another_stays_within_the_limit() {
 
 #[test]
 fn a_swap_file_holds_what_does_not_compress() {
-    if !require(
-        "a_swap_file_holds_what_does_not_compress",
-        &[Need::Neap, Need::Userfaultfd],
-    ) {
+    let Some(_alone) = paging("a_swap_file_holds_what_does_not_compress") else {
         return;
-    }
-    let _alone = exclusive();
+    };
     let dir = tempfile::tempdir_in("/var/tmp").expect("a temporary folder");
     let neap = Neap::limit("64M")
         .option("--swap-dir")

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use neap_record::{Header, block, end_block};
-use neap_tests::{Neap, Need, Run, exclusive, neap_binary, program, require};
+use neap_tests::{Neap, Need, Run, neap_binary, paging, program, require};
 use serde_json::Value;
 
 fn sim(words: &[&str], file: &Path) -> Output {
@@ -61,10 +61,9 @@ fn replayed(record: &Path) -> (Value, String) {
 #[test]
 fn a_program_with_threads_and_forks_is_replayed_with_the_same_decisions() {
     let test = "a_program_with_threads_and_forks_is_replayed_with_the_same_decisions";
-    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+    let Some(_alone) = paging(test) else {
         return;
-    }
-    let _alone = exclusive();
+    };
     let dir = tempfile::tempdir_in("/var/tmp").expect("a temporary folder");
     let record = dir.path().join("record");
     let words = "--seed 5 --seconds 8 --threads 4 --memory 192M --stall 150";

@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use neap_tests::{Neap, Need, OrdinaryUser, Run, exclusive, neap_binary, program, require, skip};
+use neap_tests::{
+    Neap, Need, OrdinaryUser, Run, exclusive, neap_binary, paging, program, require, skip,
+};
 
 fn shell(script: &str) -> Run {
     Run::new(["sh", "-c", script]).limit(Duration::from_secs(60))
@@ -60,10 +62,9 @@ fn few_threads_never_leave_a_job_half_way() {
 #[test]
 fn what_is_to_be_wiped_is_wiped_though_the_engine_could_not_be_told() {
     let name = "what_is_to_be_wiped_is_wiped_though_the_engine_could_not_be_told";
-    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+    let Some(_alone) = paging(name) else {
         return;
-    }
-    let _alone = exclusive();
+    };
     let crowded = program("crowded");
     let words = ["prlimit", "--nofile=64"].map(OsString::from);
     let words = words

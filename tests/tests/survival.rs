@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use neap_tests::{Managed, Neap, Need, Run, exclusive, program, require, skip, tool};
+use neap_tests::{Managed, Neap, Need, Run, paging, program, require, skip, tool};
 
 /// What a mode ends with if the machine cannot do it.
 const SKIPPED: i32 = 77;
@@ -16,10 +16,7 @@ fn survive(mode: &str, mib: &str) -> Run {
 
 /// Runs a mode that looks after `mib` MiB under `limit`; `None`: it was skipped.
 fn survives(test: &str, mode: &str, mib: &str, limit: &str) -> Option<Managed> {
-    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
-        return None;
-    }
-    let _alone = exclusive();
+    let _alone = paging(test)?;
     let run = Neap::limit(limit)
         .env("NEAP_CHECK", "1")
         .run(&survive(mode, mib).sampled());
@@ -162,10 +159,9 @@ fn many_children_at_once_read_what_their_parent_wrote() {
 #[test]
 fn descriptors_for_many_processes_are_found_where_few_are_allowed() {
     let test = "descriptors_for_many_processes_are_found_where_few_are_allowed";
-    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+    let Some(_alone) = paging(test) else {
         return;
-    }
-    let _alone = exclusive();
+    };
     let script = format!(
         "ulimit -n; exec {} children 16",
         program("survive").display()

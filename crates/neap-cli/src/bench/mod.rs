@@ -470,7 +470,7 @@ fn swap_dir(args: &BenchArgs) -> Result<Option<PathBuf>, Failure> {
         talk::warn(&warning);
     }
     Ok(match choice.swap {
-        swap::Swap::Dir { dir, .. } => Some(std::path::absolute(&dir).unwrap_or(dir)),
-        swap::Swap::Off => None,
+        neap_engine::Swap::Dir { dir, .. } => Some(std::path::absolute(&dir).unwrap_or(dir)),
+        neap_engine::Swap::Off => None,
     })
 }

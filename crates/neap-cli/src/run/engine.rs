@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 
 use crate::choice::OnExhausted;
 use crate::run::plan::Plan;
-use crate::run::swap::Swap;
 
 /// An engine at work.
 pub struct Engine(Inner);
@@ -55,13 +54,7 @@ impl Engine {
 fn options(plan: &Plan) -> Options {
     Options {
         limit: plan.limit.bytes,
-        swap: match &plan.swap {
-            Swap::Off => neap_engine::Swap::Off,
-            Swap::Dir { dir, size } => neap_engine::Swap::Dir {
-                dir: dir.clone(),
-                size: *size,
-            },
-        },
+        swap: plan.swap.clone(),
         pool_max_percent: plan.pool_max.0,
         compressor: plan.compressor,
         shrinker: plan.shrinker,

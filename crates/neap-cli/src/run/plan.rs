@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use neap_engine::Swap;
 use neap_store::{CompressorKind, ShrinkerKind};
 
 use crate::choice::{OnExhausted, PoolMax};
@@ -12,7 +13,7 @@ use crate::failure::Failure;
 use crate::flags::RunArgs;
 use crate::machine::Root;
 use crate::run::limit::{Limit, limit};
-use crate::run::swap::{self, Inspect, Swap, Wish};
+use crate::run::swap::{self, Inspect, Wish};
 
 /// The decisions of one run.
 #[derive(Clone, Debug)]

@@ -2,25 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use neap_engine::Swap;
 use neap_units::{Bytes, Size, parse_size};
 
 use crate::env::{Lookup, SWAP_DIR};
 use crate::failure::Failure;
 use crate::machine::{Filesystem, Kind, filesystem_of};
-
-/// The swap file of a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Swap {
-    /// None.
-    Off,
-    /// An unnamed file in this directory.
-    Dir {
-        /// The directory.
-        dir: PathBuf,
-        /// Most bytes the file may hold.
-        size: Bytes,
-    },
-}
 
 /// What was decided, and what the user should hear.
 #[derive(Clone, Debug, PartialEq, Eq)]
