@@ -373,6 +373,8 @@ fn statistics_have_their_schema() {
         "/memory/peak_bytes",
         "/memory/peak_resident_bytes",
         "/memory/peak_pool_bytes",
+        "/memory/pool_held_bytes",
+        "/memory/pool_compressed_bytes",
         "/vmstat/zswpin",
         "/vmstat/pgscan",
         "/vmstat/pgsteal",

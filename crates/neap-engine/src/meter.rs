@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
+use neap_store::Holding;
 use neap_units::{Bytes, PAGE_SIZE, Pages};
 
 /// The share of the limit that reclaim leaves to the programs in any case: 1/16.
@@ -24,7 +25,7 @@ pub(crate) struct Meter {
     reclaim_to: AtomicU64,
     peak: AtomicU64,
     peak_resident: AtomicU64,
-    peak_pool: AtomicU64,
+    peak_pool: Mutex<Holding>,
     overhead: AtomicU64,
     /// Fills need not wait: nothing can be had by waiting.
     open: AtomicBool,
@@ -39,8 +40,8 @@ pub(crate) struct Sample {
     pub resident: u64,
     /// Anonymous memory of neap, with the pool.
     pub own: u64,
-    /// The pool's part of `own`.
-    pub pool: u64,
+    /// The pool, which is a part of `own`.
+    pub pool: Holding,
 }
 
 impl Meter {
@@ -57,7 +58,7 @@ impl Meter {
             reclaim_to: AtomicU64::new(u64::MAX),
             peak: zero(),
             peak_resident: zero(),
-            peak_pool: zero(),
+            peak_pool: Mutex::default(),
             overhead: zero(),
             open: AtomicBool::new(false),
             pool: zero(),
@@ -72,13 +73,18 @@ impl Meter {
     /// not explain.
     pub fn sample(&self, sample: Sample) -> u64 {
         let usage = sample.resident + sample.own;
-        self.pool.store(sample.pool, Relaxed);
+        self.pool.store(sample.pool.bytes, Relaxed);
         let before = self.estimate.swap(usage, Relaxed);
         self.peak.fetch_max(usage, Relaxed);
         self.peak_resident.fetch_max(sample.resident, Relaxed);
-        self.peak_pool.fetch_max(sample.pool, Relaxed);
+        {
+            let mut peak = self.peak_pool.lock().expect("peak lock");
+            if sample.pool.bytes > peak.bytes {
+                *peak = sample.pool;
+            }
+        }
         self.overhead
-            .fetch_max(sample.own.saturating_sub(sample.pool), Relaxed);
+            .fetch_max(sample.own.saturating_sub(sample.pool.bytes), Relaxed);
         usage.saturating_sub(before)
     }
 
@@ -189,7 +195,7 @@ impl Meter {
         let sample = Sample {
             resident: self.peak_resident.load(Relaxed),
             own: self.overhead.load(Relaxed),
-            pool: self.peak_pool.load(Relaxed),
+            pool: *self.peak_pool.lock().expect("peak lock"),
         };
         (self.peak.load(Relaxed), sample)
     }

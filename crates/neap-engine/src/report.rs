@@ -28,6 +28,10 @@ pub struct MemoryReport {
     pub peak_resident_bytes: u64,
     /// Most that the pool took.
     pub peak_pool_bytes: u64,
+    /// Program bytes that the pool held when it was largest, those of same-filled pages left out.
+    pub pool_held_bytes: u64,
+    /// What they were compressed to.
+    pub pool_compressed_bytes: u64,
     /// Most that neap took beside the pool.
     pub overhead_bytes: u64,
     /// Page table of neap, now.
@@ -84,7 +88,9 @@ impl Job {
                 limit_bytes: self.meter.limit().0,
                 peak_bytes: peak,
                 peak_resident_bytes: peaks.resident,
-                peak_pool_bytes: peaks.pool,
+                peak_pool_bytes: peaks.pool.bytes,
+                pool_held_bytes: peaks.pool.held,
+                pool_compressed_bytes: peaks.pool.compressed,
                 overhead_bytes: peaks.own,
                 metadata_bytes: metadata + self.store.metadata_bytes().0,
             },

@@ -144,7 +144,7 @@ impl Sampler {
         Sample {
             resident,
             own: neap_sys::anon_resident(self.own_pid).unwrap_or(0),
-            pool: self.job.store.pool_bytes().0,
+            pool: self.job.store.holding(),
         }
     }
 

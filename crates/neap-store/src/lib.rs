@@ -19,7 +19,7 @@ pub use compress::{
     Codec, CodecError, Compressor, CompressorKind, Dictionary, KindError, Page, SCRATCH, TrainError,
 };
 pub use pool::ADDRESSABLE;
-pub use stats::{Group, Metric, MetricKind, ORDERS, StoreStats};
+pub use stats::{Group, Holding, Metric, MetricKind, ORDERS, StoreStats};
 pub use store::{
     Config, Incompressible, LoadError, Refused, ShrinkerError, ShrinkerKind, Shrunk, Source, Store,
 };

@@ -129,6 +129,17 @@ metrics! {
     pool_compacted_pages: Zswap Counter, "pages", "Page given back by compaction of the pool";
 }
 
+/// What the pool holds at one moment, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// The pool itself.
+    pub bytes: u64,
+    /// Bytes of the pages in it. Same-filled pages take no room and do not count.
+    pub held: u64,
+    /// What they were compressed to.
+    pub compressed: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -34,9 +34,6 @@ impl Accounting {
 /// What the kernel has, in the order of the tables.
 pub const KERNELS: [&str; 3] = ["zswap", "zram", "swap"];
 
-/// Bytes of a page.
-const PAGE: f64 = 4096.0;
-
 /// One contender by one accounting.
 #[derive(Clone, Debug)]
 pub struct Side<'a> {
@@ -87,36 +84,21 @@ impl<'a> Side<'a> {
         self.entry["failed"].as_u64() > Some(0)
     }
 
-    /// Program bytes held outside of resident memory: what the program takes plainly, less what was resident when
-    /// the pool was largest. All run at their limit then, so that is the peak of both less that of the pool.
-    fn held(&self, plain: &Side<'_>) -> Option<f64> {
-        let resident = self.median("peak_memory_bytes")? - self.median("peak_pool_bytes")?;
-        Some(plain.median("peak_memory_bytes")? - resident)
-    }
-
-    /// Program bytes held per byte of pool; `None` where there is no pool, or nothing went out.
+    /// Program bytes held per byte of pool, when the pool was largest; `None` where there is no pool.
     #[must_use]
-    pub fn density(&self, plain: &Side<'_>) -> Option<f64> {
-        let density = self.held(plain)? / self.median("peak_pool_bytes")?;
+    pub fn density(&self) -> Option<f64> {
+        let density = self.median("pool_held_bytes")? / self.median("peak_pool_bytes")?;
         (density.is_finite() && density > 0.0).then_some(density)
     }
 
-    /// Bytes written to disk.
+    /// The part of neap's pool that held no compressed bytes when it was largest.
     #[must_use]
-    pub fn written(&self) -> f64 {
-        self.median("disk_written_bytes").unwrap_or(0.0)
-    }
-
-    /// The part of neap's pool that holds no compressed bytes, at the end; `None` where the pages of most of
-    /// what was held are gone by then, for what they leave is empty until it is given back.
-    #[must_use]
-    pub fn fragmentation(&self, plain: &Side<'_>) -> Option<f64> {
-        let held = self.held(plain)?;
+    pub fn fragmentation(&self) -> Option<f64> {
         let parts = self.runs.iter().filter_map(|run| {
-            let zswap = &run["neap"]["zswap"];
-            let stored = zswap["stored_pages"].as_f64()? * PAGE;
-            let part = 1.0 - zswap["compressed_bytes"].as_f64()? / zswap["pool_bytes"].as_f64()?;
-            (stored > held / 2.0).then_some(part)
+            let memory = &run["neap"]["memory"];
+            let compressed = memory["pool_compressed_bytes"].as_f64()?;
+            let part = 1.0 - compressed / memory["peak_pool_bytes"].as_f64()?;
+            part.is_finite().then_some(part)
         });
         median(parts.collect())
     }

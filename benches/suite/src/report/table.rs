@@ -36,9 +36,6 @@ pub fn head(index: &Index, site: &Value) -> String {
     )
 }
 
-/// Bytes on disk that are not worth a word: what a file system writes of its own.
-const NOTHING: f64 = 1_048_576.0;
-
 /// A row of the table of times.
 struct Line {
     class: Class,
@@ -172,34 +169,23 @@ fn summary(lines: &[Line], percent: u64) -> String {
 #[must_use]
 pub fn pools(entries: &[Entry], percent: u64) -> String {
     let mut text = format!(
-        "\n## Limit {percent} %: program bytes held per byte of pool\n\nWhat is not resident by the peak of the pool, \
-         from the runs of (a); * where some of it was on disk. neap's pool also holds copies of pages that are \
-         resident and clean. Target: neap at least {DENSITY} times zswap, at most {:.0} % of its pool empty.\n\n\
+        "\n## Limit {percent} %: program bytes held per byte of pool\n\nThe pages in the pool by its size, when \
+         that was largest, from the runs of (a); what takes no room (same-filled pages) is left out on both sides. \
+         neap's pool also holds copies of pages that are resident and clean. Target: neap at least {DENSITY} times zswap, at most {:.0} % of its pool empty.\n\n\
          | workload | neap | zswap | zram | neap / zswap | of neap's pool empty |\n\
          | --- | --- | --- | --- | --- | --- |\n",
         FRAGMENTATION * 100.0
     );
     for entry in entries {
         let side = |contender: &str| Side::of(&entry.bench, contender, Accounting::Resident);
-        let plain = side("plain");
-        let held = |contender: &str| side(contender)?.density(plain.as_ref()?);
-        let written = |contender: &str| side(contender).map_or(0.0, |side| side.written());
-        let mark = |contender: &str| {
-            if written(contender) > written("plain") + NOTHING {
-                " *"
-            } else {
-                ""
-            }
-        };
-        let empty = side("neap")
-            .zip(plain.as_ref())
-            .and_then(|(neap, plain)| neap.fragmentation(plain));
+        let held = |contender: &str| side(contender)?.density();
+        let empty = side("neap").and_then(|neap| neap.fragmentation());
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} |",
             entry.name,
-            cell(held("neap"), mark("neap")),
-            cell(held("zswap"), mark("zswap")),
+            cell(held("neap"), ""),
+            cell(held("zswap"), ""),
             cell(held("zram"), ""),
             cell(ratio(held("neap"), held("zswap")), ""),
             empty.map_or("-".to_owned(), |part| format!("{:.1} %", part * 100.0)),

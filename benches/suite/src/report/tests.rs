@@ -16,12 +16,13 @@ fn bench(neap: f64, zswap: f64, zram: f64) -> Value {
                 "cpu_system_seconds": {"median": 0.0}, "cpu_neap_seconds": {"median": 0.0},
                 "disk_written_bytes": {"median": 3 << 20}, "pages_out": {"median": 77},
                 "peak_memory_bytes": {"median": memory}, "peak_pool_bytes": {"median": pool},
+                "pool_held_bytes": {"median": 900 - memory + pool},
             },
         })
     };
     let own = json!({
         "turn": 1, "contender": "neap", "limit_bytes": 9,
-        "neap": {"zswap": {"pool_bytes": 150, "compressed_bytes": 120, "stored_pages": 1}},
+        "neap": {"memory": {"peak_pool_bytes": 150, "pool_compressed_bytes": 120}},
     });
     json!({
         "machine": {"cpu": "a cpu", "cpus": 2, "ram_bytes": 1 << 30, "cgroup_version": 1, "swap_filesystem": "ext4"},

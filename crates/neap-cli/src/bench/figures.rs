@@ -33,6 +33,8 @@ pub struct Raw {
     pub peak_resident_bytes: u64,
     /// Most that the pool took.
     pub peak_pool_bytes: u64,
+    /// Bytes of the pages in it then, those that take no room left out.
+    pub pool_held_bytes: u64,
     /// The control group's own word, page cache included.
     pub group_peak_bytes: Option<u64>,
     /// Pages that left memory, compressed or not.
@@ -105,7 +107,7 @@ pub struct Measure {
 }
 
 /// Every measure, in the order of the table.
-pub const MEASURES: [Measure; 11] = [
+pub const MEASURES: [Measure; 12] = [
     measure("wall time", "wall_seconds", Unit::Seconds, |r| {
         r.wall_seconds
     }),
@@ -132,6 +134,9 @@ pub const MEASURES: [Measure; 11] = [
     ),
     measure("peak of the pool", "peak_pool_bytes", Unit::Bytes, |r| {
         r.peak_pool_bytes as f64
+    }),
+    measure("held in that pool", "pool_held_bytes", Unit::Bytes, |r| {
+        r.pool_held_bytes as f64
     }),
     measure("pages out", "pages_out", Unit::Count, |r| {
         r.pages_out as f64
@@ -295,6 +300,7 @@ pub mod tests {
             peak_memory_bytes: 0,
             peak_resident_bytes: 0,
             peak_pool_bytes: 0,
+            pool_held_bytes: 0,
             group_peak_bytes: None,
             pages_out: 0,
             pages_in: 0,

@@ -343,6 +343,7 @@ fn basic(turn: Turn<'_>, ended: &Ended, before: Usage, after: Usage) -> Raw {
         peak_memory_bytes: ended.peak.memory,
         peak_resident_bytes: ended.peak.resident,
         peak_pool_bytes: ended.peak.pool,
+        pool_held_bytes: ended.peak.held,
         group_peak_bytes: turn.group.and_then(Group::peak),
         pages_out: 0,
         pages_in: 0,
@@ -391,6 +392,7 @@ impl Raw {
         self.pages_in = counters.back;
         self.major_faults = number("/vmstat/pgmajfault");
         self.peak_pool_bytes = number("/memory/peak_pool_bytes");
+        self.pool_held_bytes = number("/memory/pool_held_bytes");
         let peak = |own: u64, name: &str| own.max(number(name));
         self.peak_memory_bytes = peak(self.peak_memory_bytes, "/memory/peak_bytes");
         self.peak_resident_bytes = peak(self.peak_resident_bytes, "/memory/peak_resident_bytes");

@@ -15,6 +15,8 @@ pub struct Peak {
     pub resident: u64,
     /// The pool.
     pub pool: u64,
+    /// Bytes of the pages in it when it was largest.
+    pub held: u64,
     /// How often it was looked at.
     pub samples: u64,
 }
@@ -25,7 +27,7 @@ pub enum Pool {
     /// There is none outside of the processes.
     None,
     /// zswap's, of the group where the kernel says so, else of the machine less what it was before.
-    Zswap(u64),
+    Zswap(Holding),
     /// A zram device's.
     Zram(u32),
 }
@@ -37,35 +39,63 @@ impl Pool {
         Pool::Zswap(zswap_of_machine(root))
     }
 
-    fn bytes(&self, root: &Root, group: Option<&Group>) -> u64 {
+    fn holding(&self, root: &Root, group: Option<&Group>) -> Holding {
         match self {
-            Pool::None => 0,
+            Pool::None => Holding::default(),
             Pool::Zswap(before) => group
-                .and_then(Group::pool)
-                .unwrap_or_else(|| zswap_of_machine(root).saturating_sub(*before)),
-            Pool::Zram(number) => zram(root, *number).unwrap_or(0),
+                .and_then(|group| {
+                    Some(Holding {
+                        pool: group.pool()?,
+                        held: group.counter("zswapped")?,
+                    })
+                })
+                .unwrap_or_else(|| zswap_of_machine(root).since(*before)),
+            Pool::Zram(number) => zram(root, *number).unwrap_or_default(),
         }
     }
 }
 
-/// `Zswap:` of /proc/meminfo in bytes.
-fn zswap_of_machine(root: &Root) -> u64 {
-    let text = root.read("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("Zswap:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kib.unwrap_or(0) << 10
+/// A pool, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// What it takes.
+    pool: u64,
+    /// The pages in it.
+    held: u64,
 }
 
-/// `mem_used_total`, the third figure of a device's mm_stat
+impl Holding {
+    fn since(self, before: Self) -> Self {
+        Self {
+            pool: self.pool.saturating_sub(before.pool),
+            held: self.held.saturating_sub(before.held),
+        }
+    }
+}
+
+/// `Zswap:` and `Zswapped:` of /proc/meminfo.
+fn zswap_of_machine(root: &Root) -> Holding {
+    let text = root.read("/proc/meminfo").unwrap_or_default();
+    let bytes = |name| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+        kib.unwrap_or(0) << 10
+    };
+    Holding {
+        pool: bytes("Zswap:"),
+        held: bytes("Zswapped:"),
+    }
+}
+
+/// `mem_used_total` and `orig_data_size`, the third and first figure of a device's mm_stat
 /// (Documentation/admin-guide/blockdev/zram.rst).
-fn zram(root: &Root, number: u32) -> Option<u64> {
+fn zram(root: &Root, number: u32) -> Option<Holding> {
     let path = PathBuf::from(format!("/sys/block/zram{number}/mm_stat"));
-    root.read(path)
-        .ok()?
-        .split_whitespace()
-        .nth(2)?
-        .parse()
-        .ok()
+    let text = root.read(path).ok()?;
+    let mut figures = text.split_whitespace();
+    let held = figures.next()?.parse().ok()?;
+    let pool = figures.nth(1)?.parse().ok()?;
+    Some(Holding { pool, held })
 }
 
 /// Watches one run.
@@ -98,10 +128,12 @@ impl Watch<'_> {
                 resident += anon;
             }
         }
-        let pool = self.pool.bytes(self.root, self.group);
+        let Holding { pool, held } = self.pool.holding(self.root, self.group);
         peak.memory = peak.memory.max(all + pool);
         peak.resident = peak.resident.max(resident);
-        peak.pool = peak.pool.max(pool);
+        if pool > peak.pool {
+            (peak.pool, peak.held) = (pool, held);
+        }
         peak.samples += 1;
     }
 }
@@ -195,11 +227,19 @@ mod tests {
             ("/sys/block/zram2/mm_stat", " 9 8 4096 0 5000 0 0\n"),
         ]);
         let pool = Pool::zswap(&root);
-        write(&root, "/proc/meminfo", "Zswap:    20 kB\n");
-        assert_eq!(pool.bytes(&root, None), 12 << 10);
-        assert_eq!(Pool::Zram(2).bytes(&root, None), 4096);
-        assert_eq!(Pool::Zram(3).bytes(&root, None), 0);
-        assert_eq!(Pool::None.bytes(&root, None), 0);
+        write(
+            &root,
+            "/proc/meminfo",
+            "Zswap:    20 kB\nZswapped:  60 kB\n",
+        );
+        let both = |pool: &Pool| {
+            let Holding { pool, held } = pool.holding(&root, None);
+            (pool, held)
+        };
+        assert_eq!(both(&pool), (12 << 10, 40 << 10));
+        assert_eq!(both(&Pool::Zram(2)), (4096, 9));
+        assert_eq!(both(&Pool::Zram(3)), (0, 0));
+        assert_eq!(both(&Pool::None), (0, 0));
     }
 
     #[test]

@@ -29,11 +29,13 @@ const VMSTAT: [&str; 9] = [
 /// The same for `zswap`.
 const ZSWAP: [&str; 3] = ["stored_pages", "pool_bytes", "compressed_bytes"];
 /// The same for `memory`.
-const MEMORY: [&str; 5] = [
+const MEMORY: [&str; 7] = [
     "limit_bytes",
     "peak_bytes",
     "peak_resident_bytes",
     "peak_pool_bytes",
+    "pool_held_bytes",
+    "pool_compressed_bytes",
     "overhead_bytes",
 ];
 

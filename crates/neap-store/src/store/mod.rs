@@ -24,7 +24,7 @@ use neap_units::{Bytes, EntryId, Pages, SpaceId};
 
 use crate::arena::Arena;
 use crate::compress::Codec;
-use crate::stats::StoreStats;
+use crate::stats::{Holding, StoreStats};
 use crate::swapfile::BlockFile;
 use inner::Inner;
 
@@ -138,6 +138,18 @@ impl Store {
     #[must_use]
     pub fn pool_bytes(&self) -> Bytes {
         Bytes::from(Pages(self.lock().pool.pages()))
+    }
+
+    /// What the pool holds.
+    #[must_use]
+    pub fn holding(&self) -> Holding {
+        let inner = self.lock();
+        let (stats, live) = (&inner.stats, inner.entries.live() as u64);
+        Holding {
+            bytes: Bytes::from(Pages(inner.pool.pages())).0,
+            held: Bytes::from(Pages(live - stats.swapped_pages - stats.same_filled_pages)).0,
+            compressed: stats.compressed_bytes,
+        }
     }
 
     /// Whether the pool refuses pages since it was full: the pool worker has work.
