@@ -20,6 +20,8 @@ struct Case {
     thp_swap: bool,
     /// Whether zswap takes them.
     store: LargeStore,
+    /// Whether the cgroup is charged for zswap's pool.
+    charged: bool,
     /// Name of the compressor in parameters.
     compressor: &'static str,
 }
@@ -36,9 +38,10 @@ fn case(config: &str) -> Case {
         order,
         thp_swap: which != "case1-before",
         store: match which {
-            "after" => LargeStore::V6KnobOn,
+            "after" | "after-uncharged" => LargeStore::V6KnobOn,
             _ => LargeStore::Reject,
         },
+        charged: which != "after-uncharged",
         compressor: match parts.next() {
             Some("iaa") => "iaa",
             _ => "zstd",
@@ -78,6 +81,7 @@ fn kernel(setup: &Setup<'_>, case: &Case) -> KernelConfig {
             accept_threshold_percent: 90,
             shrinker: false,
         }),
+        zswap_charged: case.charged,
         contents: vec![model(setup, case.compressor)],
         seed: setup.seed,
         ..KernelConfig::default()
@@ -217,6 +221,10 @@ pub(super) const MTHP_STORE: Experiment = Experiment {
         "2M/case2-before/iaa",
         "2M/after/zstd",
         "2M/after/iaa",
+        "64K/after-uncharged/zstd",
+        "64K/after-uncharged/iaa",
+        "2M/after-uncharged/zstd",
+        "2M/after-uncharged/iaa",
     ],
     parameters: &[
         Parameter::seed("processes", "70", "processes", "S1"),
@@ -373,6 +381,54 @@ pub(super) const MTHP_STORE: Experiment = Experiment {
             "2M/after/iaa",
             "2M/case2-before/iaa",
         ),
+        effect(
+            "case2_uncharged_throughput_change",
+            "throughput",
+            "64K/after-uncharged/zstd",
+            "64K/case2-before/zstd",
+        ),
+        effect(
+            "case2_uncharged_throughput_change",
+            "throughput",
+            "64K/after-uncharged/iaa",
+            "64K/case2-before/iaa",
+        ),
+        effect(
+            "case2_uncharged_throughput_change",
+            "throughput",
+            "2M/after-uncharged/zstd",
+            "2M/case2-before/zstd",
+        ),
+        effect(
+            "case2_uncharged_throughput_change",
+            "throughput",
+            "2M/after-uncharged/iaa",
+            "2M/case2-before/iaa",
+        ),
+        effect(
+            "case2_uncharged_sys_change",
+            "sys_seconds",
+            "64K/after-uncharged/zstd",
+            "64K/case2-before/zstd",
+        ),
+        effect(
+            "case2_uncharged_sys_change",
+            "sys_seconds",
+            "64K/after-uncharged/iaa",
+            "64K/case2-before/iaa",
+        ),
+        effect(
+            "case2_uncharged_sys_change",
+            "sys_seconds",
+            "2M/after-uncharged/zstd",
+            "2M/case2-before/zstd",
+        ),
+        effect(
+            "case2_uncharged_sys_change",
+            "sys_seconds",
+            "2M/after-uncharged/iaa",
+            "2M/case2-before/iaa",
+        ),
     ],
     headline: &["throughput", "sys_seconds", "memcg_high"],
     scale: 1.0 / 64.0,
@@ -380,6 +436,8 @@ pub(super) const MTHP_STORE: Experiment = Experiment {
         "After is one set of runs, compared with both cases, as in the seed.",
         "Scale divides the memory of the machine and of each process; counts and CPU times shown are \
          divided by it. Each process writes whole multiples of 2 MiB.",
+        "After-uncharged is no row of the seed: as after, but nobody is charged for zswap's pool, as nobody is for \
+         zram's. What is left of case 2's change there is not the charge.",
         "In case 2 the device is zram whatever the compressor of zswap is called.",
     ],
     run,
