@@ -31,7 +31,10 @@ pub const TARGETS: [Target; 8] = [
 /// A trace names only pages it has, and is the same when it is written and read again.
 fn sound(trace: &Trace) {
     for event in trace.events() {
-        if let Event::Touch { first, count, .. } | Event::Free { first, count } = event {
+        if let Event::Touch { first, count, .. }
+        | Event::Watch { first, count, .. }
+        | Event::Free { first, count } = event
+        {
             assert!(u64::from(first) + u64::from(count) <= u64::from(trace.pages()));
         }
     }

@@ -219,6 +219,16 @@ fn a_recording_is_imported_replayed_and_forecast() {
     let value: Value = serde_json::from_str(stdout(&output)).unwrap();
     assert_eq!(value["points"].as_array().unwrap().len(), 2);
     assert_eq!(value["points"][0]["limit"], 2 << 20);
+    assert_eq!(value["machine"], "neap");
+    let range = |key| value["points"][0][key].as_f64().unwrap();
+    assert!(range("slowdown_low") <= range("slowdown"));
+    assert!(range("slowdown") <= range("slowdown_high"));
+    let linux = [
+        "forecast", &trace, "--limits", "1M", "--kernel", "6.18", "--json", "-",
+    ];
+    let linux: Value = serde_json::from_str(stdout(&neap(&linux))).unwrap();
+    assert_eq!(linux["machine"], "linux");
+    assert!(linux["points"][0]["slowdown"].as_f64().unwrap() >= 1.0);
     assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
     let output = neap(&["replay", &log]);
     assert!(
@@ -282,6 +292,11 @@ fn an_output_that_cannot_be_written_is_known_before_the_work() {
     for flag in ["--json", "--svg"] {
         fails(&dir, &["forecast", &trace, flag, bad], 1, denied);
     }
+    let foreign = "--mglru and --zswap: are of Linux: add --kernel VERSION";
+    fails(&dir, &["forecast", &trace, "--zswap"], 2, foreign);
+    let foreign = "--ratio, --time and --no-swap: are of neap run: leave --kernel out";
+    let both = ["forecast", &trace, "--kernel", "6.12", "--ratio", "2"];
+    fails(&dir, &both, 2, foreign);
     let fit = ["fit", "--name", "x", "-o", bad, &trace];
     fails(&dir, &fit, 1, denied);
     // An input that is there to be waited for: the fault comes before it is read.

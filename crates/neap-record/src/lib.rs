@@ -8,6 +8,7 @@
 //! | `file` | the file: header, blocks with checksums, and its reader |
 //! | `recorded` | the core with a recorder around it |
 //! | `replay` | the calls made again, the answers compared |
+//! | `varint` | numbers as bytes, here and in traces of the simulator |
 //!
 //! Calls that only look ([`neap_policy::Core::find`], `state`, `for_range`) change nothing and are not
 //! recorded. A clock, threads and files are the caller's.
@@ -26,3 +27,4 @@ pub use call::{Answer, Call, Counts, Moved, Place, counter_names};
 pub use file::{End, Header, MAGIC, Reader, RecordFault, VERSION, block, end_block};
 pub use recorded::{Recorded, Sink};
 pub use replay::{Replay, Replayed};
+pub use varint::{Fault as VarintFault, pull as pull_varint, push as push_varint};

@@ -2,14 +2,15 @@
 
 /// Why bytes are not what a writer makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// They end too early.
     Short,
     /// A value that no writer makes.
     Malformed,
 }
 
-pub(crate) fn push(bytes: &mut Vec<u8>, mut value: u64) {
+/// Appends a number.
+pub fn push(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
         value >>= 7;
@@ -18,7 +19,11 @@ pub(crate) fn push(bytes: &mut Vec<u8>, mut value: u64) {
 }
 
 /// The number at `at`, which moves behind it.
-pub(crate) fn pull(bytes: &[u8], at: &mut usize) -> Result<u64, Fault> {
+///
+/// # Errors
+/// They end too early, or no writer makes them.
+#[inline]
+pub fn pull(bytes: &[u8], at: &mut usize) -> Result<u64, Fault> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
         let byte = byte(bytes, at)?;

@@ -8,6 +8,7 @@
 //! | `clock` | CPUs, tasks and the event heap: the machine |
 //! | `workload` | what tasks do |
 //! | `experiment` | the published experiments |
+//! | `forecast` | what a limit of `neap run` would do to a recorded program |
 //! | `trace` | what recorded programs touched; import from other formats |
 //! | `report` | tables, plots, and the spread over seeds |
 #![forbid(unsafe_code)]
@@ -15,6 +16,7 @@
 mod clock;
 mod compress;
 mod experiment;
+mod forecast;
 mod kernel;
 mod nearest;
 mod report;
@@ -31,6 +33,7 @@ pub use experiment::{
     Reported, Row, Setup, Values, find as find_experiment, run as run_experiment,
     sweep as sweep_experiment,
 };
+pub use forecast::{NeapCosts, NeapForecast, NeapJob, NeapPoint};
 pub use kernel::{
     Advice, Area, AreaKind, Costs, CpuId, FileId, Kernel, KernelConfig, Limits, MemcgId, NodeId,
     Op, Reply, ShmemId, SpaceId, SwapConfig, TaskId, ZswapConfig,

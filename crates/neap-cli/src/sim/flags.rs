@@ -95,6 +95,9 @@ pub struct ImportArgs {
     /// lackey: length of a window within which only the first touch of a page counts
     #[arg(long, value_name = "TIME", default_value = "2ms")]
     pub window: String,
+    /// lackey: a window ends earlier when it has so many pages
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    pub window_pages: u32,
     /// lackey: time of a thousand instructions
     #[arg(long, value_name = "TIME", default_value = "400ns")]
     pub thousand_instructions: String,
@@ -114,9 +117,9 @@ pub enum Format {
 /// The imagined machine that a trace runs on.
 #[derive(Debug, Args)]
 pub struct MachineArgs {
-    /// Linux version whose rules hold
-    #[arg(long, value_name = "VERSION", default_value = "6.12")]
-    pub kernel: String,
+    /// Linux version whose rules hold [default: 6.12; of forecast: none, but neap run]
+    #[arg(long, value_name = "VERSION")]
+    pub kernel: Option<String>,
     /// Use the multi-generational LRU
     #[arg(long)]
     pub mglru: bool,
@@ -132,6 +135,13 @@ pub struct MachineArgs {
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+}
+
+impl MachineArgs {
+    /// The Linux version.
+    pub fn version(&self) -> &str {
+        self.kernel.as_deref().unwrap_or("6.12")
+    }
 }
 
 /// Flags of `neap sim replay`.
@@ -160,7 +170,7 @@ pub struct ReplayArgs {
 /// Flags of `neap sim forecast`.
 #[derive(Debug, Args)]
 pub struct ForecastArgs {
-    /// The trace
+    /// The trace, or a record of neap run
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
     /// Limits to try: sizes, or shares of what the program needs [default:
@@ -172,6 +182,21 @@ pub struct ForecastArgs {
         allow_hyphen_values = true
     )]
     pub limits: Vec<String>,
+    /// How many times smaller pages get compressed [default: 3, and 2 to 5 for the range]
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
+    pub ratio: Option<f64>,
+    /// How long the program takes without a limit [default: as the trace says]
+    #[arg(long, value_name = "TIME")]
+    pub time: Option<String>,
+    /// Largest share of the limit that the pool may take, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub pool_max: u8,
+    /// Without a swap file
+    #[arg(long)]
+    pub no_swap: bool,
+    /// Cpus of the machine: with one, reclaim takes the program's time
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    pub cpus: u32,
     /// The machine.
     #[command(flatten)]
     pub machine: MachineArgs,

@@ -4,6 +4,7 @@ mod experiment;
 mod failure;
 mod fit;
 mod flags;
+mod forecast;
 mod output;
 mod record;
 mod trace;
@@ -26,7 +27,7 @@ pub fn run(args: &SimArgs) -> ExitCode {
         SimCommand::Run(args) => workload::run(args),
         SimCommand::Import(args) => trace::import(args),
         SimCommand::Replay(args) => trace::replay(args),
-        SimCommand::Forecast(args) => trace::forecast(args),
+        SimCommand::Forecast(args) => forecast::forecast(args),
         SimCommand::Fit(args) => fit::run(args),
         SimCommand::Schema => print(WORKLOAD_SCHEMA),
     };

@@ -2,7 +2,7 @@
 //! cannot be written does not cost an hour of it, and left as they were when the work fails.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
@@ -72,6 +72,22 @@ impl Output {
         done.map_err(|source| self.fault(source))?;
         self.fresh = false;
         Ok(())
+    }
+
+    /// What is written bit by bit. It stays as far as it was written, also when the work fails: the lines up to
+    /// there are worth having.
+    ///
+    /// # Errors
+    /// What the file held cannot be cut off.
+    pub fn stream(mut self) -> Result<Box<dyn Write>, Failure> {
+        let Some(file) = self.file.take() else {
+            return Ok(Box::new(io::stdout().lock()));
+        };
+        let is_file = file.metadata().is_ok_and(|found| found.is_file());
+        let cut = if is_file { file.set_len(0) } else { Ok(()) };
+        cut.map_err(|source| self.fault(source))?;
+        self.fresh = false;
+        Ok(Box::new(BufWriter::new(file)))
     }
 
     fn fault(&self, source: io::Error) -> Failure {

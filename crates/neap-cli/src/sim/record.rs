@@ -1,7 +1,7 @@
 //! Records of `neap run --record`: replayed through the core that made them, or made a trace of.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use neap_record::{Answer, Call, Counts, End, Header, MAGIC, Place, Reader, Replay, counter_names};
@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
 use super::flags::ReplayArgs;
+use super::output::Output;
 use super::print;
 use crate::talk;
 
@@ -69,27 +70,21 @@ pub fn as_trace(path: &Path) -> Result<Trace, Failure> {
 }
 
 /// A file of one line for each decision, or none.
-struct Lines(Option<(PathBuf, BufWriter<File>)>);
+struct Lines(Option<(PathBuf, Box<dyn Write>)>);
 
 impl Lines {
     fn create(path: Option<&PathBuf>) -> Result<Lines, Failure> {
-        let create = |path: &PathBuf| match File::create(path) {
-            Ok(file) => Ok((path.clone(), BufWriter::new(file))),
-            Err(source) => Err(Failure::Write {
-                path: path.clone(),
-                source,
-            }),
-        };
+        let create = |path: &PathBuf| Ok((path.clone(), Output::open(path)?.stream()?));
         path.map(create).transpose().map(Lines)
     }
 
     fn with(
         &mut self,
-        write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Failure> {
         match &mut self.0 {
             None => Ok(()),
-            Some((path, file)) => write(file).map_err(|source| Failure::Write {
+            Some((path, file)) => write(file.as_mut()).map_err(|source| Failure::Write {
                 path: path.clone(),
                 source,
             }),
@@ -154,8 +149,8 @@ pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
             tally.differs(&call, done.place, &recorded, done.answer.as_ref());
         }
     }
-    now.with(Write::flush)?;
-    then.with(Write::flush)?;
+    now.with(|file| file.flush())?;
+    then.with(|file| file.flush())?;
     tally.bytes = record.bytes();
     let end = record.end().unwrap_or(End::Whole);
     warn_of(path, end);

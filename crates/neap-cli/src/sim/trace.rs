@@ -1,4 +1,4 @@
-//! `neap sim import`, `replay` and `forecast`.
+//! `neap sim import` and `replay`, and what `forecast` shares with them.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -6,37 +6,39 @@ use std::path::Path;
 use std::sync::Arc;
 
 use neap_sim::{
-    Align, Bytes, Curve, ForecastMachine, ImportFault, Lackey, MAX_SWAP_LATENCY, Nanos, Plot, Size,
-    Table, Trace, count, forecast as predict, from_lackey, from_oracle, number, parse_duration,
-    parse_size, parse_version,
+    Bytes, ForecastMachine, ImportFault, Lackey, MAX_SWAP_LATENCY, Nanos, Size,
+    forecast as predict, from_lackey, from_oracle, parse_duration, parse_size, parse_version,
 };
-use serde_json::json;
 
 use super::failure::Failure;
-use super::flags::{ForecastArgs, Format, ImportArgs, MachineArgs, ReplayArgs};
-use super::output::{Output, is_stdout};
+use super::flags::{Format, ImportArgs, MachineArgs, ReplayArgs};
+use super::forecast::table;
+use super::output::Output;
 use super::print;
 use super::record;
 use super::workload::{as_json, read_trace};
 use crate::talk;
 
-fn flag(flag: &'static str, fault: impl Into<String>) -> Failure {
+/// Least memory that a program is given: no program runs in less.
+pub(super) const LEAST: Bytes = Bytes::kib(64);
+
+pub(super) fn flag(flag: &'static str, fault: impl Into<String>) -> Failure {
     Failure::Flag {
         flag,
         fault: fault.into(),
     }
 }
 
-fn time(name: &'static str, text: &str) -> Result<Nanos, Failure> {
+pub(super) fn time(name: &'static str, text: &str) -> Result<Nanos, Failure> {
     let wanted = "write one of at most 366 days, such as 250ns, 10us, 5ms or 1s";
     parse_duration(text).ok_or_else(|| flag(name, format!("{text:?} is no time: {wanted}")))
 }
 
-fn size(name: &'static str, text: &str) -> Result<Size, Failure> {
+pub(super) fn size(name: &'static str, text: &str) -> Result<Size, Failure> {
     parse_size(text).map_err(|error| flag(name, error.to_string()))
 }
 
-fn bytes(name: &'static str, text: &str) -> Result<Bytes, Failure> {
+pub(super) fn bytes(name: &'static str, text: &str) -> Result<Bytes, Failure> {
     match size(name, text)? {
         Size::Bytes(bytes) => Ok(bytes),
         Size::Percent(_) => Err(flag(name, "a percentage has nothing to be a share of here")),
@@ -52,6 +54,7 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
     let rules = Lackey {
         thousand_instructions: time("--thousand-instructions", &args.thousand_instructions)?,
         window: time("--window", &args.window)?,
+        window_pages: args.window_pages,
     };
     let input: Box<dyn BufRead> = if args.input == Path::new("-") {
         Box::new(BufReader::with_capacity(1 << 20, io::stdin()))
@@ -86,14 +89,14 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn machine(args: &MachineArgs) -> Result<ForecastMachine, Failure> {
-    let version = parse_version(&args.kernel);
+pub(super) fn machine(args: &MachineArgs) -> Result<ForecastMachine, Failure> {
+    let version = parse_version(args.version());
     let fault = || {
         flag(
             "--kernel",
             format!(
                 "{:?} is no version from 6.0 to 6.19: write 6.12",
-                args.kernel
+                args.version()
             ),
         )
     };
@@ -141,135 +144,4 @@ pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     }
     let point = predict(&machine, &trace, &[limit.unwrap_or(Bytes(u64::MAX))]);
     print(table(&point).text())
-}
-
-fn table(points: &[neap_sim::ForecastPoint]) -> Table {
-    let right = Align::Right;
-    let mut table = Table::new(&[
-        ("limit", right),
-        ("slowdown", right),
-        ("seconds", right),
-        ("major faults", right),
-        ("pages in", right),
-        ("of them disk", right),
-        ("disk writes", right),
-        ("", Align::Left),
-    ]);
-    for point in points {
-        let limit = match point.limit {
-            Bytes(u64::MAX) => "none".to_owned(),
-            limit => limit.to_string(),
-        };
-        table.row(vec![
-            limit,
-            match point.killed {
-                true => "-".to_owned(),
-                false => format!("{:.2}x", point.slowdown),
-            },
-            number(point.seconds),
-            count(point.pgmajfault),
-            count(point.page_ins()),
-            count(point.pswpin),
-            count(point.pswpout),
-            if point.killed {
-                "killed: out of memory".to_owned()
-            } else {
-                String::new()
-            },
-        ]);
-    }
-    table
-}
-
-/// Least memory that a program is given: no program runs in less.
-const LEAST: Bytes = Bytes::kib(64);
-/// The shares that are tried when nothing is said.
-const SHARES: [&str; 8] = ["100%", "90%", "80%", "70%", "60%", "50%", "40%", "30%"];
-
-/// Limits from the list: sizes, or shares of what the trace needs. Without a list, the usual shares as
-/// far as a program runs in them.
-fn limits(args: &ForecastArgs, trace: &Trace) -> Result<Vec<Bytes>, Failure> {
-    let needs = Bytes(u64::from(trace.pages()) << 12);
-    let of = |text: &str| size("--limits", text.trim()).map(|size| size.of(needs));
-    if args.limits.is_empty() {
-        let shares = SHARES.into_iter().map(of).collect::<Result<Vec<_>, _>>()?;
-        let usable: Vec<Bytes> = shares.into_iter().filter(|limit| *limit >= LEAST).collect();
-        return match usable.is_empty() {
-            true => Err(flag(
-                "TRACE",
-                format!(
-                    "needs {needs} and no program runs in less than {LEAST}: there is nothing to forecast"
-                ),
-            )),
-            false => Ok(usable),
-        };
-    }
-    let mut all = Vec::new();
-    for text in &args.limits {
-        let limit = of(text)?;
-        if limit < LEAST {
-            let is = match text.ends_with('%') {
-                true => format!(" of {needs} is {limit},"),
-                false => " is".to_owned(),
-            };
-            return Err(flag(
-                "--limits",
-                format!("{}{is} below {LEAST}: no program runs in that", text.trim()),
-            ));
-        }
-        all.push(limit);
-    }
-    Ok(all)
-}
-
-/// Tries several limits.
-pub fn forecast(args: &ForecastArgs) -> Result<(), Failure> {
-    let trace = Arc::new(read_trace(&args.trace)?);
-    let limits = limits(args, &trace)?;
-    let machine = machine(&args.machine)?;
-    let (json, svg) = (args.json.as_deref(), args.svg.as_deref());
-    let on_stdout = [json, svg].into_iter().flatten().filter(|p| is_stdout(p));
-    let on_stdout = on_stdout.count();
-    if on_stdout > 1 {
-        let fault = "only one of them can be standard output";
-        return Err(flag("--json and --svg", fault));
-    }
-    let (json, svg) = (Output::if_any(json)?, Output::if_any(svg)?);
-    let points = predict(&machine, &trace, &limits);
-    if on_stdout == 0 {
-        print(table(&points).text())?;
-    }
-    if let Some(output) = json {
-        let value = json!({
-            "schema": "neap.forecast/1",
-            "version": env!("CARGO_PKG_VERSION"),
-            "trace_pages": trace.pages(),
-            "trace_seconds": trace.duration().0 as f64 / 1e9,
-            "kernel": args.machine.kernel,
-            "mglru": args.machine.mglru,
-            "zswap": args.machine.zswap,
-            "seed": args.machine.seed,
-            "points": points,
-        });
-        output.write(format!("{value}\n").as_bytes())?;
-    }
-    if let Some(output) = svg {
-        let mut at: Vec<(f64, f64)> = points
-            .iter()
-            .filter(|point| !point.killed)
-            .map(|point| (point.limit.0 as f64 / 1048576.0, point.slowdown))
-            .collect();
-        at.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let plot = Plot {
-            title: "slowdown by memory limit".to_owned(),
-            x_name: "limit (MiB)".to_owned(),
-            log_x: false,
-            curves: vec![Curve {
-                name: "slowdown".to_owned(),
-                points: at,
-            }],
-        };
-        output.write(plot.svg().as_bytes())?;
-    }
-    Ok(())
 }

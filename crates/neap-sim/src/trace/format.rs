@@ -2,22 +2,27 @@
 //!
 //! | part | bytes |
 //! | --- | --- |
-//! | magic | `NEAPTRC` and the version, 1 |
+//! | magic | `NEAPTRC` and the version: 1 of all accesses, 2 of what neap saw |
+//! | limit | version 2: varint, the limit in bytes under which neap saw it |
 //! | areas | varint count; for each a byte of backing (0 anon, 1 file, 2 shmem) and varint pages |
 //! | events | varints whose low two bits tell time (0), touch (1), free (2), end (3) |
 //! | checksum | FNV-1a of all before, 8 bytes, little endian |
 //!
 //! A touch or free holds, above the tag, the write bit and the zigzag distance from the end of the
-//! range before; then comes a varint of its length less one. A reader takes any bytes: what is not a
-//! trace is a [`TraceFault`], never a panic, and page numbers of what it accepts lie in the areas.
+//! range before; then comes a varint of its length less one. A free with the write bit is a change of
+//! what neap sees instead: the lowest bit of the second varint says whether it watches from here on.
+//! A reader takes any bytes: what is not a trace is a [`TraceFault`], never a panic, and page numbers of what it accepts lie in the areas.
 
-use neap_units::Nanos;
+use neap_record::{VarintFault, pull_varint, push_varint as push};
+use neap_units::{Bytes, Nanos};
 use thiserror::Error;
 
 use super::{Backing, Event, MAX_TIME, Trace, TraceArea};
 
 const MAGIC: &[u8; 7] = b"NEAPTRC";
 const VERSION: u8 = 1;
+/// Of a trace that lacks what neap did not see.
+const SEEN: u8 = 2;
 /// More areas than any program has; bounds what a reader may be made to allocate.
 const MAX_AREAS: u64 = 65_536;
 /// Pages a trace may name: 8 TiB.
@@ -30,7 +35,7 @@ pub enum TraceFault {
     #[error("not a neap trace")]
     Magic,
     /// Made by another version.
-    #[error("trace version {0} is not known: this program reads version {VERSION}")]
+    #[error("trace version {0} is not known: this program reads {VERSION} and {SEEN}")]
     Version(u8),
     /// The bytes end too early.
     #[error("cut off at byte {0}")]
@@ -52,32 +57,14 @@ fn checksum(bytes: &[u8]) -> u64 {
     })
 }
 
-fn push(bytes: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-}
-
 /// The varint at `at`, which moves behind it.
 #[inline]
 fn pull(bytes: &[u8], at: &mut usize) -> Result<u64, TraceFault> {
     let start = *at;
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let byte = *bytes.get(*at).ok_or(TraceFault::Short(*at))?;
-        *at += 1;
-        let bits = u64::from(byte & 0x7f);
-        if shift == 63 && bits > 1 {
-            return Err(TraceFault::Malformed(start));
-        }
-        value |= bits << shift;
-        if byte < 0x80 {
-            return Ok(value);
-        }
-    }
-    Err(TraceFault::Malformed(start))
+    pull_varint(bytes, at).map_err(|fault| match fault {
+        VarintFault::Short => TraceFault::Short(*at),
+        VarintFault::Malformed => TraceFault::Malformed(start),
+    })
 }
 
 fn zigzag(value: i64) -> u64 {
@@ -132,7 +119,10 @@ impl<'a> Events<'a> {
             tag => {
                 let distance = unzigzag(word >> 3);
                 let first = self.last.checked_add(distance);
-                let length = pull(self.body, &mut self.at)?;
+                let watch = tag == 2 && word & 4 != 0;
+                let mut length = pull(self.body, &mut self.at)?;
+                let on = watch && length & 1 != 0;
+                length >>= u32::from(watch);
                 let fault = TraceFault::Malformed(start);
                 let first = first.and_then(|f| u64::try_from(f).ok()).ok_or(fault)?;
                 let end = length.checked_add(1).and_then(|n| n.checked_add(first));
@@ -146,6 +136,7 @@ impl<'a> Events<'a> {
                         count,
                         write,
                     },
+                    _ if watch => Event::Watch { first, count, on },
                     _ => Event::Free { first, count },
                 }))
             }
@@ -194,24 +185,51 @@ impl Trace {
                     write,
                 } => (first, count, 1 | u64::from(write) << 2),
                 Event::Free { first, count } => (first, count, 2),
+                Event::Watch { first, count, .. } => (first, count, 2 | 4),
             };
             let end = u64::from(first) + u64::from(count);
             if count == 0 || end > pages.min(MAX_PAGES) {
                 continue;
             }
             push(&mut body, zigzag(i64::from(first) - last) << 3 | bits);
-            push(&mut body, u64::from(count) - 1);
+            let length = u64::from(count) - 1;
+            push(
+                &mut body,
+                match event {
+                    Event::Watch { on, .. } => length << 1 | u64::from(on),
+                    _ => length,
+                },
+            );
             last = end as i64;
         }
         push(&mut body, 3);
-        Trace { areas, body }
+        Trace {
+            areas,
+            body,
+            seen_at: None,
+        }
+    }
+
+    /// The same, as what neap saw under this limit.
+    #[must_use]
+    pub fn seen_at(self, limit: Bytes) -> Trace {
+        Trace {
+            seen_at: Some(limit),
+            ..self
+        }
     }
 
     /// The trace as bytes of a file.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        bytes.push(VERSION);
+        match self.seen_at {
+            None => bytes.push(VERSION),
+            Some(limit) => {
+                bytes.push(SEEN);
+                push(&mut bytes, limit.0);
+            }
+        }
         push(&mut bytes, self.areas.len() as u64);
         for area in &self.areas {
             bytes.push(match area.backing {
@@ -236,20 +254,27 @@ impl Trace {
         if bytes.get(..7) != Some(MAGIC) {
             return Err(TraceFault::Magic);
         }
-        match bytes.get(7) {
-            Some(&VERSION) => {}
+        let seen = match bytes.get(7) {
+            Some(&VERSION) => false,
+            Some(&SEEN) => true,
             Some(&other) => return Err(TraceFault::Version(other)),
             None => return Err(TraceFault::Short(7)),
-        }
+        };
         let end = bytes.len().checked_sub(8).filter(|&end| end > 8);
         let end = end.ok_or(TraceFault::Short(bytes.len()))?;
         let mut at = 8;
+        let seen_at = match seen {
+            true => Some(Bytes(pull(&bytes[..end], &mut at)?)),
+            false => None,
+        };
         let areas = areas(&bytes[..end], &mut at)?;
         let body = &bytes[at..end];
         let pages: u64 = areas.iter().map(|area| u64::from(area.pages)).sum();
         let mut events = Events::new(body);
         while let Some(event) = events.next() {
-            if let Event::Touch { first, count, .. } | Event::Free { first, count } = event
+            if let Event::Touch { first, count, .. }
+            | Event::Watch { first, count, .. }
+            | Event::Free { first, count } = event
                 && u64::from(first) + u64::from(count) > pages
             {
                 return Err(TraceFault::Malformed(at + events.at));
@@ -268,7 +293,11 @@ impl Trace {
             return Err(TraceFault::Checksum);
         }
         let body = body.to_vec();
-        let trace = Trace { areas, body };
+        let trace = Trace {
+            areas,
+            body,
+            seen_at,
+        };
         match trace.duration() > MAX_TIME {
             true => Err(TraceFault::Long),
             false => Ok(trace),

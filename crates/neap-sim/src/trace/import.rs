@@ -1,20 +1,28 @@
 //! From single accesses to windows: which pages were touched in each span of time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use neap_units::{Nanos, PAGE_SHIFT};
 
 use super::{Backing, Event, Trace, TraceArea};
 
 /// Accesses being gathered into windows.
+///
+/// A window ends by its time or by its pages: a program that goes through much memory again and again
+/// within the time would else seem to have gone through it once.
 #[derive(Debug)]
 pub struct Windows {
     /// Length of a window.
     span: Nanos,
+    /// Pages of a window at most.
+    most: usize,
     /// Time since the last window ended.
     passed: Nanos,
-    /// Pages of this window and whether they were written; a page is its address shifted.
-    open: BTreeMap<u64, bool>,
+    /// Pages of this window in the order of their first touch, and whether they were written; a page is
+    /// its address shifted.
+    order: Vec<(u64, bool)>,
+    /// Where in `order` a page is.
+    open: HashMap<u64, usize>,
     /// The page touched last, and whether as a write: most accesses repeat it.
     last: Option<(u64, bool)>,
     closed: Vec<(Nanos, Vec<(u64, bool)>)>,
@@ -28,11 +36,22 @@ impl Windows {
     pub fn new(span: Nanos) -> Windows {
         Windows {
             span: Nanos(span.0.max(1)),
+            most: usize::MAX,
             passed: Nanos::ZERO,
-            open: BTreeMap::new(),
+            order: Vec::new(),
+            open: HashMap::new(),
             last: None,
             closed: Vec::new(),
             pages: BTreeMap::new(),
+        }
+    }
+
+    /// Of so many pages at most.
+    #[must_use]
+    pub fn of_pages(self, most: u32) -> Windows {
+        Windows {
+            most: most.max(1) as usize,
+            ..self
         }
     }
 
@@ -47,9 +66,21 @@ impl Windows {
         }
         // An access of many pages is a mistake of the input: no instruction makes one.
         for page in first..=last.min(first.saturating_add(16)) {
-            *self.open.entry(page).or_insert(false) |= write;
+            self.touch(page, write);
         }
         self.last = Some((last, write));
+    }
+
+    fn touch(&mut self, page: u64, write: bool) {
+        if let Some(&at) = self.open.get(&page) {
+            self.order[at].1 |= write;
+            return;
+        }
+        if self.order.len() >= self.most {
+            self.close();
+        }
+        self.open.insert(page, self.order.len());
+        self.order.push((page, write));
     }
 
     /// Time passed.
@@ -62,10 +93,11 @@ impl Windows {
     }
 
     fn close(&mut self) {
-        for (&page, &write) in &self.open {
+        for &(page, write) in &self.order {
             *self.pages.entry(page).or_insert(false) |= write;
         }
-        let touched = std::mem::take(&mut self.open).into_iter().collect();
+        self.open.clear();
+        let touched = std::mem::take(&mut self.order);
         self.closed.push((self.passed, touched));
         self.passed = Nanos::ZERO;
         self.last = None;
@@ -78,7 +110,7 @@ impl Windows {
         self.close();
         let read = self.pages.iter().filter(|(_, written)| !**written).count() as u32;
         let mut next = [0, read];
-        let mut number = BTreeMap::new();
+        let mut number = HashMap::new();
         for (&page, &written) in &self.pages {
             let slot = &mut next[usize::from(written)];
             number.insert(page, *slot);
@@ -95,13 +127,12 @@ impl Windows {
     }
 }
 
-/// Neighbouring pages touched in the same way become one event.
-fn runs(events: &mut Vec<Event>, touched: &[(u64, bool)], number: &BTreeMap<u64, u32>) {
-    let mut pages: Vec<(u32, bool)> = touched
+/// Neighbouring pages touched one after the other in the same way become one event.
+fn runs(events: &mut Vec<Event>, touched: &[(u64, bool)], number: &HashMap<u64, u32>) {
+    let pages: Vec<(u32, bool)> = touched
         .iter()
         .filter_map(|(page, write)| number.get(page).map(|&n| (n, *write)))
         .collect();
-    pages.sort_unstable();
     for part in pages.chunk_by(|a, b| a.0 + 1 == b.0 && a.1 == b.1) {
         events.push(Event::Touch {
             first: part[0].0,
@@ -143,5 +174,38 @@ mod tests {
                 Event::Time(Nanos(0))
             ]
         );
+    }
+
+    #[test]
+    fn what_is_gone_through_again_within_the_time_is_touched_again() {
+        let mut windows = Windows::new(Nanos(1000)).of_pages(4);
+        for _ in 0..3 {
+            (0..8).for_each(|page| windows.access(page << 12, 8, true));
+        }
+        let touch = |first| Event::Touch {
+            first,
+            count: 4,
+            write: true,
+        };
+        let trace = windows.finish();
+        let touches = trace
+            .events()
+            .filter(|event| !matches!(event, Event::Time(_)));
+        let wanted = [0, 4, 0, 4, 0, 4].map(touch);
+        assert!(touches.eq(wanted));
+    }
+
+    #[test]
+    fn a_window_keeps_the_order_of_first_touches() {
+        let mut windows = Windows::new(Nanos(1000));
+        for page in [9, 3, 4, 9, 1] {
+            windows.access(page << 12, 8, true);
+        }
+        let first = |event| match event {
+            Event::Touch { first, count, .. } => Some((first, count)),
+            _ => None,
+        };
+        let order: Vec<_> = windows.finish().events().filter_map(first).collect();
+        assert_eq!(order, [(3, 1), (1, 2), (0, 1)]);
     }
 }

@@ -45,6 +45,8 @@ pub struct Lackey {
     pub thousand_instructions: Nanos,
     /// Length of a window.
     pub window: Nanos,
+    /// Pages of a window at most.
+    pub window_pages: u32,
 }
 
 impl Default for Lackey {
@@ -52,6 +54,7 @@ impl Default for Lackey {
         Lackey {
             thousand_instructions: Nanos(400),
             window: Nanos::millis(2),
+            window_pages: 256,
         }
     }
 }
@@ -91,7 +94,7 @@ fn line(text: &[u8]) -> Option<(u8, u64, u64)> {
 ///
 /// When the input cannot be read or has no line of lackey's.
 pub fn from_lackey(mut input: impl BufRead, rules: Lackey) -> Result<Trace, ImportFault> {
-    let mut windows = Windows::new(rules.window);
+    let mut windows = Windows::new(rules.window).of_pages(rules.window_pages);
     let (mut instructions, mut total) = (0u32, Nanos::ZERO);
     let mut seen = false;
     let mut text = Vec::with_capacity(64);
@@ -138,7 +141,11 @@ mod tests {
         let writes = trace
             .events()
             .filter(|e| matches!(e, Event::Touch { write: true, .. }));
-        assert_eq!(writes.count(), 1, "two neighbours in number make one run");
+        assert_eq!(
+            writes.count(),
+            2,
+            "neighbours in number, the later one touched first"
+        );
         assert!(from_lackey(&b"hello\n"[..], Lackey::default()).is_err());
     }
 

@@ -19,7 +19,7 @@ pub use lackey::{ImportFault, Lackey, from_lackey};
 pub use oracle::from_oracle;
 pub use record::from_record;
 
-use neap_units::Nanos;
+use neap_units::{Bytes, Nanos};
 
 /// The longest a trace may be, 366 days: far beyond any recording, and far below what a clock of
 /// nanoseconds can hold.
@@ -59,6 +59,16 @@ pub enum Event {
         /// Whether they were written.
         write: bool,
     },
+    /// What neap sees of pages changed. Only where it made the trace: there touches of a page that nobody
+    /// watches are not in it.
+    Watch {
+        /// The first page.
+        first: u32,
+        /// How many.
+        count: u32,
+        /// A touch from here on is in the trace. Else: from here on, perhaps at once, one is not.
+        on: bool,
+    },
     /// Pages were given back; what they held is gone.
     Free {
         /// The first page.
@@ -74,6 +84,8 @@ pub struct Trace {
     areas: Vec<TraceArea>,
     /// The events, encoded and known to be sound.
     body: Vec<u8>,
+    /// The limit under which neap saw what it holds; `None`: it holds every access.
+    seen_at: Option<Bytes>,
 }
 
 impl Trace {
@@ -87,6 +99,21 @@ impl Trace {
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.areas.iter().map(|area| area.pages).sum()
+    }
+
+    /// Pages of private memory: those that neap manages.
+    #[must_use]
+    pub fn private_pages(&self) -> u32 {
+        let private = |area: &&TraceArea| area.backing == Backing::Anon;
+        let pages = self.areas.iter().filter(private).map(|area| area.pages);
+        pages.sum()
+    }
+
+    /// The limit under which neap saw what the trace holds, if neap made it: then it is no list of
+    /// accesses.
+    #[must_use]
+    pub fn limit(&self) -> Option<Bytes> {
+        self.seen_at
     }
 
     /// The events.

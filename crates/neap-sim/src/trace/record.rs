@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use neap_policy::{Heat, Step};
 use neap_record::{Answer, Call, End, Reader, Replay, Replayed};
-use neap_units::{Nanos, PageNr, SpaceId};
+use neap_units::{Bytes, Nanos, PageNr, SpaceId};
 
 use super::lackey::ImportFault;
 use super::{Backing, Event, MAX_TIME, Trace, TraceArea};
@@ -29,6 +29,7 @@ const MAX_PAGES: usize = 1 << 31;
 enum Raw {
     Time(u64),
     Touch(u32),
+    Watch(u32, bool),
     Free(u32),
 }
 
@@ -56,6 +57,13 @@ impl Pages {
             number
         });
         self.events.push(Raw::Touch(page));
+    }
+
+    /// What neap sees of a page changed.
+    fn watch(&mut self, space: SpaceId, page: PageNr, on: bool) {
+        if let Some(&number) = self.now.get(&(space, page)) {
+            self.events.push(Raw::Watch(number, on));
+        }
     }
 
     /// Takes the pages of a range away from it.
@@ -94,6 +102,11 @@ impl Pages {
                 | Step::EndLoad {
                     heat: Heat::Hot, ..
                 } => self.touch(space, page),
+                Step::EndReturn(Heat::Warm)
+                | Step::EndLoad {
+                    heat: Heat::Warm, ..
+                } => self.watch(space, page, false),
+                Step::Stage(_) | Step::Discarded => self.watch(space, page, true),
                 Step::Vanish | Step::Drop => self.free(space, &(page..PageNr(page.0 + 1))),
                 _ => {}
             },
@@ -136,6 +149,11 @@ impl Pages {
                 count: 1,
                 write: true,
             },
+            Raw::Watch(page, on) => Event::Watch {
+                first: number[page as usize],
+                count: 1,
+                on,
+            },
             Raw::Free(page) => Event::Free {
                 first: number[page as usize],
                 count: 1,
@@ -171,6 +189,18 @@ fn joined(a: Event, b: Event) -> Option<Event> {
             first,
             count: count + 1,
             write,
+        }),
+        (
+            Event::Watch { first, count, on },
+            Event::Watch {
+                first: next,
+                on: same,
+                ..
+            },
+        ) if first + count == next && on == same => Some(Event::Watch {
+            first,
+            count: count + 1,
+            on,
         }),
         (Event::Free { first, count }, Event::Free { first: next, .. })
             if first + count == next =>
@@ -226,7 +256,8 @@ pub fn from_record(input: impl Read) -> Result<(Trace, End), ImportFault> {
         return Err(ImportFault::Nothing("touch of a page"));
     }
     let end = record.end().unwrap_or(End::Whole);
-    Ok((pages.finish(), end))
+    let limit = Bytes(record.header().limit);
+    Ok((pages.finish().seen_at(limit), end))
 }
 
 #[cfg(test)]
@@ -240,9 +271,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Bytes(Arc<Mutex<Vec<u8>>>, Arc<AtomicU64>);
+    struct Tape(Arc<Mutex<Vec<u8>>>, Arc<AtomicU64>);
 
-    impl Sink for Bytes {
+    impl Sink for Tape {
         fn now(&self) -> u64 {
             self.1.load(Relaxed)
         }
@@ -255,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_record_of_more_time_than_any_has_is_refused() {
-        let bytes = Bytes::default();
+        let bytes = Tape::default();
         let mut core = Recorded::new();
         core.start(Box::new(bytes.clone()));
         let space = core.add_space();
@@ -272,7 +303,7 @@ mod tests {
 
     #[test]
     fn what_the_engine_saw_of_a_page_becomes_touches_and_frees() {
-        let bytes = Bytes::default();
+        let bytes = Tape::default();
         let mut core = Recorded::new();
         core.start(Box::new(bytes.clone()));
         let space = core.add_space();
@@ -316,7 +347,21 @@ mod tests {
         };
         let events: Vec<Event> = trace.events().collect();
         let free = Event::Free { first: 2, count: 1 };
-        assert_eq!(events, [touch(0, 3), touch(0, 1), free]);
+        let watch = |first, on| Event::Watch {
+            first,
+            count: 1,
+            on,
+        };
+        let wanted = [
+            touch(0, 3),
+            watch(0, true),
+            touch(0, 1),
+            watch(1, true),
+            watch(1, false),
+            free,
+        ];
+        assert_eq!(events, wanted);
+        assert_eq!(trace.limit(), Some(Bytes(0)));
         assert!(from_record(&Header::default().encode()[..]).is_err());
     }
 }

@@ -95,6 +95,13 @@ impl Player {
                 }
                 // What is freed is not looked at again; the space's end frees it here.
                 Some(Event::Free { .. }) => {}
+                // Brought ahead of its use: what it was brought for followed, as far as is known.
+                Some(Event::Watch {
+                    first,
+                    count,
+                    on: false,
+                }) => self.rest = Some((first, count, false)),
+                Some(Event::Watch { on: true, .. }) => {}
                 Some(Event::Time(span)) => return Some(span),
                 None => return (!cx.touches.is_empty()).then_some(Nanos::ZERO),
             }

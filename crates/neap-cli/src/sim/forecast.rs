@@ -1,0 +1,272 @@
+//! `neap sim forecast`.
+
+use std::path::Path;
+
+use neap_sim::{
+    Align, Bytes, Curve, NeapCosts, NeapForecast, NeapJob, NeapPoint, Plot, Table, Trace, count,
+    forecast as of_linux, number,
+};
+use serde_json::{Map, Value, json};
+
+use super::failure::Failure;
+use super::flags::ForecastArgs;
+use super::output::{Output, is_stdout};
+use super::print;
+use super::trace::{LEAST, flag, machine, size, time};
+use super::workload::read_trace;
+
+/// Least and most that pages may be said to get smaller.
+const RATIOS: std::ops::RangeInclusive<f64> = 1.0..=1000.0;
+
+/// The shares that are tried when nothing is said.
+const SHARES: [&str; 8] = ["100%", "90%", "80%", "70%", "60%", "50%", "40%", "30%"];
+
+/// Limits from the list: sizes, or shares of what the trace needs. Without a list, the usual shares as
+/// far as a program runs in them.
+fn limits(args: &ForecastArgs, pages: u32) -> Result<Vec<Bytes>, Failure> {
+    let needs = Bytes(u64::from(pages) << 12);
+    let of = |text: &str| size("--limits", text.trim()).map(|size| size.of(needs));
+    if args.limits.is_empty() {
+        let shares = SHARES.into_iter().map(of).collect::<Result<Vec<_>, _>>()?;
+        let usable: Vec<Bytes> = shares.into_iter().filter(|limit| *limit >= LEAST).collect();
+        return match usable.is_empty() {
+            true => Err(flag(
+                "TRACE",
+                format!(
+                    "needs {needs} and no program runs in less than {LEAST}: there is nothing to forecast"
+                ),
+            )),
+            false => Ok(usable),
+        };
+    }
+    let mut all = Vec::new();
+    for text in &args.limits {
+        let limit = of(text)?;
+        if limit < LEAST {
+            let is = match text.ends_with('%') {
+                true => format!(" of {needs} is {limit},"),
+                false => " is".to_owned(),
+            };
+            return Err(flag(
+                "--limits",
+                format!("{}{is} below {LEAST}: no program runs in that", text.trim()),
+            ));
+        }
+        all.push(limit);
+    }
+    Ok(all)
+}
+
+/// What Linux would do, as a table.
+pub(super) fn table(points: &[neap_sim::ForecastPoint]) -> Table {
+    let right = Align::Right;
+    let mut table = Table::new(&[
+        ("limit", right),
+        ("slowdown", right),
+        ("seconds", right),
+        ("major faults", right),
+        ("pages in", right),
+        ("of them disk", right),
+        ("disk writes", right),
+        ("", Align::Left),
+    ]);
+    for point in points {
+        let limit = match point.limit {
+            Bytes(u64::MAX) => "none".to_owned(),
+            limit => limit.to_string(),
+        };
+        table.row(vec![
+            limit,
+            match point.killed {
+                true => "-".to_owned(),
+                false => format!("{:.2}x", point.slowdown),
+            },
+            number(point.seconds),
+            count(point.pgmajfault),
+            count(point.page_ins()),
+            count(point.pswpin),
+            count(point.pswpout),
+            if point.killed {
+                "killed: out of memory".to_owned()
+            } else {
+                String::new()
+            },
+        ]);
+    }
+    table
+}
+
+/// What neap would do, as a table.
+fn neap_table(points: &[NeapPoint]) -> Table {
+    let right = Align::Right;
+    let mut table = Table::new(&[
+        ("limit", right),
+        ("slowdown", right),
+        ("at least", right),
+        ("at most", right),
+        ("seconds", right),
+        ("major faults", right),
+        ("pages in", right),
+        ("of them disk", right),
+        ("disk writes", right),
+        ("", Align::Left),
+    ]);
+    for point in points {
+        let most = point.slowdown_high;
+        let most = most.map_or("unknown".to_owned(), |most| format!("{most:.2}x"));
+        table.row(vec![
+            point.limit.to_string(),
+            format!("{:.2}x", point.slowdown),
+            format!("{:.2}x", point.slowdown_low),
+            most,
+            number(point.seconds),
+            count(point.pgmajfault),
+            count(point.zswpin + point.pswpin),
+            count(point.pswpin),
+            count(point.pswpout),
+            match point.over {
+                true => "the limit would not be kept".to_owned(),
+                false => String::new(),
+            },
+        ]);
+    }
+    table
+}
+
+/// A forecast, ready to be shown.
+struct Shown {
+    text: String,
+    json: Map<String, Value>,
+    curves: Vec<Curve>,
+}
+
+fn curve(name: &str, mut at: Vec<(f64, f64)>) -> Curve {
+    at.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Curve {
+        name: name.to_owned(),
+        points: at,
+    }
+}
+
+fn mib(limit: Bytes) -> f64 {
+    limit.0 as f64 / 1_048_576.0
+}
+
+fn neap(args: &ForecastArgs, trace: &Trace) -> Result<Shown, Failure> {
+    if args.machine.mglru || args.machine.zswap {
+        let fault = "are of Linux: add --kernel VERSION";
+        return Err(flag("--mglru and --zswap", fault));
+    }
+    if args.ratio.is_some_and(|ratio| !RATIOS.contains(&ratio)) {
+        return Err(flag("--ratio", "write a number from 1 to 1000"));
+    }
+    let limits = limits(args, trace.private_pages())?;
+    let took = args.time.as_deref().map(|text| time("--time", text));
+    let forecast = NeapForecast {
+        job: NeapJob {
+            limit: Bytes(0),
+            pool_max_percent: args.pool_max,
+            swap: !args.no_swap,
+            cpus: args.cpus,
+        },
+        ratio: args.ratio,
+        time: took.transpose()?,
+        costs: NeapCosts {
+            disk_read: machine(&args.machine)?.swap_latency,
+            ..NeapCosts::MEASURED
+        },
+    };
+    let points = forecast.run(trace, &limits);
+    let notes = forecast.notes(trace, &limits);
+    let mut text = neap_table(&points).text();
+    for note in &notes {
+        text.push_str(&format!("* {note}\n"));
+    }
+    let at = |of: fn(&NeapPoint) -> Option<f64>| -> Vec<(f64, f64)> {
+        let known = |point| of(point).map(|value| (mib(point.limit), value));
+        points.iter().filter_map(known).collect()
+    };
+    let json = json!({ "machine": "neap", "notes": notes, "points": points });
+    Ok(Shown {
+        text,
+        json: json.as_object().cloned().unwrap_or_default(),
+        curves: vec![
+            curve("likely", at(|point| Some(point.slowdown))),
+            curve("at least", at(|point| Some(point.slowdown_low))),
+            curve("at most", at(|point| point.slowdown_high)),
+        ],
+    })
+}
+
+fn linux(args: &ForecastArgs, trace: &std::sync::Arc<Trace>) -> Result<Shown, Failure> {
+    if args.ratio.is_some() || args.time.is_some() || args.no_swap {
+        let fault = "are of neap run: leave --kernel out";
+        return Err(flag("--ratio, --time and --no-swap", fault));
+    }
+    let limits = limits(args, trace.pages())?;
+    let points = of_linux(&machine(&args.machine)?, trace, &limits);
+    let known = points.iter().filter(|point| !point.killed);
+    let at = known.map(|point| (mib(point.limit), point.slowdown));
+    let curves = vec![curve("slowdown", at.collect())];
+    let notes = [
+        "of Linux: only pages in the trace count, and not what the kernel, its page tables and shared libraries take of a cgroup: times are the least that a limit costs",
+    ];
+    let json = json!({
+        "machine": "linux",
+        "kernel": args.machine.version(),
+        "mglru": args.machine.mglru,
+        "zswap": args.machine.zswap,
+        "notes": notes,
+        "points": points,
+    });
+    Ok(Shown {
+        text: format!("{}* {}\n", table(&points).text(), notes[0]),
+        json: json.as_object().cloned().unwrap_or_default(),
+        curves,
+    })
+}
+
+/// Tries several limits.
+pub fn forecast(args: &ForecastArgs) -> Result<(), Failure> {
+    let trace = std::sync::Arc::new(read_trace(&args.trace)?);
+    let (json, svg) = (args.json.as_deref(), args.svg.as_deref());
+    let on_stdout = [json, svg].into_iter().flatten().filter(|p| is_stdout(p));
+    let on_stdout = on_stdout.count();
+    if on_stdout > 1 {
+        let fault = "only one of them can be standard output";
+        return Err(flag("--json and --svg", fault));
+    }
+    let open = |path: Option<&Path>| Output::if_any(path);
+    let (json, svg) = (open(json)?, open(svg)?);
+    let shown = match args.machine.kernel {
+        None => neap(args, &trace)?,
+        Some(_) => linux(args, &trace)?,
+    };
+    if on_stdout == 0 {
+        print(shown.text)?;
+    }
+    if let Some(output) = json {
+        let mut value = json!({
+            "schema": "neap.forecast/1",
+            "version": env!("CARGO_PKG_VERSION"),
+            "trace_pages": trace.pages(),
+            "trace_seconds": trace.duration().0 as f64 / 1e9,
+            "recorded_limit": trace.limit().map(|limit| limit.0),
+            "seed": args.machine.seed,
+        });
+        if let Some(object) = value.as_object_mut() {
+            object.extend(shown.json);
+        }
+        output.write(format!("{value}\n").as_bytes())?;
+    }
+    if let Some(output) = svg {
+        let plot = Plot {
+            title: "slowdown by memory limit".to_owned(),
+            x_name: "limit (MiB)".to_owned(),
+            log_x: false,
+            curves: shown.curves,
+        };
+        output.write(plot.svg().as_bytes())?;
+    }
+    Ok(())
+}

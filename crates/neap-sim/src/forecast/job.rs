@@ -1,0 +1,350 @@
+//! A program of a trace under `neap run`, in the time that neap's own work takes.
+//!
+//! The pacer, the page table with its generations, and readahead are those of `neap run`. What is imagined
+//! is the program, the time, and what pages compress to. Two clocks: the program's, which stands still
+//! while it waits for a page or for room, and reclaim's, which works on another cpu.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use neap_policy::{Core, Heat, Pacer, Plan, PoolGate, Readahead, State, Step};
+use neap_units::{Bytes, Nanos, PAGE_SIZE, PageId, PageNr, SlotId, SpaceId};
+
+use super::NeapCosts;
+use crate::trace::{Backing, Event, Trace};
+
+/// As in the engine: the largest readahead; copies are kept where so many pages come at once, while the pool has
+/// less than this share of the limit.
+const WINDOW: u32 = 16;
+const KEEP_FROM: usize = 4;
+const KEEP_BELOW_PERCENT: u64 = 25;
+/// The pool opens again at this share of its limit, in percent.
+const ACCEPT_PERCENT: u8 = 90;
+/// Memory of neap itself, and for each page: measured, 1.9 MiB with 128 MiB of pages.
+const OWN: u64 = 3 << 19;
+const OWN_PER_PAGE: u64 = 16;
+/// What the pool takes over the compressed bytes, in percent (measured: 6).
+const POOL_OVERHEAD: u64 = 6;
+
+pub(super) const WRITTEN: u8 = 1;
+pub(super) const IN_POOL: u8 = 2;
+pub(super) const ON_DISK: u8 = 4;
+pub(super) const UNWATCHED: u8 = 8;
+
+/// The job that a trace runs in.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct NeapJob {
+    /// `-m`.
+    pub limit: Bytes,
+    /// `--pool-max`.
+    pub pool_max_percent: u8,
+    /// Whether there is a swap file.
+    pub swap: bool,
+    /// Cpus of the machine.
+    pub cpus: u32,
+}
+
+/// What a trace does not say.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Assumed {
+    pub costs: NeapCosts,
+    /// How many times smaller pages get.
+    pub ratio: f64,
+    /// Pages brought ahead were used at once.
+    pub ahead_used: bool,
+    /// Pages that neap did not watch were touched all the time.
+    pub unwatched_hot: bool,
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Played {
+    /// Time the program waited.
+    pub stall: Nanos,
+    pub pgmajfault: u64,
+    pub returned: u64,
+    pub zswpin: u64,
+    pub pswpin: u64,
+    pub zswpout: u64,
+    pub pswpout: u64,
+    /// The limit could not be kept.
+    pub over: bool,
+    /// No bound is known: it might have wanted all that is taken from it at once.
+    pub endless: bool,
+}
+
+pub(super) struct Player {
+    pub(super) job: NeapJob,
+    pub(super) assumed: Assumed,
+    pub(super) core: Core,
+    pub(super) space: SpaceId,
+    pub(super) pacer: Pacer,
+    pub(super) plan: Plan,
+    pub(super) next_sample: Nanos,
+    pub(super) gate: PoolGate,
+    pub(super) readahead: Readahead,
+    pub(super) last: Range<PageNr>,
+    pub(super) flags: Vec<u8>,
+    /// Staged blocks, oldest first: pages and the slot each got.
+    pub(super) blocks: VecDeque<Vec<(PageId, SlotId)>>,
+    pub(super) slots: u32,
+    pub(super) staged: u64,
+    /// Compressed pages in the order of their stores, and how many are in the pool.
+    pub(super) stored: VecDeque<u32>,
+    pub(super) pool: u64,
+    /// The program's clock, and reclaim's.
+    pub(super) now: Nanos,
+    pub(super) busy: Nanos,
+    pub(super) reclaiming: bool,
+    pub(super) bounced: u64,
+    pub(super) out: Played,
+}
+
+/// Plays a trace. Time that passes in it is scaled by `pace`.
+pub(super) fn play(trace: &Trace, job: NeapJob, assumed: Assumed, pace: f64) -> Played {
+    let mut player = Player::new(trace, job, assumed);
+    let private = private(trace);
+    let mut worked = Nanos::ZERO;
+    for event in trace.events() {
+        match event {
+            Event::Time(span) => {
+                let span = Nanos((span.0 as f64 * pace) as u64);
+                worked += span;
+                player.now += span;
+                player.reclaim();
+            }
+            Event::Touch {
+                first,
+                count,
+                write,
+            } => {
+                let seen = trace.limit().is_some();
+                player.each(&private, first, count, |player, page| {
+                    player.touch(page, write);
+                    player.mark(page, UNWATCHED, seen);
+                });
+            }
+            Event::Watch { first, count, on } => {
+                player.each(&private, first, count, |player, page| {
+                    if !on && player.assumed.ahead_used {
+                        player.touch(page, false);
+                    }
+                    player.mark(page, UNWATCHED, !on);
+                });
+            }
+            Event::Free { first, count } => player.each(&private, first, count, Player::free),
+        }
+        if player.out.endless {
+            break;
+        }
+    }
+    player.out.stall = player.now.saturating_sub(worked);
+    player.out
+}
+
+/// Ranges of pages that neap manages.
+fn private(trace: &Trace) -> Vec<Range<u32>> {
+    let mut first = 0;
+    let mut ranges = Vec::new();
+    for area in trace.areas() {
+        if area.backing == Backing::Anon {
+            ranges.push(first..first + area.pages);
+        }
+        first += area.pages;
+    }
+    ranges
+}
+
+impl Player {
+    fn new(trace: &Trace, job: NeapJob, assumed: Assumed) -> Player {
+        let mut core = Core::new();
+        let space = core.add_space();
+        let mut pacer = Pacer::new(job.limit, job.cpus);
+        let plan = pacer.observe(Nanos::ZERO, Bytes::ZERO);
+        let most = Bytes(job.limit.0 / 100 * u64::from(job.pool_max_percent));
+        Player {
+            job,
+            assumed,
+            core,
+            space,
+            pacer,
+            plan,
+            next_sample: Nanos::ZERO,
+            gate: PoolGate::new(most.whole_pages(), ACCEPT_PERCENT),
+            readahead: Readahead::new(WINDOW),
+            last: PageNr(0)..PageNr(0),
+            flags: vec![0; trace.pages() as usize],
+            blocks: VecDeque::new(),
+            slots: 0,
+            staged: 0,
+            stored: VecDeque::new(),
+            pool: 0,
+            now: Nanos::ZERO,
+            busy: Nanos::ZERO,
+            reclaiming: false,
+            bounced: 0,
+            out: Played::default(),
+        }
+    }
+
+    fn each(
+        &mut self,
+        private: &[Range<u32>],
+        first: u32,
+        count: u32,
+        mut act: impl FnMut(&mut Player, u32),
+    ) {
+        for range in private {
+            let from = first.max(range.start);
+            (from..(first + count).min(range.end)).for_each(|page| act(self, page));
+        }
+    }
+
+    pub(super) fn mark(&mut self, page: u32, flag: u8, on: bool) {
+        let flags = &mut self.flags[page as usize];
+        *flags = if on { *flags | flag } else { *flags & !flag };
+    }
+
+    pub(super) fn has(&self, page: u32, flag: u8) -> bool {
+        self.flags[page as usize] & flag != 0
+    }
+
+    pub(super) fn apply(&mut self, id: PageId, step: Step) {
+        let done = self.core.apply(id, step);
+        debug_assert!(done.is_ok(), "{done:?}");
+    }
+
+    pub(super) fn page_of(&self, id: PageId) -> u32 {
+        self.core.locate(id).1.0 as u32
+    }
+
+    pub(super) fn pool_bytes(&self) -> u64 {
+        let bytes = self.pool as f64 * PAGE_SIZE as f64 / self.assumed.ratio.max(1.0);
+        bytes as u64 * (100 + POOL_OVERHEAD) / 100
+    }
+
+    pub(super) fn usage(&self) -> Bytes {
+        let pages = self.core.total_resident().0 + self.staged;
+        let own = OWN + self.flags.len() as u64 * OWN_PER_PAGE;
+        Bytes(pages * PAGE_SIZE as u64 + self.pool_bytes() + own)
+    }
+
+    fn touch(&mut self, page: u32, write: bool) {
+        match self.core.state_at(self.space, PageNr(page.into())) {
+            State::Absent => self.fresh(page),
+            State::Staged { .. } => self.bring_home(page),
+            State::Stored { .. } => self.load(page),
+            _ => {}
+        }
+        if write {
+            self.mark(page, WRITTEN, true);
+        }
+    }
+
+    fn fresh(&mut self, page: u32) {
+        if self.plan.arm {
+            self.now += self.assumed.costs.fresh;
+            self.wait_for(1);
+        }
+        let id = self.core.ensure(self.space, PageNr(page.into()));
+        let heat = if self.plan.arm { Heat::Hot } else { Heat::Warm };
+        self.apply(id, Step::Adopt(heat));
+        self.mark(page, WRITTEN, true);
+        self.reclaim();
+    }
+
+    /// A fault, told to readahead as the engine tells it.
+    fn window(&mut self, page: u32) -> Range<PageNr> {
+        let page = PageNr(page.into());
+        let last = self.last.clone();
+        if page == last.end {
+            (last.start.0 + 1..last.end.0).for_each(|used| self.readahead.hit_at(PageNr(used)));
+        } else if page.0 + 1 == last.start.0 {
+            let used = (last.start.0..last.end.0.saturating_sub(1)).rev();
+            used.for_each(|used| self.readahead.hit_at(PageNr(used)));
+        }
+        self.last = self.readahead.fault(page);
+        self.last.clone()
+    }
+
+    fn bring_home(&mut self, page: u32) {
+        let window = self.window(page);
+        let (mut at, mut heat, mut count) = (u64::from(page), Heat::Hot, 0);
+        loop {
+            let id = self.core.find(self.space, PageNr(at));
+            let staged = id.filter(|&id| matches!(self.core.state(id), State::Staged { .. }));
+            let Some(id) = staged else { break };
+            self.home(id, heat);
+            (at, heat, count) = (at + 1, Heat::Warm, count + 1);
+            if at >= window.end.0 {
+                break;
+            }
+        }
+        self.out.returned += count;
+        let costs = &self.assumed.costs;
+        self.now += costs.fault + Nanos(costs.back.0 * count);
+        self.reclaim();
+    }
+
+    pub(super) fn home(&mut self, id: PageId, heat: Heat) {
+        self.apply(id, Step::BeginReturn);
+        self.apply(id, Step::EndReturn(heat));
+        self.staged -= 1;
+    }
+
+    fn load(&mut self, page: u32) {
+        let window = self.window(page);
+        let on_disk = self.has(page, ON_DISK);
+        let mut inbound = Vec::new();
+        let end = window.end.0.min(self.flags.len() as u64);
+        for at in window.start.0..end.max(u64::from(page) + 1) {
+            let Some(id) = self.core.find(self.space, PageNr(at)) else {
+                continue;
+            };
+            let at = at as u32;
+            let comes = at == page || on_disk || !self.has(at, ON_DISK);
+            if comes && matches!(self.core.state(id), State::Stored { .. }) {
+                self.apply(id, Step::BeginLoad);
+                inbound.push((id, at));
+            }
+        }
+        let read = inbound.iter().filter(|(_, at)| self.has(*at, ON_DISK));
+        let read = read.count() as u64;
+        let costs = self.assumed.costs;
+        self.now += costs.fault + Nanos(costs.fill.0 * inbound.len() as u64);
+        if read > 0 {
+            self.now += costs.disk_read;
+        }
+        self.out.pgmajfault += 1;
+        self.out.pswpin += read;
+        self.out.zswpin += inbound.len() as u64 - read;
+        self.wait_for(inbound.len() as u64);
+        let keeps = self.pool_bytes() < self.job.limit.0 / 100 * KEEP_BELOW_PERCENT;
+        let keep = keeps && inbound.len() >= KEEP_FROM;
+        for (id, at) in inbound {
+            let heat = if at == page { Heat::Hot } else { Heat::Warm };
+            self.apply(id, Step::EndLoad { keep, heat });
+            self.mark(at, WRITTEN, false);
+            if !keep {
+                self.forget(at);
+            }
+        }
+        self.reclaim();
+    }
+
+    /// The compressed page is there no more.
+    pub(super) fn forget(&mut self, page: u32) {
+        self.pool -= u64::from(self.has(page, IN_POOL));
+        self.mark(page, IN_POOL | ON_DISK, false);
+    }
+
+    fn free(&mut self, page: u32) {
+        let at = PageNr(page.into());
+        if matches!(self.core.state_at(self.space, at), State::Staged { .. }) {
+            self.staged -= 1;
+        }
+        self.core.remove_range(self.space, at..PageNr(at.0 + 1));
+        self.forget(page);
+        self.mark(page, UNWATCHED | WRITTEN, false);
+    }
+}

@@ -1,0 +1,256 @@
+//! What a limit of `neap run` would do to a recorded program, and how much of that is known.
+//!
+//! Each limit is played three times: with what is likely, and with the kindest and the harshest of what
+//! a trace leaves open. What a trace cannot tell is not guessed: such a bound is absent.
+
+mod costs;
+mod job;
+mod reclaim;
+
+#[cfg(test)]
+mod tests;
+
+use neap_units::{Bytes, Nanos};
+use serde::{Serialize, Serializer};
+
+pub use costs::NeapCosts;
+pub use job::NeapJob;
+
+use crate::trace::{Event, Trace};
+use job::{Assumed, Played, play};
+
+/// What pages compress to where nobody says: likely, and the range. Of the content measured (see
+/// `data/compress.json`) lz4 made heaps about three times smaller.
+const RATIO: f64 = 3.0;
+const RATIOS: (f64, f64) = (5.0, 2.0);
+/// Costs in percent of those measured: on a quiet machine, and on one that others use.
+const COSTS: (u64, u64) = (70, 170);
+/// Of a record's own time, what the program itself takes at least: what is taken off for waits is only
+/// modelled.
+const LEAST_OWN: f64 = 0.02;
+
+/// What a forecast is asked.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct NeapForecast {
+    /// The job; its limit is replaced by each that is tried.
+    pub job: NeapJob,
+    /// What neap takes for its work, likely.
+    pub costs: NeapCosts,
+    /// How many times smaller pages get, if that is known.
+    pub ratio: Option<f64>,
+    /// How long the program takes without a limit, if that is known.
+    pub time: Option<Nanos>,
+}
+
+/// What one limit would do.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct NeapPoint {
+    /// The limit.
+    #[serde(serialize_with = "as_bytes")]
+    pub limit: Bytes,
+    /// Likely time over the time without a limit; at least and at most. No most: none is known.
+    pub slowdown: f64,
+    /// At least.
+    pub slowdown_low: f64,
+    /// At most; `None`: not known.
+    pub slowdown_high: Option<f64>,
+    /// Likely time.
+    pub seconds: f64,
+    /// Faults that waited for a compressed page, likely; at least and at most.
+    pub pgmajfault: u64,
+    /// At least.
+    pub pgmajfault_low: u64,
+    /// At most; `None`: not known.
+    pub pgmajfault_high: Option<u64>,
+    /// Pages moved back before they were compressed.
+    pub returned: u64,
+    /// Pages decompressed.
+    pub zswpin: u64,
+    /// Pages compressed.
+    pub zswpout: u64,
+    /// Pages read from the swap file.
+    pub pswpin: u64,
+    /// Pages written to it.
+    pub pswpout: u64,
+    /// The limit would not be kept: pool and swap file take no more.
+    pub over: bool,
+}
+
+fn as_bytes<S: Serializer>(limit: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(limit.0)
+}
+
+/// The likely run, the kindest and the harshest.
+struct Three {
+    likely: Played,
+    low: Played,
+    high: Played,
+}
+
+impl NeapForecast {
+    /// What is assumed: likely, kindest, harshest.
+    fn assumed(&self) -> [Assumed; 3] {
+        let of = |percent, ratio: f64, ahead_used, unwatched_hot| Assumed {
+            costs: self.costs.percent(percent),
+            ratio: self.ratio.unwrap_or(ratio),
+            ahead_used,
+            unwatched_hot,
+        };
+        [
+            of(100, RATIO, true, false),
+            of(COSTS.0, RATIOS.0, false, false),
+            of(COSTS.1, RATIOS.1, true, true),
+        ]
+    }
+
+    fn three(&self, trace: &Trace, limit: Bytes, pace: f64) -> Three {
+        let job = NeapJob { limit, ..self.job };
+        let [likely, low, high] = self
+            .assumed()
+            .map(|assumed| play(trace, job, assumed, pace));
+        Three { likely, low, high }
+    }
+
+    /// What was assumed, and what cannot be known of the trace at these limits: a line for each.
+    #[must_use]
+    pub fn notes(&self, trace: &Trace, limits: &[Bytes]) -> Vec<String> {
+        let mut notes = vec![
+            "of neap run, which limits private memory only, as one space used by one thread at a time"
+                .to_owned(),
+        ];
+        if self.ratio.is_none() {
+            notes.push(format!(
+                "no trace says what its pages compress to: {RATIO} times smaller is assumed, {} to {} for the range (--ratio)",
+                RATIOS.1, RATIOS.0
+            ));
+        }
+        let Some(seen) = trace.limit() else {
+            if self.time.is_none() {
+                notes.push(
+                    "time is counted in accesses or instructions: say how long the program takes (--time)"
+                        .to_owned(),
+                );
+            }
+            return notes;
+        };
+        if self.time.is_none() {
+            notes.push(
+                "a record does not tell the program's own time from what it waited: say how long it takes without a limit (--time)"
+                    .to_owned(),
+            );
+        }
+        let watched = |event| matches!(event, Event::Watch { on: true, .. });
+        if !trace.events().any(watched) {
+            notes.push(format!(
+                "recorded at {seen}, where no page left memory, so the record has no accesses: record under the least limit that is of interest, or import a trace of valgrind"
+            ));
+        } else if limits.iter().any(|limit| *limit < seen) {
+            notes.push(format!(
+                "recorded at {seen}: touches of pages that were in memory there are not in it, so below that only the least is known"
+            ));
+        }
+        notes
+    }
+
+    /// What each limit would do.
+    #[must_use]
+    pub fn run(&self, trace: &Trace, limits: &[Bytes]) -> Vec<NeapPoint> {
+        match trace.limit() {
+            None => self.of_accesses(trace, limits),
+            Some(seen) => self.of_record(trace, seen, limits),
+        }
+    }
+
+    /// Every access is known: the time without a limit, and what is waited beside it.
+    fn of_accesses(&self, trace: &Trace, limits: &[Bytes]) -> Vec<NeapPoint> {
+        let took = trace.duration().0.max(1) as f64;
+        let own = self.time.map_or(took, |time| time.0.max(1) as f64);
+        let point = |&limit: &Bytes| {
+            let three = self.three(trace, limit, own / took);
+            let wall = |played: &Played| (own + played.stall.0 as f64) / own;
+            let high = Some(wall(&three.high)).filter(|_| !three.high.endless);
+            point(
+                limit,
+                own,
+                wall(&three.likely),
+                wall(&three.low),
+                high,
+                &three,
+            )
+        };
+        limits.iter().map(point).collect()
+    }
+
+    /// Neap saw it under a limit. The time there is known, and with the program's own time also what neap
+    /// took: other limits are told from there. More memory takes no longer, less no shorter; and below, no
+    /// most is known.
+    fn of_record(&self, trace: &Trace, seen: Bytes, limits: &[Bytes]) -> Vec<NeapPoint> {
+        let took = trace.duration().0.max(1) as f64;
+        let there = self.three(trace, seen, 1.0);
+        let known = self.time.map(|time| (time.0.max(1) as f64).min(took));
+        // The program's own time, and how many times what is modelled neap took.
+        let bases = [&there.likely, &there.low, &there.high].map(|there| {
+            let stall = there.stall.0.max(1) as f64;
+            let own = known.unwrap_or((took - stall).max(took * LEAST_OWN));
+            (own, (took - own) / stall)
+        });
+        let point = |&limit: &Bytes| {
+            let three = self.three(trace, limit, 1.0);
+            let slowdown = |(own, times): (f64, f64), here: &Played| {
+                let wall = own + times * here.stall.0 as f64;
+                let wall = match limit >= seen {
+                    true => wall.min(took),
+                    false => wall.max(took),
+                };
+                wall / own
+            };
+            let likely = slowdown(bases[0], &three.likely);
+            let others = [
+                slowdown(bases[1], &three.low),
+                slowdown(bases[2], &three.high),
+            ];
+            let low = others.into_iter().fold(likely, f64::min);
+            let high = others.into_iter().fold(likely, f64::max);
+            let high = Some(high).filter(|_| limit >= seen);
+            point(limit, bases[0].0, likely, low, high, &three)
+        };
+        limits.iter().map(point).collect()
+    }
+}
+
+fn point(
+    limit: Bytes,
+    own: f64,
+    likely: f64,
+    low: f64,
+    high: Option<f64>,
+    three: &Three,
+) -> NeapPoint {
+    let Played {
+        pgmajfault,
+        returned,
+        zswpin,
+        zswpout,
+        pswpin,
+        pswpout,
+        over,
+        ..
+    } = three.likely;
+    let low = low.min(likely);
+    NeapPoint {
+        limit,
+        slowdown: likely,
+        slowdown_low: low,
+        slowdown_high: high.map(|high| high.max(likely)),
+        seconds: own * likely / 1e9,
+        pgmajfault,
+        pgmajfault_low: three.low.pgmajfault.min(pgmajfault),
+        pgmajfault_high: high.map(|_| three.high.pgmajfault.max(pgmajfault)),
+        returned,
+        zswpin,
+        zswpout,
+        pswpin,
+        pswpout,
+        over,
+    }
+}

@@ -1,0 +1,146 @@
+use super::*;
+use crate::trace::{Backing, TraceArea};
+
+const PAGES: u32 = 4096;
+
+fn area() -> Vec<TraceArea> {
+    vec![TraceArea {
+        backing: Backing::Anon,
+        pages: PAGES,
+    }]
+}
+
+fn touch(first: u32, count: u32) -> Event {
+    Event::Touch {
+        first,
+        count,
+        write: true,
+    }
+}
+
+fn asked() -> NeapForecast {
+    NeapForecast {
+        job: NeapJob {
+            limit: Bytes(0),
+            pool_max_percent: 50,
+            swap: true,
+            cpus: 2,
+        },
+        costs: NeapCosts::MEASURED,
+        ratio: Some(3.0),
+        time: Some(Nanos::millis(50)),
+    }
+}
+
+/// Goes through all pages, again and again.
+fn walks(times: u32) -> Trace {
+    let walk = (0..PAGES / 64).flat_map(|at| [touch(at * 64, 64), Event::Time(Nanos::micros(50))]);
+    Trace::build(area(), (0..times).flat_map(|_| walk.clone()))
+}
+
+#[test]
+fn a_limit_far_above_costs_nothing() {
+    let [point] = asked().run(&walks(4), &[Bytes::mib(256)])[..] else {
+        panic!("one limit, one point")
+    };
+    assert_eq!(point.pgmajfault, 0);
+    assert!((point.slowdown - 1.0).abs() < 0.01, "{point:?}");
+}
+
+#[test]
+fn a_program_that_walks_through_more_than_its_limit_loads_each_page_each_time() {
+    let [point] = asked().run(&walks(4), &[Bytes::mib(10)])[..] else {
+        panic!("one limit, one point")
+    };
+    let pages_in = point.zswpin + point.pswpin;
+    let all = u64::from(PAGES) * 3;
+    assert!(
+        (all * 9 / 10..=all).contains(&pages_in),
+        "{pages_in} of {all}"
+    );
+    assert!(
+        point.pgmajfault * 15 <= all * 11 / 10,
+        "{point:?}: readahead brings 16 at once"
+    );
+    assert!(point.slowdown_low > 1.5, "{point:?}");
+}
+
+#[test]
+fn less_memory_is_no_quicker_and_the_range_holds_what_is_likely() {
+    let limits = [14, 12, 10, 8].map(Bytes::mib);
+    let points = asked().run(&walks(3), &limits);
+    for pair in points.windows(2) {
+        assert!(pair[0].slowdown <= pair[1].slowdown * 1.02, "{pair:?}");
+    }
+    for point in points {
+        assert!(point.slowdown_low <= point.slowdown);
+        assert!(
+            point
+                .slowdown_high
+                .is_some_and(|high| high >= point.slowdown)
+        );
+    }
+}
+
+/// As neap would see it at 12 MiB: a part is never watched, the rest is loaded in turn.
+fn seen() -> Trace {
+    let off = |first, count| Event::Watch {
+        first,
+        count,
+        on: true,
+    };
+    let mut events = vec![touch(0, PAGES)];
+    for _ in 0..3 {
+        events.extend([
+            off(2048, 2048),
+            Event::Time(Nanos::millis(100)),
+            touch(2048, 2048),
+        ]);
+    }
+    Trace::build(area(), events).seen_at(Bytes::mib(12))
+}
+
+#[test]
+fn below_the_limit_of_a_record_no_most_is_known() {
+    let trace = seen();
+    let limits = [Bytes::mib(24), Bytes::mib(12), Bytes::mib(8)];
+    let points = asked().run(&trace, &limits);
+    assert!(points[0].slowdown_high.is_some() && points[1].slowdown_high.is_some());
+    assert_eq!(
+        (points[2].slowdown_high, points[2].pgmajfault_high),
+        (None, None)
+    );
+    assert!(points[2].slowdown_low >= points[1].slowdown, "{points:?}");
+    let notes = asked().notes(&trace, &limits);
+    assert!(
+        notes
+            .iter()
+            .any(|note| note.contains("below that only the least")),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn at_the_limit_of_a_record_its_own_time_comes_out() {
+    let points = asked().run(&seen(), &[Bytes::mib(12)]);
+    assert!((points[0].seconds - 0.3).abs() < 0.001, "{points:?}");
+    assert!((points[0].slowdown - 6.0).abs() < 0.01, "{points:?}");
+}
+
+#[test]
+fn a_record_without_pressure_says_that_it_knows_nothing() {
+    let trace = Trace::build(area(), [touch(0, PAGES)]).seen_at(Bytes::gib(1));
+    let notes = asked().notes(&trace, &[Bytes::mib(8)]);
+    assert!(
+        notes
+            .iter()
+            .any(|note| note.contains("no page left memory")),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn what_neap_saw_survives_the_file() {
+    let trace = seen();
+    assert_eq!(Trace::decode(&trace.encode()).as_ref(), Ok(&trace));
+}
