@@ -60,7 +60,7 @@ pub fn convert(path: &Path, input: impl Read) -> Result<Trace, ImportFault> {
 /// A record where a trace is wanted.
 pub fn as_trace(path: &Path) -> Result<Trace, Failure> {
     talk::note(&format!(
-        "{}: a record holds no touches of pages that stayed in memory: below its limit, times are too good",
+        "{}: a record holds no touches of pages that stayed in memory: below its limit it knows too few",
         path.display()
     ));
     convert(path, open(path)?).map_err(|source| Failure::Import {

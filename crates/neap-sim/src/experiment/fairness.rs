@@ -249,6 +249,7 @@ fn memcg_lru(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
     let test = Fairness {
         kernel: KernelConfig {
             ram: mib("ram"),
+            nodes: whole(setup.number("nodes")) as u32,
             cpus: whole(setup.number("cpus")) as u32,
             switches,
             swap: swap(mib("ram")),
@@ -310,6 +311,13 @@ pub(super) const MEMCG_LRU: Experiment = Experiment {
             "ms",
             "how evenly fio spreads its rate",
             &["10", "50", "200"],
+        ),
+        Parameter::chosen(
+            "nodes",
+            "1",
+            "NUMA nodes",
+            "not stated; with several, one cgroup's memory lies where its job ran, and each node is asked on its own",
+            &["1", "2", "4"],
         ),
     ],
     reported: &[

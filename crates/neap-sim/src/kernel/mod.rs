@@ -22,6 +22,7 @@ mod swap;
 mod swapin;
 mod tables;
 mod task;
+mod versions;
 mod zswap;
 
 use std::cmp::Reverse;

@@ -1,6 +1,8 @@
 //! Out of memory: unmap, find storage, write, free (SPEC 1.2, 5.5).
 
-use neap_policy::{Compressed, Counter, Flags, FolioId, Kind, LruvecId, Mm, Outgoing, Pageout};
+use neap_policy::{
+    Compressed, Counter, Flags, FolioId, Kind, LruvecId, Mm, Outgoing, Pageout, Source,
+};
 use neap_units::{Nanos, Pages, SwapSlot};
 
 use super::machine::{Event, Machine, NOWHERE, has_recency, kind_of, view};
@@ -188,11 +190,13 @@ impl Machine {
         }
         let memcg = mm.folio_memcg(id);
         if self.all_zero(mm, id, first) {
+            self.went_out(first, pages, Source::ZeroMap);
             mm.memcgs.count(memcg, Counter::SwpoutZero, pages);
             self.free_cached(mm, id, target);
             return Pageout::Freed { wrote: true };
         }
         if self.store(mm, id, first) {
+            self.went_out(first, pages, Source::Zswap);
             mm.memcgs.count(memcg, Counter::Zswpout, pages);
             self.free_cached(mm, id, target);
             return Pageout::Freed { wrote: true };
@@ -201,6 +205,7 @@ impl Machine {
             mm.folios.flags_mut(id).set(Flags::DIRTY, true);
             return Pageout::Activate;
         }
+        self.went_out(first, pages, Source::Device);
         mm.memcgs.count(memcg, Counter::Pswpout, pages);
         let order = mm.folios.flags(id).order();
         if order == PMD_ORDER {
@@ -217,6 +222,12 @@ impl Machine {
             .flags_mut(id)
             .set(Flags::WRITEBACK.with(Flags::RECLAIM), true);
         Pageout::Writing
+    }
+
+    fn went_out(&mut self, first: SwapSlot, pages: u64, place: Source) {
+        if let Some(swap) = &mut self.swap {
+            swap.versions.out(first, pages, place);
+        }
     }
 
     /// Whether only the swap cache refers to the slots.

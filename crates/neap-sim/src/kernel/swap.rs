@@ -7,6 +7,7 @@ use neap_units::{Bytes, Pages, SwapSlot};
 
 use super::config::KernelConfig;
 use super::machine::Machine;
+use super::versions::Versions;
 use crate::swap::{Device, SlotConfig, SwapSlots};
 
 const NONE: u32 = u32::MAX;
@@ -17,6 +18,8 @@ pub(super) struct Swap {
     pub(super) device: Device,
     pub(super) zero: ZeroMap,
     pub(super) readahead: ClusterReadahead,
+    /// What reading back must give.
+    pub(super) versions: Versions,
     /// Folio in the swap cache, by slot.
     cache: Vec<u32>,
     shadows: Vec<Shadow>,
@@ -40,6 +43,7 @@ impl Swap {
             device: Device::new(device),
             zero: ZeroMap::new(len),
             readahead: ClusterReadahead::new(1 << config.page_cluster),
+            versions: Versions::default(),
             cache: vec![NONE; len as usize],
             shadows: vec![Shadow::NONE; len as usize],
             owners: vec![0; len as usize],
@@ -136,6 +140,7 @@ impl Machine {
             return;
         }
         swap.zero.set(slot, 1, false);
+        swap.versions.gone(slot);
         swap.take_shadow(slot);
         let owner = mm.memcg_of(swap.owner(slot));
         mm.memcgs.uncharge_swap(owner, Pages(1));

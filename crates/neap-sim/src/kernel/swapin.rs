@@ -163,6 +163,9 @@ impl Machine {
         }
         self.queue_add(mm, id);
         let source = self.source(mm, id, slot, zero);
+        if let Some(swap) = &mut self.swap {
+            swap.versions.read(slot, source);
+        }
         mm.folios
             .flags_mut(id)
             .set(Flags::LOCKED, source == Source::Device);

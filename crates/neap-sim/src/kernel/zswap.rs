@@ -90,6 +90,9 @@ impl Machine {
             self.free(mm, id);
             return Writeback::Gone;
         }
+        if let Some(swap) = &mut self.swap {
+            swap.versions.written_back(ticket.slot);
+        }
         self.spent += self.config.contents[0].decompress();
         mm.memcgs.count(memcg, Counter::Zswpwb, 1);
         mm.memcgs.count(memcg, Counter::Pswpout, 1);
