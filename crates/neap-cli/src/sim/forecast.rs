@@ -173,7 +173,7 @@ fn neap(args: &ForecastArgs, trace: &Trace) -> Result<Shown, Failure> {
         time: took.transpose()?,
         costs: NeapCosts {
             disk_read: machine(&args.machine)?.swap_latency,
-            ..NeapCosts::MEASURED
+            ..NeapCosts::LIKELY
         },
     };
     let points = forecast.run(trace, &limits);

@@ -2,8 +2,9 @@
 
 use neap_units::Nanos;
 
-/// Times of `neap run`, as measured on a virtual machine of two cpus with Linux 6.18
-/// (`docs/experiments/forecast.md` has the programs and commands).
+/// Times of `neap run` on a virtual machine of two cpus with Linux 6.18. Measured there: a fault with one
+/// page, and what reclaim takes for a page in all (`docs/experiments/forecast.md` has the commands). How
+/// they divide, and the rest, is chosen: see [`NeapCosts::LIKELY`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct NeapCosts {
     /// A fault that has to be served, from the touch until the program goes on, without the pages.
@@ -29,8 +30,9 @@ pub struct NeapCosts {
 }
 
 impl NeapCosts {
-    /// As measured: see the type.
-    pub const MEASURED: NeapCosts = NeapCosts {
+    /// `fault` and `fill` are 28 us together, `out` and `compress` 8 us with their share of `run`. The rest are
+    /// guesses of their size: a comparison decompresses, a move back is one of many, and the disk is a VM's.
+    pub const LIKELY: NeapCosts = NeapCosts {
         fault: Nanos(26_000),
         fill: Nanos(2_300),
         back: Nanos(300),
