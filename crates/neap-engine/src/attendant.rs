@@ -173,6 +173,7 @@ fn welcome(job: &Job, peer: &Peer, device: Option<&OwnedFd>) -> Option<(wire::At
 fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::Hello) {
     let (parent, wipes) = (hello.arg, hello.arg2 != 0);
     let Some((offer, message)) = welcome(job, &peer, device) else {
+        job.warn("a process stays unmanaged: it could make no userfaultfd, or has no room for staging; look at its own `ulimit -n` and `-v`".into());
         return;
     };
     let mut fds = message.fds.into_iter();
@@ -209,7 +210,9 @@ fn adopt(job: &Arc<Job>, peer: Peer, cookie: u64) {
         return;
     };
     // If this fails the child is still served, like one that never asked.
-    let _ = take_over(job, &space, peer, &offer, message.fds, true);
+    if take_over(job, &space, peer, &offer, message.fds, true).is_none() {
+        space.pid.store(0, Relaxed);
+    }
 }
 
 fn take_over(
@@ -231,7 +234,8 @@ fn take_over(
     let mut ready = wire::Ready::zeroed();
     ready.magic = wire::MAGIC;
     ready.number = space.cookie;
-    // Before the process may go on, and perhaps end at once.
+    // Before the process may go on, and perhaps end, or ask for something, at once.
+    space.pid.store(pid, Relaxed);
     job.note_process(ProcessReport::new(pid));
     let uffd = give_uffd.then(|| space.uffd.as_fd());
     let answered = peer

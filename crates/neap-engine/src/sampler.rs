@@ -158,6 +158,7 @@ impl Sampler {
                 continue;
             }
             if !space.armed.load(Relaxed) {
+                looked = true;
                 if !self.job.try_serving(space) {
                     continue; // nothing is registered yet
                 }
@@ -165,7 +166,6 @@ impl Sampler {
                 space.discover(&self.job);
                 // The agent may have to wait for a cpu that the program keeps busy.
                 space.arm_agent(&self.job);
-                looked = true;
             } else if due {
                 if !space.told.load(Relaxed) {
                     space.arm_agent(&self.job); // it was forking

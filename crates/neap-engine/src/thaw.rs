@@ -19,11 +19,21 @@ use crate::space::{Space, pages};
 const PAUSE: Duration = Duration::from_micros(200);
 
 fn space_of(job: &Job, peer: &Peer) -> Option<Arc<Space>> {
+    const TRIES: u32 = 10_000;
     let pid = peer.pid().ok()?;
-    job.spaces()
+    let space = job
+        .spaces()
         .into_iter()
         .rev() // an exec leaves the old one behind for a moment
-        .find(|space| !space.is_dead() && space.body.get().is_some_and(|body| body.pid == pid))
+        .find(|space| !space.is_dead() && space.pid.load(Relaxed) == pid)?;
+    // A process that was just told that it is managed may ask before the rest is in place.
+    for _ in 0..TRIES {
+        if space.is_dead() || space.body.get().is_some() {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Some(space)
 }
 
 /// The program will register the range with a userfaultfd of its own.

@@ -57,8 +57,15 @@ pub fn fork_begins() {
     STANDING.fetch_add(1, SeqCst);
 }
 
+/// What was begun before a fork in a signal handler is not known in its child.
 pub fn fork_ends() {
-    STANDING.fetch_sub(1, SeqCst);
+    let less = |standing| (standing & !(ARMED | NEVER) != 0).then(|| standing - 1);
+    let _ = STANDING.fetch_update(SeqCst, SeqCst, less);
+}
+
+/// No page is elsewhere any more, and the agent is gone.
+pub fn disarm() {
+    STANDING.fetch_and(!ARMED, SeqCst);
 }
 
 /// Keeps every page in the process from now on; false if some may be elsewhere.

@@ -69,6 +69,10 @@ pub unsafe fn start() {
     if attach(wire::purpose::ATTACH, 0, &mut welcome) {
         hook::register_fork_handlers();
     } else if welcome.flags & wire::WELCOME_REQUIRED != 0 {
+        sys::write(
+            sys::STDERR,
+            b"neap: a program ends because it could not be managed, as --require asks\n",
+        );
         sys::exit(UNMANAGED);
     }
 }
@@ -84,7 +88,10 @@ pub fn start_in_child() {
     // engine fills it with the number of the child's space.
     let cookie = unsafe { (old as *const u64).read_volatile() };
     let (purpose, number) = match cookie {
-        0 => (wire::purpose::ATTACH, state().number),
+        0 => {
+            agent::disarm(); // all of its pages were brought back for the fork
+            (wire::purpose::ATTACH, state().number)
+        }
         announced => (wire::purpose::ADOPT, announced),
     };
     attach(purpose, number, &mut wire::Welcome::default());

@@ -161,8 +161,11 @@ pub fn kill_descendants() {
         if family.is_empty() {
             break;
         }
-        for pid in family {
-            let _ = signal(pid, libc::SIGKILL);
+        let reached = family
+            .iter()
+            .filter(|&&pid| signal(pid, libc::SIGKILL).is_ok());
+        if reached.count() == 0 {
+            break; // nobody that may be signalled
         }
         thread::sleep(PAUSE);
     }
@@ -171,7 +174,7 @@ pub fn kill_descendants() {
 /// All processes that this one started and those that they did, if they have not ended.
 fn descendants() -> Vec<i32> {
     let own = std::process::id().cast_signed();
-    let mut parents = Vec::new();
+    let (mut parents, mut ended) = (Vec::new(), Vec::new());
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry
             .file_name()
@@ -187,11 +190,14 @@ fn descendants() -> Vec<i32> {
             .rsplit_once(')')
             .map_or("", |(_, rest)| rest)
             .split(' ');
-        let has_ended = matches!(words.nth(1), Some("Z" | "X"));
+        let state = words.nth(1);
         let parent = words.next().and_then(|word| word.parse().ok());
-        if !has_ended {
-            parents.push((pid, parent.unwrap_or(0)));
+        let threads: Option<u32> = words.nth(15).and_then(|word| word.parse().ok());
+        // A process goes on when its first thread has ended.
+        if matches!(state, Some("Z" | "X")) && threads.unwrap_or(0) <= 1 {
+            ended.push(pid);
         }
+        parents.push((pid, parent.unwrap_or(0)));
     }
     let mut family = vec![own];
     let mut next = 0;
@@ -204,7 +210,9 @@ fn descendants() -> Vec<i32> {
         );
         next += 1;
     }
-    family.split_off(1)
+    let mut family = family.split_off(1);
+    family.retain(|pid| !ended.contains(pid));
+    family
 }
 
 #[cfg(test)]
@@ -233,6 +241,8 @@ mod tests {
             thread::sleep(Duration::from_millis(20));
             kill_descendants();
             let _ = shell.wait();
+            leader_that_ended_leaves_a_thread();
+            kill_descendants();
             assert_eq!(descendants(), []);
             return;
         }
@@ -242,6 +252,23 @@ mod tests {
             .env(CHILD, "1")
             .status();
         assert!(status.expect("itself").success());
+    }
+
+    /// Starts a process that goes on when its first thread has ended.
+    fn leader_that_ended_leaves_a_thread() {
+        let script = "import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+ctypes.CDLL(None).syscall(60, 0)";
+        let python = std::process::Command::new("python3")
+            .args(["-c", script])
+            .spawn();
+        let Ok(python) = python else { return };
+        let stat = format!("/proc/{}/stat", python.id());
+        let has_ended = || fs::read_to_string(&stat).is_ok_and(|text| text.contains(") Z "));
+        while !has_ended() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!descendants().is_empty());
     }
 
     #[test]

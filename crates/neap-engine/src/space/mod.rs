@@ -21,7 +21,9 @@ mod threads;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
+};
 use std::sync::{Mutex, OnceLock, RwLock};
 
 use neap_sys::{Maps, Pagemap, Pidfd, Remote, Stop, Uffd, Waker};
@@ -80,6 +82,8 @@ pub(crate) struct Space {
     pub cookie: u64,
     /// Address of one page, wiped at fork, in which a forked child reads its `cookie`; 0: none.
     pub cookie_page: AtomicU64,
+    /// The process, from before it is told that it is managed; 0: none yet.
+    pub pid: AtomicI32,
     pub uffd: Uffd,
     pub gate: RwLock<()>,
     pub body: OnceLock<Body>,
@@ -135,6 +139,7 @@ impl Space {
             id,
             cookie,
             cookie_page: AtomicU64::new(0),
+            pid: AtomicI32::new(0),
             uffd,
             gate: RwLock::new(()),
             body: OnceLock::new(),

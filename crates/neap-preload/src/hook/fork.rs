@@ -37,7 +37,7 @@ extern "C" fn prepare() {
     if !boot::tell(purpose::THAW, 0, 0) && agent::is_armed() {
         sys::write(
             sys::STDERR,
-            b"neap: the engine could not be told of a fork (no descriptor left?); \
+            b"neap: the engine could not be told of a fork (no descriptor left, or another network namespace?); \
               the program is killed rather than let its child read wrong bytes\n",
         );
         sys::kill_self();
@@ -46,8 +46,10 @@ extern "C" fn prepare() {
 
 extern "C" fn parent() {
     if boot::thaw_around_fork() {
-        agent::fork_ends();
+        // It may end another fork's pause in place of its own that was never asked for: as long as this one is
+        // not over nothing can leave all the same.
         boot::tell(purpose::RESUME, 0, 0);
+        agent::fork_ends();
     } else if agent::is_armed() {
         // The kernel lets this process go on, and perhaps end, as soon as the fork has been announced.
         boot::tell(purpose::FORKED, 0, 0);

@@ -14,9 +14,12 @@ const CLONE_NEWUSER: c_int = 0x1000_0000;
 /// The program's unshare.
 #[unsafe(no_mangle)]
 pub extern "C" fn unshare(flags: c_int) -> c_int {
-    if flags & CLONE_NEWUSER != 0 && !boot::engine_name().is_empty() {
-        boot::tell(purpose::LEAVE, 0, 0);
+    if flags & CLONE_NEWUSER != 0
+        && !boot::engine_name().is_empty()
+        && boot::tell(purpose::LEAVE, 0, 0)
+    {
         agent::join();
+        agent::disarm();
     }
     as_libc(sys::call(nr::UNSHARE, [flags as usize, 0, 0, 0, 0, 0]))
 }
