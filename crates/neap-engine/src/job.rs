@@ -287,7 +287,7 @@ impl Job {
         self.processes.lock().expect("processes lock").push(process);
     }
 
-    /// One line on stderr, once for each text, and kept for the report.
+    /// Says why a process is not managed, and which limit to raise if that is why.
     pub fn stays_unmanaged(&self, error: &SysError) {
         let advice = error.shortage().map(|advice| format!("; {advice}"));
         self.warn(format!(
@@ -296,6 +296,7 @@ impl Job {
         ));
     }
 
+    /// One line on stderr, once for each text, and kept for the report.
     pub fn warn(&self, text: String) {
         {
             let mut warnings = self.warnings.lock().expect("warnings lock");
