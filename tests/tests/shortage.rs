@@ -58,6 +58,36 @@ fn few_threads_never_leave_a_job_half_way() {
     assert!(ran > 0, "{refused} of them were refused");
 }
 
+/// A process that may start no thread has no agent, and runs all the same.
+#[test]
+fn a_process_that_may_start_no_thread_runs_unmanaged() {
+    let Some((user, device)) = nobody("a_process_that_may_start_no_thread_runs_unmanaged") else {
+        return;
+    };
+    let _alone = exclusive();
+    let words = ["prlimit", "--nproc=1:1", "echo", "a"];
+    let run = as_user(&user, "64M", &device, &[]).run(&Run::new(words));
+    assert_eq!(
+        (run.code(), run.text().as_str()),
+        (0, "a\n"),
+        "{}",
+        run.stderr
+    );
+    assert!(
+        run.stderr.contains("stays unmanaged: no thread"),
+        "{}",
+        run.stderr
+    );
+    let required = as_user(&user, "64M", &device, &[]).option("--require");
+    let run = required.run(&Run::new(words));
+    assert_eq!(
+        (run.code(), run.text().as_str()),
+        (125, ""),
+        "{}",
+        run.stderr
+    );
+}
+
 /// The engine that was not told of it keeps nothing of the program.
 #[test]
 fn what_is_to_be_wiped_is_wiped_though_the_engine_could_not_be_told() {

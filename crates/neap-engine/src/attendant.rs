@@ -76,7 +76,7 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
 
 /// Starts a thread of the engine; where the limit of threads is reached, once another has ended.
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    const TRIES: u32 = 500;
+    const TRIES: u32 = 200;
     let work = Arc::new(Mutex::new(Some(work)));
     let mut tries = 0;
     loop {
@@ -236,12 +236,13 @@ fn take_over(
     ready.number = space.cookie;
     // Before the process may go on, and perhaps end, or ask for something, at once.
     space.pid.store(pid, Relaxed);
-    job.note_process(ProcessReport::new(pid));
     let uffd = give_uffd.then(|| space.uffd.as_fd());
     let answered = peer
         .set_timeout(PATIENCE_MILLIS)
         .and_then(|()| peer.send(bytes_of(&ready), uffd.as_slice()));
     answered.ok()?;
+    await_agent(job, &peer)?;
+    job.note_process(ProcessReport::new(pid));
     let own = vec![
         stage,
         offer.agent..offer.agent.checked_add(offer.agent_bytes)?,
@@ -265,6 +266,19 @@ fn take_over(
     space.told.store(give_uffd, Relaxed);
     space.body.set(body).ok()?;
     begin.send(()).ok()
+}
+
+/// Waits for the word that the process has an agent; it may be stopped before it says so.
+fn await_agent(job: &Job, peer: &Peer) -> Option<()> {
+    neap_sys::wait_readable(&[peer.as_fd()], None).ok()?;
+    let mut reply = wire::Reply::zeroed();
+    receive(peer, &mut reply).filter(|_| reply.magic == wire::MAGIC)?;
+    if reply.errno != 0 {
+        let error = io::Error::from_raw_os_error(reply.errno);
+        job.warn(format!("a process stays unmanaged: {}", no_thread(&error)));
+        return None;
+    }
+    Some(())
 }
 
 /// Starts the thread that will attend the space, once it is sent a word: without, no process is taken over.

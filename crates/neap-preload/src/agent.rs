@@ -105,7 +105,7 @@ struct Start {
 }
 
 /// Starts the agent on the memory at `base`. It copies the descriptor table as it is now; the
-/// caller closes its own copies.
+/// caller closes its own copies. The engine is told how that went.
 pub fn start(base: usize, socket: Fd, uffd: Fd, armed: bool) -> bool {
     let top = base + BYTES - size_of::<Start>().next_multiple_of(16);
     // SAFETY: the caller just mapped [base, base + BYTES) and gives it to the agent for good.
@@ -123,6 +123,9 @@ pub fn start(base: usize, socket: Fd, uffd: Fd, armed: bool) -> bool {
     let started = unsafe { sys::clone_thread(CLONE_FLAGS, top, run, top) };
     THREAD.store(u32::try_from(started).unwrap_or(0), Relaxed);
     sys::set_signal_mask(old);
+    let mut word = reply();
+    word.errno = (-started).max(0) as i32;
+    sys::send(socket, &word, &[]); // the agent, if there is one, needs its memory in any case
     started > 0
 }
 
@@ -168,14 +171,18 @@ const EMPTY: wire::Command = wire::Command {
     spans: [wire::Span { start: 0, bytes: 0 }; wire::MAX_RANGES],
 };
 
-fn obey(command: &wire::Command, uffd: Fd) -> wire::Reply {
-    let mut reply = wire::Reply {
+fn reply() -> wire::Reply {
+    wire::Reply {
         magic: wire::MAGIC,
         done: 0,
         errno: 0,
         thread: sys::gettid(),
         pages: [0; wire::BLOCK_PAGES as usize],
-    };
+    }
+}
+
+fn obey(command: &wire::Command, uffd: Fd) -> wire::Reply {
+    let mut reply = reply();
     if command.op == wire::op::MOVE {
         move_out(command, uffd, &mut reply);
         return reply;

@@ -150,12 +150,27 @@ fn attach(purpose: u32, number: u64, welcome: &mut wire::Welcome) -> bool {
     ) && sys::receive(socket, welcome, &mut device) == Received::All
         && welcome.magic == wire::MAGIC
         && welcome.refused == 0;
-    let attached = greeted && offer(socket, purpose, device, welcome);
+    let memory = greeted
+        .then(|| Memory::map(welcome.stage_bytes as usize, state().memory))
+        .flatten();
+    let number = memory.and_then(|memory| hand_over(socket, purpose, device, &memory));
     if let Some(device) = device {
         sys::close(device);
     }
+    // Before the memory goes: the kernel tells the engine of that as long as it serves the space.
     sys::close(socket);
-    attached
+    let (Some(memory), Some(number)) = (memory, number) else {
+        if let Some(memory) = memory {
+            memory.unmap();
+        }
+        return false;
+    };
+    // SAFETY: the constructor or the child of a fork: the only thread, see `State`.
+    let state = unsafe { &mut *STATE.0.get() };
+    state.memory = memory;
+    state.number = number;
+    state.thaw_around_fork = welcome.flags & wire::WELCOME_THAW_AROUND_FORK != 0;
+    true
 }
 
 /// Memory this library maps: the agent's, the cookie page and the staging area.
@@ -207,22 +222,6 @@ impl Memory {
             sys::unmap(self.stage, self.stage_bytes);
         }
     }
-}
-
-fn offer(socket: Fd, purpose: u32, device: Option<Fd>, welcome: &wire::Welcome) -> bool {
-    let Some(memory) = Memory::map(welcome.stage_bytes as usize, state().memory) else {
-        return false;
-    };
-    if let Some(number) = hand_over(socket, purpose, device, &memory) {
-        // SAFETY: the constructor or the child of a fork: the only thread, see `State`.
-        let state = unsafe { &mut *STATE.0.get() };
-        state.memory = memory;
-        state.number = number;
-        state.thaw_around_fork = welcome.flags & wire::WELCOME_THAW_AROUND_FORK != 0;
-        return true;
-    }
-    memory.unmap();
-    false
 }
 
 /// The number of the space, if the engine takes it.

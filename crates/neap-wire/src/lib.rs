@@ -9,6 +9,7 @@
 //!                    ◄────────   Welcome (+ the userfaultfd device, if the engine holds it open)
 //!   Attach (+ fds)   ────────►
 //!                    ◄────────   Ready
+//!   Reply            ────────►   the agent runs, or why it does not
 //!   from here the agent thread holds the program's end:
 //!                    ◄────────   Command
 //!   Reply            ────────►
@@ -19,7 +20,7 @@
 /// First word of every message.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"neap");
 /// Changes with any change of this file.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The environment variable that names the engine's socket (abstract namespace).
 pub const SOCKET_ENV: &str = "NEAP_SOCKET";
 /// Pages in one staging block.
@@ -173,7 +174,7 @@ pub struct Command {
     pub spans: [Span; MAX_RANGES],
 }
 
-/// The agent's answer to one [`Command`].
+/// The agent's answer to one [`Command`]; the first one, to [`Ready`], is whether there is an agent.
 #[repr(C)]
 #[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
