@@ -70,7 +70,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "PERCENT")]
     pub pool_max: Option<PoolMax>,
 
-    /// lz4, zstd[:LEVEL] or deflate[:LEVEL] [default: lz4]
+    /// lz4, zstd[:LEVEL] or deflate[:LEVEL] [default: zstd:-1]
     #[arg(long, value_name = "NAME[:LEVEL]")]
     pub compressor: Option<CompressorKind>,
 

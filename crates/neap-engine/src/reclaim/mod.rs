@@ -311,7 +311,7 @@ impl Reclaimer {
     fn recycle_all(&mut self, taken: usize, store: Taken) -> Pass {
         self.job.meter.note_pool(self.job.store.pool_bytes().0);
         let spaces = self.job.spaces();
-        self.samples.forget_all_but(&spaces);
+        self.samples.use_up(&self.job, &spaces);
         let freed: usize = spaces.iter().map(|space| self.recycle(space)).sum();
         Pass {
             stored: store.stored,

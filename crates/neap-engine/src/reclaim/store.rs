@@ -52,7 +52,7 @@ impl Reclaimer {
             match outcome {
                 Outcome::Stored => {
                     taken.stored += 1;
-                    self.samples.note(&self.job, space, bytes);
+                    self.samples.note(space, bytes);
                 }
                 Outcome::Refused { for_good } => {
                     taken.refused += u64::from(for_good);

@@ -1,8 +1,12 @@
-//! A zstd dictionary trained from a program's own pages, adopted only if it pays.
+//! A zstd dictionary made of a program's own pages, adopted only if it pays.
 //!
 //! Pages of one program repeat strings, pointers and layouts that a single page of 4 KiB is too
 //! short to teach the compressor. A dictionary holds them once. It costs memory itself, so it is
-//! adopted only when pages it was not trained on become smaller by a clear margin.
+//! adopted only when pages that are not in it become smaller by a clear margin.
+//!
+//! It is some of the pages themselves, the best of a few choices. zstd's own trainer takes 12 MiB
+//! while it works, which a job at its limit does not have, and what it makes of a few hundred pages
+//! serves the others of a program no better (`docs/adr/0007-dictionaries.md`).
 
 use neap_units::{Bytes, PAGE_SIZE};
 use zstd_safe::{CDict, DDict};
@@ -10,31 +14,27 @@ use zstd_safe::{CDict, DDict};
 use super::zstd::Zstd;
 use super::{Compressor, Page, SCRATCH};
 
-/// Longest dictionary in bytes. On pages of text 64 KiB save twice what 16 KiB do; with its tables
-/// it takes 200 KiB at level 1.
-const MAX_DICT: usize = 64 << 10;
+/// Pages in a dictionary: 32 KiB. Four do nearly as well, and more than 16 no better.
+const PARTS: usize = 8;
 
-/// Shortest dictionary in bytes, for few samples.
-const MIN_DICT: usize = 16 << 10;
+/// Choices that are compared.
+const CHOICES: usize = 4;
 
-/// Bytes of samples for each byte of dictionary, so that it does not just repeat them.
-const SAMPLES_PER_DICT: usize = 16;
+/// Fewest pages worth choosing from: half of them judge.
+const MIN_SAMPLES: usize = 2 * CHOICES * PARTS;
 
-/// Fewest pages worth training on; zstd fails outright on very few.
-const MIN_SAMPLES: usize = 64;
-
-/// One page in four is kept back to judge the result.
-const HELD_OUT: usize = 4;
-
-/// Gain on the pages held back, in percent of their size without dictionary, below which the
+/// Gain on the pages that judge, in percent of their size without dictionary, below which the
 /// dictionary is not worth its memory and the longer compression.
 const MIN_GAIN_PERCENT: usize = 5;
 
-/// A trained dictionary, ready to compress and decompress.
+/// What would make zstd read a dictionary as more than its content.
+const MAGIC: [u8; 4] = 0xec30_a437_u32.to_le_bytes();
+
+/// A dictionary, ready to compress and decompress.
 pub struct Dictionary {
     encoder: CDict<'static>,
     decoder: DDict<'static>,
-    /// Held-out bytes without and with it.
+    /// Bytes of the pages that judged, without and with it.
     gain: (usize, usize),
 }
 
@@ -52,13 +52,13 @@ pub enum TrainError {
         /// Pages needed.
         least: usize,
     },
-    /// The trainer found nothing that repeats.
-    #[error("the sample pages have nothing in common")]
-    NothingLearnt,
+    /// zstd takes none of the choices.
+    #[error("no dictionary can be made of the sample pages")]
+    Unusable,
     /// It does not make unseen pages enough smaller.
     #[error("the dictionary saves too little: {with} instead of {without} bytes")]
     NotWorthIt {
-        /// Bytes of the pages held back, compressed without it.
+        /// Bytes of the pages that judge, compressed without it.
         without: usize,
         /// Bytes of the same pages with it.
         with: usize,
@@ -69,9 +69,9 @@ pub enum TrainError {
 }
 
 impl Dictionary {
-    /// Trains on `samples` (pages one after another) for zstd at `level`, and judges the result on
-    /// samples it has not seen. `number` (1 to 255) goes into each frame.
-    pub(crate) fn train(samples: &[u8], level: i32, number: u8) -> Result<Self, TrainError> {
+    /// Chooses among `samples` (pages one after another) for zstd at `level`. Every second page judges
+    /// what the others make of it.
+    pub(crate) fn train(samples: &[u8], level: i32) -> Result<Self, TrainError> {
         let pages: Vec<&Page> = samples
             .chunks_exact(PAGE_SIZE)
             .filter_map(|chunk| <&Page>::try_from(chunk).ok())
@@ -83,43 +83,39 @@ impl Dictionary {
                 least: MIN_SAMPLES,
             });
         }
-        let held = |i: &usize| i % HELD_OUT == HELD_OUT - 1;
-        let all = || pages.iter().enumerate();
-        let learn: Vec<u8> = all()
-            .filter(|(i, _)| !held(i))
-            .flat_map(|(_, p)| p.iter().copied())
-            .collect();
-        let mut raw = vec![0; (learn.len() / SAMPLES_PER_DICT).clamp(MIN_DICT, MAX_DICT)];
-        let sizes = vec![PAGE_SIZE; learn.len() / PAGE_SIZE];
-        let len = zstd_safe::train_from_buffer(&mut raw[..], &learn, &sizes)
-            .map_err(|_| TrainError::NothingLearnt)?;
-        raw.truncate(len);
-        set_number(&mut raw, number);
-        let mut dictionary = Self {
-            encoder: CDict::try_create(&raw, level).ok_or(TrainError::NothingLearnt)?,
-            decoder: DDict::try_create(&raw).ok_or(TrainError::NothingLearnt)?,
-            gain: (0, 0),
-        };
-        let judges: Vec<&Page> = all().filter(|(i, _)| held(i)).map(|(_, p)| *p).collect();
-        dictionary.judge(&judges, level)?;
-        Ok(dictionary)
-    }
-
-    fn judge(&mut self, pages: &[&Page], level: i32) -> Result<(), TrainError> {
+        let every_second = |from: usize| pages.iter().skip(from).step_by(2).copied();
+        let judges: Vec<&Page> = every_second(1).collect();
         let mut zstd = Zstd::new(level);
-        let mut out = vec![0; SCRATCH];
-        let mut total = |dict: Option<&Dictionary>| -> usize {
-            pages
-                .iter()
-                .map(|page| zstd.compress(page, dict, &mut out).unwrap_or(PAGE_SIZE))
-                .sum()
-        };
-        let (without, with) = (total(None), total(Some(self)));
+        let without = total(&mut zstd, &judges, None);
+        let best = (0..CHOICES)
+            .filter_map(|choice| {
+                let apart = every_second(0).count() / PARTS;
+                let parts = every_second(0)
+                    .skip(choice * apart / CHOICES)
+                    .step_by(apart);
+                let mut made = Self::of(parts.take(PARTS), level)?;
+                made.gain = (without, total(&mut zstd, &judges, Some(&made)));
+                Some(made)
+            })
+            .min_by_key(|made| made.gain.1)
+            .ok_or(TrainError::Unusable)?;
+        let (_, with) = best.gain;
         if with * 100 > without * (100 - MIN_GAIN_PERCENT) {
             return Err(TrainError::NotWorthIt { without, with });
         }
-        self.gain = (without, with);
-        Ok(())
+        Ok(best)
+    }
+
+    fn of<'a>(parts: impl Iterator<Item = &'a Page>, level: i32) -> Option<Self> {
+        let content = parts.flatten().copied().collect::<Vec<u8>>();
+        if content.starts_with(&MAGIC) {
+            return None;
+        }
+        Some(Self {
+            encoder: CDict::try_create(&content, level)?,
+            decoder: DDict::try_create(&content)?,
+            gain: (0, 0),
+        })
     }
 
     pub(crate) fn encoder(&self) -> &CDict<'static> {
@@ -136,7 +132,7 @@ impl Dictionary {
         Bytes((self.encoder.sizeof() + self.decoder.sizeof()) as u64)
     }
 
-    /// Bytes of the pages held back at training, compressed without and with it.
+    /// Bytes of the pages that judged it, compressed without and with it.
     #[must_use]
     pub fn gain(&self) -> (usize, usize) {
         self.gain
@@ -151,10 +147,10 @@ impl std::fmt::Debug for Dictionary {
     }
 }
 
-/// Replaces the trainer's random number (bytes 4-7 of a dictionary) by a small one, which takes
-/// one byte of each frame instead of four.
-fn set_number(raw: &mut [u8], number: u8) {
-    if let Some(field) = raw.get_mut(4..8) {
-        field.copy_from_slice(&u32::from(number).to_le_bytes());
-    }
+fn total(zstd: &mut Zstd, pages: &[&Page], dict: Option<&Dictionary>) -> usize {
+    let mut out = vec![0; SCRATCH];
+    pages
+        .iter()
+        .map(|page| zstd.compress(page, dict, &mut out).unwrap_or(PAGE_SIZE))
+        .sum()
 }

@@ -82,7 +82,7 @@ fn a_dictionary_of_like_pages_wins_and_one_of_noise_is_refused() {
         page
     };
     let samples: Vec<u8> = (0..400).flat_map(page).collect();
-    let dictionary = Dictionary::train(&samples, 1, 7).expect("like pages");
+    let dictionary = Dictionary::train(&samples, 1).expect("like pages");
     let (without, with) = dictionary.gain();
     assert!(with * 2 < without, "{with} {without}");
     assert!(dictionary.memory_bytes().0 > DICT_TABLES);
@@ -100,9 +100,9 @@ fn a_dictionary_of_like_pages_wins_and_one_of_noise_is_refused() {
         assert!(codec.unpack(len, None, &mut out).is_err() || out != page);
     }
     let noise: Vec<u8> = (0..100).flat_map(|i| page_like(i, 100)).collect();
-    assert!(Dictionary::train(&noise, 1, 1).is_err());
+    assert!(Dictionary::train(&noise, 1).is_err());
     assert!(matches!(
-        Dictionary::train(&samples[..PAGE_SIZE * 10], 1, 1),
+        Dictionary::train(&samples[..PAGE_SIZE * 10], 1),
         Err(TrainError::TooFew { got: 10, .. })
     ));
 }

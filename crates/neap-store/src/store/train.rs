@@ -1,4 +1,4 @@
-//! Training a dictionary from a program's own pages.
+//! Making a dictionary of a program's own pages.
 
 use neap_units::SpaceId;
 
@@ -6,18 +6,18 @@ use super::Store;
 use crate::compress::{CompressorKind, Dictionary, TrainError};
 
 impl Store {
-    /// Trains a zstd dictionary on sample pages of `owner` (one after another) and, if it makes
-    /// pages it has not seen clearly smaller, compresses the owner's pages with it from now on.
+    /// Makes a zstd dictionary of sample pages of `owner` (one after another) and, if it makes
+    /// pages that are not in it clearly smaller, compresses the owner's pages with it from now on.
     /// Returns the bytes of those pages without and with it.
     ///
-    /// Takes some milliseconds for each megabyte of samples: not for the way of a fault. A second
+    /// Compresses half of the samples five times: not for the way of a fault. A second
     /// dictionary replaces the first; entries stored with that keep it alive.
     pub fn train(&self, owner: SpaceId, samples: &[u8]) -> Result<(usize, usize), TrainError> {
         let CompressorKind::Zstd(level) = self.compressor else {
             return Err(TrainError::Compressor);
         };
         let number = self.lock().dicts.reserve().ok_or(TrainError::TooMany)?;
-        let trained = Dictionary::train(samples, level, number);
+        let trained = Dictionary::train(samples, level);
         let mut inner = self.lock();
         match trained {
             Ok(dictionary) => {
