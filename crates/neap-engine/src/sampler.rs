@@ -21,7 +21,8 @@ const LOOK_EVERY: Nanos = Nanos(50_000_000);
 /// Sleep while a job that is at its limit maps more and more.
 const SOONEST: Nanos = Nanos(100_000);
 
-/// A look takes this thread's cpu from everybody else, so the next one waits this many times as long.
+/// A look takes this thread's cpu from everybody else, so the next one waits this many times as long. What it
+/// waited for others takes nothing.
 const REST_FROM_LOOKS: u64 = 1;
 
 /// A look at what processes share walks every page, so the next one waits this many times as long.
@@ -70,8 +71,10 @@ impl Sampler {
         let spaces = self.job.spaces();
         self.measure_shares(&spaces);
         let sample = self.measure(&spaces);
-        self.unexplained += self.job.meter.sample(sample);
+        let unexplained = self.job.meter.sample(sample);
+        self.unexplained += unexplained;
         let now = neap_sys::monotonic_nanos();
+        self.pacer.observe_native(Nanos(now), Bytes(unexplained));
         let plan = self
             .pacer
             .observe(Nanos(now), Bytes(sample.resident + sample.own));
@@ -153,6 +156,7 @@ impl Sampler {
         let rested = now > self.look_again;
         let due = now - self.looked >= LOOK_EVERY.0 || self.grows && rested;
         let mut looked = false;
+        let before = neap_sys::thread_nanos();
         for space in spaces {
             if space.body.get().is_none() || space.is_dead() {
                 continue;
@@ -177,8 +181,8 @@ impl Sampler {
         }
         if looked {
             (self.looked, self.unexplained) = (now, 0);
-            let end = neap_sys::monotonic_nanos();
-            self.look_again = end + (end - now) * REST_FROM_LOOKS;
+            let took = neap_sys::thread_nanos() - before;
+            self.look_again = neap_sys::monotonic_nanos() + took * REST_FROM_LOOKS;
         }
     }
 }

@@ -32,7 +32,7 @@ pub use remote::{Piece, Remote};
 pub use socket::{Listener, Message, Peer};
 pub use startup::{hand_down, raise_descriptor_limit};
 pub use thread::{
-    Readiness, Waker, block_signals, lower_priority, monotonic_nanos, raise_priority,
-    raise_to_realtime, wait_hangup, wait_readable, waits_for_reader,
+    Readiness, Waker, block_signals, monotonic_nanos, raise_priority, raise_to_realtime,
+    thread_nanos, wait_hangup, wait_readable, waits_for_reader,
 };
 pub use uffd::{Event, Features, Mode, Progress, Stop, Uffd};

@@ -7,12 +7,21 @@ use crate::errno::{Result, SysError};
 
 /// Nanoseconds of CLOCK_MONOTONIC.
 pub fn monotonic_nanos() -> u64 {
+    nanos_of(libc::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of cpu time that the calling thread has had.
+pub fn thread_nanos() -> u64 {
+    nanos_of(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn nanos_of(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: the kernel writes one timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
@@ -132,12 +141,6 @@ pub fn raise_to_realtime() -> bool {
         raise_priority();
     }
     done == 0
-}
-
-/// Gives the calling thread what cpu time nobody else wants.
-pub fn lower_priority() {
-    // SAFETY: integers only; on Linux, 0 names the calling thread.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
 }
 
 /// Whether a thread of `pid` sleeps until somebody reads the event it caused on a userfaultfd. Kernels that

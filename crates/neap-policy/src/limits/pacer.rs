@@ -59,6 +59,9 @@ const HEADROOM_MAX_FRACTION: u64 = 8;
 /// and the next one is likely to be like the last.
 const FORGET: Nanos = Nanos::millis(100);
 
+/// The same for growth that waited for nothing: a program that maps memory anew does so all its life.
+const FORGET_NATIVE: Nanos = Nanos::millis(2000);
+
 /// Samples closer than this say nothing about a rate: one readahead window would look
 /// like gigabytes a second.
 const RATE_INTERVAL: Nanos = Nanos::micros(200);
@@ -89,6 +92,9 @@ pub struct Pacer {
     armed: bool,
     /// Fastest growth lately, in bytes for each 2^20 ns.
     rate: u64,
+    /// The same of growth by native faults, once armed.
+    native: u64,
+    native_since: Nanos,
     /// Sample that the next rate is taken from.
     since: Option<(Nanos, Bytes)>,
     sleep: Nanos,
@@ -106,6 +112,8 @@ impl Pacer {
             worst,
             armed: false,
             rate: 0,
+            native: 0,
+            native_since: Nanos::ZERO,
             since: None,
             sleep: SAMPLE_MIN,
             last_usage: Bytes::ZERO,
@@ -158,7 +166,10 @@ impl Pacer {
         } else if grew || reclaims {
             SAMPLE_MIN
         } else {
-            (self.sleep * 2).clamp(SAMPLE_MIN, SAMPLE_MAX_ARMED)
+            let room = self.limit.saturating_sub(usage);
+            (self.sleep * 2)
+                .min(time_of(room / 2, self.native))
+                .clamp(SAMPLE_MIN, SAMPLE_MAX_ARMED)
         };
         Plan {
             arm: self.armed,
@@ -166,6 +177,23 @@ impl Pacer {
             hold_above: self.limit.saturating_sub(headroom / 4),
             next_sample: self.sleep,
         }
+    }
+
+    /// Tells what of the growth until `now` neap's own work does not explain: memory that was mapped since the
+    /// mappings were looked for, whose faults wait for nothing. Once seen it is watched for.
+    pub fn observe_native(&mut self, now: Nanos, grown: Bytes) {
+        let elapsed = now.saturating_sub(self.native_since);
+        self.native_since = now;
+        if self.armed {
+            let elapsed = elapsed.max(RATE_INTERVAL);
+            let seen = self.rate_of(grown, elapsed);
+            self.native = seen.max(faded(self.native, elapsed, FORGET_NATIVE));
+        }
+    }
+
+    fn rate_of(&self, growth: Bytes, elapsed: Nanos) -> u64 {
+        let rate = (u128::from(growth.0) << RATE_SHIFT) / u128::from(elapsed.0);
+        rate.min((self.worst << RATE_SHIFT).into()) as u64
     }
 
     /// Keeps a maximum of the growth seen, which fades.
@@ -178,14 +206,22 @@ impl Pacer {
         if elapsed < RATE_INTERVAL {
             return;
         }
-        let growth = u128::from(usage.saturating_sub(before).0) << RATE_SHIFT;
-        let worst = self.worst << RATE_SHIFT;
-        let seen = (growth / u128::from(elapsed.0)).min(worst.into()) as u64;
-        let forgotten = u128::from(self.rate) * u128::from(elapsed.min(FORGET).0);
-        let faded = self.rate - (forgotten / u128::from(FORGET.0)) as u64;
-        self.rate = seen.max(faded);
+        let seen = self.rate_of(usage.saturating_sub(before), elapsed);
+        self.rate = seen.max(faded(self.rate, elapsed, FORGET));
         self.since = Some((now, usage));
     }
+}
+
+/// What is left of a rate that is forgotten within `forget`.
+fn faded(rate: u64, elapsed: Nanos, forget: Nanos) -> u64 {
+    let forgotten = u128::from(rate) * u128::from(elapsed.min(forget).0);
+    rate - (forgotten / u128::from(forget.0)) as u64
+}
+
+/// Time in which a rate adds so many bytes.
+fn time_of(bytes: Bytes, rate: u64) -> Nanos {
+    let time = (u128::from(bytes.0) << RATE_SHIFT) / u128::from(rate.max(1));
+    Nanos(u64::try_from(time).unwrap_or(u64::MAX))
 }
 
 /// Bytes that a rate adds in a time.
@@ -246,6 +282,31 @@ mod tests {
             pacer.observe(ms(200), usage + Bytes(1)).next_sample,
             SAMPLE_MIN
         );
+    }
+
+    #[test]
+    fn a_program_that_grew_past_neap_is_watched_for_seconds() {
+        let mut pacer = Pacer::new(Bytes::mib(64), 1);
+        let usage = Bytes::mib(56);
+        pacer.observe(ms(0), usage);
+        pacer.observe_native(ms(1), Bytes::mib(2));
+        let flat = |pacer: &mut Pacer, from: u64| -> Nanos {
+            let sleeps = (0..9).map(|n| pacer.observe(ms(from + n * 20), usage).next_sample);
+            sleeps.last().expect("some")
+        };
+        assert_eq!(
+            flat(&mut pacer, 1).0.div_ceil(1_000_000),
+            2,
+            "4 of 8 MiB at 2 MiB/ms"
+        );
+        pacer.observe_native(ms(1001), Bytes::ZERO);
+        assert_eq!(
+            flat(&mut pacer, 1001).0.div_ceil(1_000_000),
+            4,
+            "half is forgotten"
+        );
+        pacer.observe_native(ms(3001), Bytes::ZERO);
+        assert_eq!(flat(&mut pacer, 3001), SAMPLE_MAX_ARMED);
     }
 
     #[test]
