@@ -189,7 +189,9 @@ impl Loader {
             return Served::Done;
         }
         self.look_again(&mut job.core());
-        let keep = self.inbound.len() >= KEEP_FROM && job.keeps_copies(KEEP_BELOW_PERCENT);
+        let keep = self.inbound.len() >= KEEP_FROM
+            && job.keeps_copies(KEEP_BELOW_PERCENT)
+            && space.copies.wanted();
         let mut served = Served::Done;
         let mut from = 0;
         while from < self.inbound.len() {

@@ -121,6 +121,22 @@ fn read_slots(body: &Body, slots: &[SlotId], buffer: &mut [u8]) -> bool {
     body.remote.read(&mut pieces).is_ok()
 }
 
+/// Whether the page is what its copy holds, which is given up if not.
+fn is_same(
+    job: &crate::job::Job,
+    space: &Space,
+    copy: EntryId,
+    bytes: &[u8; PAGE_SIZE],
+    codec: &mut neap_store::Codec,
+) -> bool {
+    let same = job.store.matches(copy, bytes, codec);
+    space.copies.note(same);
+    if !same {
+        job.store.put(copy);
+    }
+    same
+}
+
 fn store_page(
     job: &crate::job::Job,
     space: &Space,
@@ -132,13 +148,7 @@ fn store_page(
     let Some(copy) = storing(job, body, slot) else {
         return Outcome::Gone;
     };
-    let unchanged = copy.filter(|&copy| {
-        let same = job.store.matches(copy, bytes, codec);
-        if !same {
-            job.store.put(copy);
-        }
-        same
-    });
+    let unchanged = copy.filter(|&copy| is_same(job, space, copy, bytes, codec));
     let entry = match unchanged {
         Some(copy) => copy,
         None => match job.store.store(space.id, bytes, codec) {

@@ -7,6 +7,7 @@
 //! kernel has already changed: a thread that changed it waits until its event is read, and until
 //! then the kernel refuses fills and moves (EAGAIN).
 
+mod copies;
 mod discover;
 mod errands;
 mod events;
@@ -30,6 +31,7 @@ use neap_sys::{Maps, Pagemap, Pidfd, Remote, Stop, Uffd, Waker};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
+use copies::Copies;
 pub(crate) use kin::{Kin, offer};
 use order::Order;
 use quarantine::Quarantine;
@@ -106,6 +108,7 @@ pub(crate) struct Space {
     pub quarantine: Mutex<Quarantine>,
     pub kin: Kin,
     pub order: Mutex<Order>,
+    pub copies: Copies,
     /// An unmapping may have been mistaken: no page leaves until that is known.
     pub unsure: AtomicBool,
     /// Until when (nanoseconds) that is not looked at again: the look is long, and was in vain.
@@ -153,6 +156,7 @@ impl Space {
             quarantine: Mutex::default(),
             kin: Kin::default(),
             order: Mutex::default(),
+            copies: Copies::default(),
             unsure: AtomicBool::new(false),
             settles_at: AtomicU64::new(0),
             stuck: Mutex::default(),
