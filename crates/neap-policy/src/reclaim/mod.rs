@@ -330,4 +330,6 @@ impl Reclaim {
 }
 
 #[cfg(test)]
+mod memcg_lru_tests;
+#[cfg(test)]
 mod tests;

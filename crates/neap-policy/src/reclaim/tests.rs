@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use neap_units::Bytes;
 use proptest::prelude::*;
 
@@ -8,13 +10,15 @@ use crate::switches::{Lru, Switches};
 
 /// A machine that frees whatever it is asked to, and finds every `young`-th page accessed.
 #[derive(Default)]
-struct Fake {
+pub(super) struct Fake {
     state: u32,
     looks: u32,
     young: u32,
     walks: u64,
     freed: u64,
     full: bool,
+    /// Visits of each cgroup, by its number.
+    pub(super) visits: BTreeMap<u32, u64>,
 }
 
 impl Host for Fake {
@@ -53,7 +57,9 @@ impl Host for Fake {
 
     fn flush(&mut self, _: &mut Mm, _: FolioId) {}
     fn take_parts(&mut self, _: &mut Vec<FolioId>) {}
-    fn shrink_slab(&mut self, _: &mut Mm, _: LruvecId, _: u8) {}
+    fn shrink_slab(&mut self, mm: &mut Mm, lruvec: LruvecId, _: u8) {
+        *self.visits.entry(mm.memcg_of(lruvec).0).or_default() += 1;
+    }
     fn balanced(&self, _: u32) -> bool {
         false
     }
@@ -63,7 +69,7 @@ impl Host for Fake {
     fn drain_batches(&mut self, _: &mut Mm) {}
 }
 
-fn switches(lru: Lru, memcg_walk: MemcgWalk) -> Switches {
+pub(super) fn switches(lru: Lru, memcg_walk: MemcgWalk) -> Switches {
     Switches {
         lru,
         memcg_walk,
@@ -72,10 +78,10 @@ fn switches(lru: Lru, memcg_walk: MemcgWalk) -> Switches {
 }
 
 /// Pages of a cgroup that is never too small.
-const PAGES: u64 = 4500;
+pub(super) const PAGES: u64 = 4500;
 
 /// `cgroups` of `pages` anonymous pages each.
-fn machine(switches: Switches, cgroups: u32, pages: u64) -> (Mm, Vec<MemcgId>, Fake) {
+pub(super) fn machine(switches: Switches, cgroups: u32, pages: u64) -> (Mm, Vec<MemcgId>, Fake) {
     let mut mm = Mm::new(switches, 60, 1, 1);
     mm.free_swap = Bytes::gib(64).whole_pages();
     let mut host = Fake::default();
@@ -88,12 +94,12 @@ fn machine(switches: Switches, cgroups: u32, pages: u64) -> (Mm, Vec<MemcgId>, F
     (mm, memcgs, host)
 }
 
-fn fill(mm: &mut Mm, memcg: MemcgId, pages: u64) {
+pub(super) fn fill(mm: &mut Mm, memcg: MemcgId, pages: u64) {
     fill_with(mm, memcg, pages, 0);
 }
 
 /// Fills a cgroup with folios of an order.
-fn fill_with(mm: &mut Mm, memcg: MemcgId, pages: u64, order: u8) {
+pub(super) fn fill_with(mm: &mut Mm, memcg: MemcgId, pages: u64, order: u8) {
     mm.memcgs.try_charge(0, memcg, Pages(pages), true).unwrap();
     mm.memcgs.drain_stocks(MemcgId::ROOT);
     for _ in 0..pages >> order {
@@ -104,7 +110,7 @@ fn fill_with(mm: &mut Mm, memcg: MemcgId, pages: u64, order: u8) {
     }
 }
 
-fn request(goal: u64) -> Request {
+pub(super) fn request(goal: u64) -> Request {
     Request {
         cause: Cause::Proactive,
         target: MemcgId::ROOT,

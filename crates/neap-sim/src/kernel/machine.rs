@@ -349,3 +349,34 @@ pub(super) fn kind_of(flags: Flags) -> Kind {
         Kind::File
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use neap_policy::{Recency, Switches};
+
+    use super::*;
+
+    #[test]
+    fn hints_take_the_recency_of_a_mapping() {
+        let advised = [
+            Advice::Normal,
+            Advice::Sequential,
+            Advice::Random,
+            Advice::NoReuse,
+        ];
+        for (recency, generations, want) in [
+            (Recency::SequentialOnly, false, [true, false, true, true]),
+            (Recency::SequentialOnly, true, [true; 4]),
+            (Recency::Hints, false, [true, false, false, false]),
+            (Recency::Hints, true, [true, false, false, false]),
+        ] {
+            let switches = Switches {
+                recency,
+                ..Switches::of_kernel((6, 3), generations)
+            };
+            let mm = Mm::new(switches, 60, 1, 1);
+            let found = advised.map(|advice| has_recency(&mm, advice));
+            assert_eq!(found, want, "{recency} {generations}");
+        }
+    }
+}

@@ -31,7 +31,7 @@ pub use config::{Costs, KernelConfig, SwapConfig, ZswapConfig};
 pub use ids::{CpuId, FileId, NodeId, ShmemId, SpaceId, TaskId};
 use kswapd::Kswapd;
 use machine::{Event, Machine};
-use neap_policy::{Counters, FolioId, Mm};
+use neap_policy::{Counters, FolioId, Mm, OrderStats};
 pub use neap_policy::{Limits, MemcgId};
 use neap_units::{Bytes, Nanos, PageNr, Pages};
 pub use space::{Advice, Area, AreaKind};
@@ -298,6 +298,13 @@ impl Kernel {
     #[must_use]
     pub fn vmstat(&self, memcg: MemcgId) -> &Counters {
         self.mm.counters(memcg)
+    }
+
+    /// Folios of an order, 0..=9, that went out or came in while there is zswap.
+    #[must_use]
+    pub fn order_stats(&self, order: u8) -> Option<OrderStats> {
+        let orders = self.machine.zswap.as_ref()?.orders();
+        orders.get(usize::from(order)).copied()
     }
 
     /// `memory.current` of a cgroup.

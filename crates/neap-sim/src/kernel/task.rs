@@ -199,11 +199,7 @@ impl Entry {
         if self.retries == 0 {
             machine.drain_all(mm);
         }
-        let batch = match mm.switches.reclaim_batching {
-            neap_policy::ReclaimBatching::Whole => left,
-            neap_policy::ReclaimBatching::Chunk32 => left.min(32),
-            neap_policy::ReclaimBatching::Quarter => left / 4,
-        };
+        let batch = mm.switches.reclaim_batching.goal(left);
         self.begin(Purpose::Asked, Cause::Proactive, memcg, batch, swappiness);
         None
     }
@@ -297,6 +293,7 @@ impl Entry {
             return None;
         }
         let owed = Pages(self.owed);
+        mm.memcgs.count_swap_high(memcg);
         let delay = high_delay(&mm.memcgs, memcg, owed) + swap_high_delay(&mm.memcgs, memcg, owed);
         if delay <= SHORTEST_DELAY {
             return done;
