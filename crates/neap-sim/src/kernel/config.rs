@@ -19,6 +19,9 @@ pub struct KernelConfig {
     pub switches: Switches,
     /// `vm.swappiness`, 0..=200 (SPEC 0: 60).
     pub swappiness: u8,
+    /// `lru_gen/min_ttl_ms`: with generations, kswapd kills rather than evict what was used
+    /// within this time; zero: off.
+    pub min_ttl: Nanos,
     /// `vm.page-cluster`: readahead is at most 2^n pages (SPEC 0: 3).
     pub page_cluster: u32,
     /// The swap device; without one anonymous memory cannot leave.
@@ -72,6 +75,7 @@ impl Default for KernelConfig {
             cpus: 2,
             switches: Switches::default(),
             swappiness: 60,
+            min_ttl: Nanos::ZERO,
             page_cluster: 3,
             swap: None,
             swap_device: None,

@@ -119,6 +119,7 @@ impl Kernel {
     pub fn new(config: &KernelConfig) -> Kernel {
         let nodes = config.nodes.max(1);
         let mut mm = Mm::new(config.switches, config.swappiness, nodes, config.cpus);
+        mm.min_ttl = config.min_ttl;
         let mut machine = Machine::new(config);
         mm.free_swap = machine
             .swap

@@ -154,9 +154,9 @@ struct World {
 }
 
 impl World {
-    fn new(switches: Switches, synchronous: bool, zswap: bool, thp_swap: bool) -> World {
+    fn new(switches: Switches, [synchronous, zswap, thp_swap, kill]: [bool; 4]) -> World {
         let mut kernel = Kernel::new(&KernelConfig {
-            ram: Bytes::mib(24),
+            ram: Bytes::mib(if kill { 8 } else { 24 }),
             switches,
             swap: Some(SwapConfig {
                 size: Bytes::mib(48),
@@ -169,6 +169,7 @@ impl World {
                 shrinker: true,
             }),
             thp_swap,
+            min_ttl: Nanos::millis(if kill { 50 } else { 0 }),
             contents: vec![
                 PageModel::fixed(1500, Nanos(5000), Nanos(2000)),
                 PageModel::fixed(4096, Nanos(5000), Nanos(2000)),
@@ -299,10 +300,10 @@ proptest! {
     #[test]
     fn nothing_is_lost_or_left(
         switches in switches(),
-        [synchronous, zswap, thp_swap] in any::<[bool; 3]>(),
+        machine in any::<[bool; 4]>(),
         events in prop::collection::vec(event(), 1..80),
     ) {
-        let mut world = World::new(switches, synchronous, zswap, thp_swap);
+        let mut world = World::new(switches, machine);
         for event in events {
             world.run(event);
             world.kernel.mm().check();

@@ -75,6 +75,15 @@ impl Entry {
 
     /// Runs for a slice.
     pub(super) fn run(&mut self, mm: &mut Mm, machine: &mut Machine) -> Reply {
+        if let Op::Touch { space, .. } | Op::FileIo { space, .. } = self.op
+            && machine.space(space).killed
+        {
+            // No call is left half done.
+            if let Some(mut call) = self.shrinker.take() {
+                while !machine.shrink(mm, &mut call) {}
+            }
+            return Reply::Killed { cpu: machine.spent };
+        }
         loop {
             if let Some(call) = &mut self.shrinker {
                 if machine.shrink(mm, call) {
