@@ -86,6 +86,9 @@ switch!(
         V6KnobOn = "v6-knob-on",
         /// As merged (6.13 on).
         Merged = "merged",
+        /// Pool limit checked before each page; the pages before the one that fails stay, and
+        /// only the others go to the device (SPEC 9.8).
+        Prefix = "prefix",
     }
 );
 switch!(

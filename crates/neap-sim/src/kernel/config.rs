@@ -44,6 +44,8 @@ pub struct KernelConfig {
     pub contents: Vec<PageModel>,
     /// Where files are.
     pub disk: DeviceConfig,
+    /// Pages of a folio that a compressor takes at once, in the time of one (SPEC 9.8).
+    pub compress_batch: u64,
     /// Folios in a per-CPU batch (15, later 31).
     pub batch: usize,
     /// What things cost.
@@ -86,6 +88,7 @@ impl Default for KernelConfig {
             pool: PoolModel::default(),
             contents: vec![PageModel::fixed(1024, Nanos(5_000), Nanos(2_000))],
             disk: DeviceConfig::nvme(),
+            compress_batch: 1,
             batch: SMALL_BATCH,
             costs: Costs::default(),
             seed: 1,

@@ -80,6 +80,8 @@ pub(super) struct Machine {
     free_shadows: Vec<u32>,
     batches: Vec<Batches>,
     pub(super) parts: Vec<FolioId>,
+    /// Pages given to a compressor.
+    pub(super) compressions: u64,
     random: u64,
     pub(super) now: Nanos,
     pub(super) cpu: usize,
@@ -128,6 +130,7 @@ impl Machine {
             free_shadows: Vec::new(),
             batches: vec![Batches::new(config.batch); config.cpus.max(1) as usize],
             parts: Vec::new(),
+            compressions: 0,
             random: config.seed,
             now: Nanos::ZERO,
             cpu: 0,

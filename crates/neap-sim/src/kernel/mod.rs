@@ -308,6 +308,12 @@ impl Kernel {
         orders.get(usize::from(order)).copied()
     }
 
+    /// Pages that zswap gave to a compressor.
+    #[must_use]
+    pub fn compressions(&self) -> u64 {
+        self.machine.compressions
+    }
+
     /// `memory.current` of a cgroup.
     #[must_use]
     pub fn usage(&self, memcg: MemcgId) -> Pages {
