@@ -255,13 +255,20 @@ fn every_variable_and_error_code_is_documented() {
     none(&faults);
 }
 
-/// SPECIFICATION.md names a test for each promise, as `file.rs::name`, or says pending.
+/// Each row of these tables names a test, as `file.rs::name`, or says pending.
 #[test]
 fn every_promise_names_a_test_that_exists_or_says_pending() {
-    let text = fs::read_to_string(root().join("SPECIFICATION.md")).expect("SPECIFICATION.md");
+    promises("SPECIFICATION.md");
+    promises("docs/design/spec-tests.md");
+}
+
+fn promises(document: &str) {
+    let text = fs::read_to_string(root().join(document)).expect("a document");
+    let heads = ["| promise", "| SPEC", "| ---"];
+    let is_head = |line: &str| heads.iter().any(|head| line.starts_with(head));
     let rows = text
         .lines()
-        .filter(|l| l.starts_with("| ") && !l.starts_with("| promise") && !l.starts_with("| ---"));
+        .filter(|line| line.starts_with("| ") && !is_head(line));
     let mut faults = Vec::new();
     let mut seen = 0;
     for row in rows {
@@ -280,14 +287,14 @@ fn every_promise_names_a_test_that_exists_or_says_pending() {
                     .is_ok_and(|text| text.contains(&format!("fn {name}(")))
             });
             if !known {
-                faults.push(format!("SPECIFICATION.md: {test} is not there"));
+                faults.push(format!("{document}: {test} is not there"));
             }
         }
         if !shown.contains('`') {
-            faults.push(format!("SPECIFICATION.md: no test and not pending: {row}"));
+            faults.push(format!("{document}: no test and not pending: {row}"));
         }
     }
-    assert!(seen > 0, "SPECIFICATION.md has no table");
+    assert!(seen > 0, "{document} has no table");
     none(&faults);
 }
 

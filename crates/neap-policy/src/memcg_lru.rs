@@ -227,6 +227,35 @@ mod tests {
     }
 
     #[test]
+    fn operations_choose_generation_bin_and_end() {
+        let ends = |mm: &Mm, seq, bin| {
+            let first = mm.first_memcg(0, seq, bin);
+            let list = std::iter::successors(first, |&id| mm.next_memcg(id));
+            list.map(|id| id.0).collect::<Vec<_>>()
+        };
+        // All start in bins of old; three of them, and 3 moves among them.
+        for (op, seq, order, seg) in [
+            (Op::Head, 0, [3, 1, 2], Seg::Head),
+            (Op::Tail, 0, [1, 2, 3], Seg::Tail),
+            (Op::Old, 0, [3, 1, 2], Seg::Default),
+            (Op::Young, 1, [1, 2, 3], Seg::Default),
+        ] {
+            let mut mm = machine(4);
+            for id in [1, 2] {
+                let to = if seq == 1 { Op::Young } else { Op::Tail };
+                mm.rotate_memcg(LruvecId(id), to, &mut |_| 6);
+            }
+            mm.rotate_memcg(LruvecId(3), op, &mut |bins| {
+                assert_eq!(bins, MEMCG_NR_BINS, "any bin");
+                6
+            });
+            assert_eq!(ends(&mm, seq, 6), order, "{op:?}");
+            assert_eq!(mm.lruvec(LruvecId(3)).place.seg, seg, "{op:?}");
+            mm.check_memcg_lru();
+        }
+    }
+
+    #[test]
     fn seq_advances_when_old_is_empty() {
         let mut mm = machine(3);
         for id in 0..4 {

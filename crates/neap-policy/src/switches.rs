@@ -86,6 +86,9 @@ switch!(
         V6KnobOn = "v6-knob-on",
         /// As merged (6.13 on).
         Merged = "merged",
+        /// Pool limit checked before each page; the pages before the one that fails stay, and
+        /// only the others go to the device (SPEC 9.8).
+        Prefix = "prefix",
     }
 );
 switch!(
@@ -220,6 +223,19 @@ switch!(
     }
 );
 
+impl ReclaimBatching {
+    /// Goal of the next call of reclaim, when so much is left of a request. Reclaim
+    /// itself aims at no less than 32 pages.
+    #[must_use]
+    pub const fn goal(self, left: u64) -> u64 {
+        match self {
+            ReclaimBatching::Chunk32 if left > 32 => 32,
+            ReclaimBatching::Quarter => left / 4,
+            ReclaimBatching::Whole | ReclaimBatching::Chunk32 => left,
+        }
+    }
+}
+
 impl MemcgWalk {
     fn of_kernel(version: (u32, u32), generations: bool) -> MemcgWalk {
         match generations {
@@ -352,6 +368,13 @@ mod tests {
             error,
             "\"fast\" is no rotation rule: expected one of mainline, rfc004, add-tail"
         );
+    }
+
+    #[test]
+    fn requests_are_split_as_each_kernel_does() {
+        let goals = |left| ReclaimBatching::ALL.iter().map(move |rule| rule.goal(left));
+        assert_eq!(goals(1000).collect::<Vec<_>>(), [1000, 32, 250]);
+        assert_eq!(goals(20).collect::<Vec<_>>(), [20, 20, 5]);
     }
 
     #[test]

@@ -57,80 +57,94 @@ fn limits(args: &ForecastArgs, pages: u32) -> Result<Vec<Bytes>, Failure> {
     Ok(all)
 }
 
-/// What Linux would do, as a table.
-pub(super) fn table(points: &[neap_sim::ForecastPoint]) -> Table {
-    let right = Align::Right;
-    let mut table = Table::new(&[
-        ("limit", right),
-        ("slowdown", right),
-        ("seconds", right),
-        ("major faults", right),
-        ("pages in", right),
-        ("of them disk", right),
-        ("disk writes", right),
-        ("", Align::Left),
-    ]);
-    for point in points {
-        let limit = match point.limit {
-            Bytes(u64::MAX) => "none".to_owned(),
-            limit => limit.to_string(),
-        };
-        table.row(vec![
-            limit,
-            match point.killed {
-                true => "-".to_owned(),
-                false => format!("{:.2}x", point.slowdown),
-            },
-            number(point.seconds),
-            count(point.pgmajfault),
-            count(point.page_ins()),
-            count(point.pswpin),
-            count(point.pswpout),
-            if point.killed {
-                "killed: out of memory".to_owned()
-            } else {
-                String::new()
-            },
-        ]);
+/// A limit, and what it would do.
+struct Line {
+    limit: String,
+    /// `None`: the program does not end.
+    slowdown: Option<f64>,
+    /// At least and, if that is known, at most.
+    range: Option<(f64, Option<f64>)>,
+    seconds: f64,
+    pgmajfault: u64,
+    page_ins: u64,
+    pswpin: u64,
+    pswpout: u64,
+    remark: &'static str,
+}
+
+/// Lines as a table; all have a range or none has.
+fn table_of(lines: &[Line]) -> Table {
+    let ranged = lines.iter().any(|line| line.range.is_some());
+    let (slowdown, range) = (["limit", "slowdown"], ["at least", "at most"]);
+    let range = if ranged { &range[..] } else { &[] };
+    let rest = [
+        "seconds",
+        "major faults",
+        "pages in",
+        "of them disk",
+        "disk writes",
+    ];
+    let heads = slowdown.iter().chain(range).chain(&rest);
+    let mut columns: Vec<_> = heads.map(|&head| (head, Align::Right)).collect();
+    columns.push(("", Align::Left));
+    let mut table = Table::new(&columns);
+    let times = |times: f64| format!("{times:.2}x");
+    for line in lines {
+        let mut cells = vec![
+            line.limit.clone(),
+            line.slowdown.map_or("-".to_owned(), times),
+        ];
+        if let Some((least, most)) = line.range {
+            cells.extend([times(least), most.map_or("unknown".to_owned(), times)]);
+        }
+        cells.push(number(line.seconds));
+        let counts = [line.pgmajfault, line.page_ins, line.pswpin, line.pswpout];
+        cells.extend(counts.map(count));
+        cells.push(line.remark.to_owned());
+        table.row(cells);
     }
     table
 }
 
+/// What Linux would do, as a table.
+pub(super) fn table(points: &[neap_sim::ForecastPoint]) -> Table {
+    let line = |point: &neap_sim::ForecastPoint| Line {
+        limit: match point.limit {
+            Bytes(u64::MAX) => "none".to_owned(),
+            limit => limit.to_string(),
+        },
+        slowdown: Some(point.slowdown).filter(|_| !point.killed),
+        range: None,
+        seconds: point.seconds,
+        pgmajfault: point.pgmajfault,
+        page_ins: point.page_ins(),
+        pswpin: point.pswpin,
+        pswpout: point.pswpout,
+        remark: match point.killed {
+            true => "killed: out of memory",
+            false => "",
+        },
+    };
+    table_of(&points.iter().map(line).collect::<Vec<_>>())
+}
+
 /// What neap would do, as a table.
 fn neap_table(points: &[NeapPoint]) -> Table {
-    let right = Align::Right;
-    let mut table = Table::new(&[
-        ("limit", right),
-        ("slowdown", right),
-        ("at least", right),
-        ("at most", right),
-        ("seconds", right),
-        ("major faults", right),
-        ("pages in", right),
-        ("of them disk", right),
-        ("disk writes", right),
-        ("", Align::Left),
-    ]);
-    for point in points {
-        let most = point.slowdown_high;
-        let most = most.map_or("unknown".to_owned(), |most| format!("{most:.2}x"));
-        table.row(vec![
-            point.limit.to_string(),
-            format!("{:.2}x", point.slowdown),
-            format!("{:.2}x", point.slowdown_low),
-            most,
-            number(point.seconds),
-            count(point.pgmajfault),
-            count(point.zswpin + point.pswpin),
-            count(point.pswpin),
-            count(point.pswpout),
-            match point.over {
-                true => "the limit would not be kept".to_owned(),
-                false => String::new(),
-            },
-        ]);
-    }
-    table
+    let line = |point: &NeapPoint| Line {
+        limit: point.limit.to_string(),
+        slowdown: Some(point.slowdown),
+        range: Some((point.slowdown_low, point.slowdown_high)),
+        seconds: point.seconds,
+        pgmajfault: point.counts.pgmajfault,
+        page_ins: point.counts.zswpin + point.counts.pswpin,
+        pswpin: point.counts.pswpin,
+        pswpout: point.counts.pswpout,
+        remark: match point.counts.over {
+            true => "the limit would not be kept",
+            false => "",
+        },
+    };
+    table_of(&points.iter().map(line).collect::<Vec<_>>())
 }
 
 /// A forecast, ready to be shown.

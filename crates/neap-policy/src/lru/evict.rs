@@ -1,5 +1,7 @@
 //! Which folios of the generations to try next, and when to age instead (SPEC 3.6, 3.7).
 
+use neap_units::Nanos;
+
 use super::generations::{MAX_LRU_BATCH, index};
 use super::{Kind, MIN_LRU_BATCH, MIN_NR_GENS, Mm};
 use crate::folio::{Flags, FolioId, LruvecId};
@@ -26,6 +28,18 @@ struct Spread {
 }
 
 impl Mm {
+    /// When the oldest generation that may be evicted was opened. Before the rework that
+    /// of files is asked, whose generations are never more.
+    pub(crate) fn oldest_birth(&self, id: LruvecId, can_swap: bool) -> Nanos {
+        let generations = &self.lruvec(id).generations;
+        let [anon, file] = generations.min_seq;
+        let oldest = match self.switches.lru {
+            Lru::Mglru614 if can_swap => anon.min(file),
+            _ => file,
+        };
+        generations.births[index(oldest)]
+    }
+
     /// Whether the lists want a new generation, and pages that could be scanned.
     pub(crate) fn should_age(&self, id: LruvecId, can_swap: bool) -> (bool, u64) {
         let generations = &self.lruvec(id).generations;

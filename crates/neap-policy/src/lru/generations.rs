@@ -31,15 +31,15 @@ pub(crate) struct Generations {
     pub(super) feedback: [Feedback; 2],
 }
 
-impl Default for Generations {
-    /// Four empty generations.
-    fn default() -> Generations {
+impl Generations {
+    /// Four empty generations, opened now.
+    pub(super) fn new(now: Nanos) -> Generations {
         Generations {
             max_seq: MAX_NR_GENS - 1,
             min_seq: [0; 2],
             lists: [[List::default(); 2]; MAX_NR_GENS as usize],
             pages: [[0; 2]; MAX_NR_GENS as usize],
-            births: [Nanos::ZERO; MAX_NR_GENS as usize],
+            births: [now; MAX_NR_GENS as usize],
             feedback: [Feedback::default(); 2],
         }
     }

@@ -102,6 +102,9 @@ pub struct Mm {
     pub swappiness: u8,
     /// Free slots of all swap devices; zero without one.
     pub free_swap: Pages,
+    /// Working set that is to be kept, in time (kernel: `lru_gen/min_ttl_ms`); zero: none.
+    /// It is no setting of a version: it came with generations and is off unless set.
+    pub min_ttl: Nanos,
     /// What time it is.
     pub now: Nanos,
     /// All folios.
@@ -123,6 +126,7 @@ impl Mm {
             switches,
             swappiness,
             free_swap: Pages::ZERO,
+            min_ttl: Nanos::ZERO,
             now: Nanos::ZERO,
             folios: Folios::default(),
             memcgs: Memcgs::new(cpus),
@@ -160,7 +164,7 @@ impl Mm {
                 nonresident_age: 0,
                 activates: [0; 2],
                 refaults: [0; 2],
-                generations: Generations::default(),
+                generations: Generations::new(self.now),
                 place: Place::default(),
                 cookie: Cookie::default(),
                 heat: HeatLevel::default(),

@@ -107,6 +107,17 @@ fn the_delay_curve_of_memory_high() {
 }
 
 #[test]
+fn the_delay_of_swap_high_follows_the_same_curve() {
+    let (mut memcgs, [a, ..]) = tree();
+    let mib = 256;
+    limit(&mut memcgs, a, |l| l.swap_high = Some(Pages(100 * mib)));
+    assert!(memcgs.charge_swap(a, Pages(105 * mib)));
+    let delay = |owed| swap_high_delay(&memcgs, a, Pages(owed)).0 / 1_000_000;
+    assert_eq!((delay(64), delay(128), delay(6400)), (159, 318, 2000));
+    assert_eq!(high_delay(&memcgs, a, Pages(64)).0, 0);
+}
+
+#[test]
 fn protection_is_shared_in_proportion_when_overcommitted() {
     let (mut memcgs, [a, b, aa, ab]) = tree();
     limit(&mut memcgs, a, |l| l.low = Pages(600));

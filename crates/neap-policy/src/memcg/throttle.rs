@@ -4,6 +4,7 @@ use neap_units::{Nanos, Pages};
 
 use super::charge::CHARGE_BATCH;
 use super::{MemcgId, Memcgs};
+use crate::counters::Counter;
 
 /// Bits of an overage in proportion to the limit.
 const PRECISION: u32 = 20;
@@ -47,4 +48,18 @@ pub fn swap_high_delay(memcgs: &Memcgs, memcg: MemcgId, owed: Pages) -> Nanos {
         Some(penalty(memcgs.swap(id).0, high.0))
     });
     delay(levels.max().unwrap_or(0), owed)
+}
+
+impl Memcgs {
+    /// A task is about to be delayed: an event for each level above `memory.swap.high`
+    /// (SPEC 5.4; kernel: swap_find_max_overage).
+    pub fn count_swap_high(&mut self, memcg: MemcgId) {
+        let mut at = Some(memcg);
+        while let Some(level) = at {
+            if self.over_swap_high(level) > 0 {
+                self.count(level, Counter::MemcgSwapHigh, 1);
+            }
+            at = self.parent(level);
+        }
+    }
 }

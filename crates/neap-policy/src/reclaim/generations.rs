@@ -1,14 +1,15 @@
 //! A visit of generations: age or evict (SPEC 3.6, 3.7, 3.10).
 
-use neap_units::Pages;
+use neap_units::{Nanos, Pages};
 
 use super::{Cause, Host, Reclaim, Visit, VisitWork, walk::Pass};
 use crate::counters::Counter;
 use crate::folio::{Flags, FolioId, LruvecId};
 use crate::lru::{Kind, MIN_LRU_BATCH, Mm, list_of};
+use crate::memcg::{MemcgId, Protection};
 use crate::memcg_lru::{Op, Seg};
 use crate::shrinker::DEF_PRIORITY;
-use crate::switches::MemcgWalk;
+use crate::switches::{Lru, MemcgWalk};
 
 /// Free pages that allocating one page wants to see for compaction (kernel: compact_gap
 /// of order 0).
@@ -34,7 +35,7 @@ impl Reclaim {
         if self.priority != DEF_PRIORITY as i8 || self.goal < MIN_LRU_BATCH {
             return;
         }
-        let root = mm.lruvec(mm.lruvec_of(crate::memcg::MemcgId::ROOT, self.node));
+        let root = mm.lruvec(mm.lruvec_of(MemcgId::ROOT, self.node));
         let mut reclaimable = root.total[list_of(Kind::File, false)];
         if mm.free_swap > Pages::ZERO {
             reclaimable += root.total[list_of(Kind::Anon, false)];
@@ -46,6 +47,37 @@ impl Reclaim {
         let priority = fls(reclaimable) - 1 - fls(self.goal - 1);
         let lowest = if old { 0 } else { LOWEST_START };
         self.priority = priority.clamp(lowest, DEF_PRIORITY.into()) as i8;
+    }
+
+    /// Before a pass of kswapd: when there is nothing to evict but the working set of the
+    /// last `min_ttl`, somebody has to go instead (SPEC 3.6; kernel: lru_gen_age_node).
+    /// Before the rework not if the pass began with the first priority.
+    pub(super) fn keep_working_set(&self, first: u8, mm: &mut Mm, host: &mut dyn Host) {
+        let on = self.request.cause == Cause::Kswapd && mm.min_ttl > Nanos::ZERO;
+        let too_early = first == DEF_PRIORITY && mm.switches.lru == Lru::Mglru63;
+        if !on || too_early {
+            return;
+        }
+        let root = MemcgId::ROOT;
+        let mut at = mm.memcgs.next(root, None);
+        while let Some(memcg) = at {
+            if self.has_aged_out(memcg, mm) {
+                return;
+            }
+            at = mm.memcgs.next(root, Some(memcg));
+        }
+        host.out_of_memory(mm);
+    }
+
+    /// Whether a cgroup has enough to scan that is older than `min_ttl`.
+    fn has_aged_out(&self, memcg: MemcgId, mm: &mut Mm) -> bool {
+        let lruvec = mm.lruvec_of(memcg, self.node);
+        let below_min = mm.memcgs.protection(MemcgId::ROOT, memcg) == Protection::BelowMin;
+        if below_min || !self.big_enough(lruvec, mm) {
+            return false;
+        }
+        let can_swap = self.effective_swappiness(lruvec, mm) > 0;
+        mm.oldest_birth(lruvec, can_swap) + mm.min_ttl < mm.now
     }
 
     /// Swappiness for some lists: 0 without at least a batch of free swap.

@@ -58,6 +58,9 @@ pub trait Host {
     /// Runs the shrinkers of a cgroup on a node at a priority.
     fn shrink_slab(&mut self, mm: &mut Mm, lruvec: LruvecId, priority: u8);
 
+    /// Kills a task, since no memory is left but what must be kept (kernel: out_of_memory).
+    fn out_of_memory(&mut self, mm: &mut Mm);
+
     /// Whether a node has enough free pages for kswapd to rest.
     fn balanced(&self, node: u32) -> bool;
 

@@ -201,7 +201,9 @@ impl Reclaim {
     fn begin_node(&mut self, mm: &mut Mm, host: &mut dyn Host) {
         self.before_node = self.reclaimed;
         if mm.generational() && self.global() {
+            let first = self.priority();
             self.set_initial_priority(mm);
+            self.keep_working_set(first, mm, host);
         }
         if !mm.generational() {
             self.balance = self.balance_of(mm, host);
@@ -329,5 +331,7 @@ impl Reclaim {
     }
 }
 
+#[cfg(test)]
+mod memcg_lru_tests;
 #[cfg(test)]
 mod tests;

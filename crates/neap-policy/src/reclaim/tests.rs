@@ -1,4 +1,6 @@
-use neap_units::Bytes;
+use std::collections::BTreeMap;
+
+use neap_units::{Bytes, Nanos};
 use proptest::prelude::*;
 
 use super::*;
@@ -8,13 +10,16 @@ use crate::switches::{Lru, Switches};
 
 /// A machine that frees whatever it is asked to, and finds every `young`-th page accessed.
 #[derive(Default)]
-struct Fake {
+pub(super) struct Fake {
     state: u32,
     looks: u32,
     young: u32,
     walks: u64,
     freed: u64,
     full: bool,
+    pub(super) kills: u64,
+    /// Visits of each cgroup, by its number.
+    pub(super) visits: BTreeMap<u32, u64>,
 }
 
 impl Host for Fake {
@@ -53,7 +58,12 @@ impl Host for Fake {
 
     fn flush(&mut self, _: &mut Mm, _: FolioId) {}
     fn take_parts(&mut self, _: &mut Vec<FolioId>) {}
-    fn shrink_slab(&mut self, _: &mut Mm, _: LruvecId, _: u8) {}
+    fn shrink_slab(&mut self, mm: &mut Mm, lruvec: LruvecId, _: u8) {
+        *self.visits.entry(mm.memcg_of(lruvec).0).or_default() += 1;
+    }
+    fn out_of_memory(&mut self, _: &mut Mm) {
+        self.kills += 1;
+    }
     fn balanced(&self, _: u32) -> bool {
         false
     }
@@ -63,7 +73,7 @@ impl Host for Fake {
     fn drain_batches(&mut self, _: &mut Mm) {}
 }
 
-fn switches(lru: Lru, memcg_walk: MemcgWalk) -> Switches {
+pub(super) fn switches(lru: Lru, memcg_walk: MemcgWalk) -> Switches {
     Switches {
         lru,
         memcg_walk,
@@ -72,10 +82,10 @@ fn switches(lru: Lru, memcg_walk: MemcgWalk) -> Switches {
 }
 
 /// Pages of a cgroup that is never too small.
-const PAGES: u64 = 4500;
+pub(super) const PAGES: u64 = 4500;
 
 /// `cgroups` of `pages` anonymous pages each.
-fn machine(switches: Switches, cgroups: u32, pages: u64) -> (Mm, Vec<MemcgId>, Fake) {
+pub(super) fn machine(switches: Switches, cgroups: u32, pages: u64) -> (Mm, Vec<MemcgId>, Fake) {
     let mut mm = Mm::new(switches, 60, 1, 1);
     mm.free_swap = Bytes::gib(64).whole_pages();
     let mut host = Fake::default();
@@ -88,12 +98,12 @@ fn machine(switches: Switches, cgroups: u32, pages: u64) -> (Mm, Vec<MemcgId>, F
     (mm, memcgs, host)
 }
 
-fn fill(mm: &mut Mm, memcg: MemcgId, pages: u64) {
+pub(super) fn fill(mm: &mut Mm, memcg: MemcgId, pages: u64) {
     fill_with(mm, memcg, pages, 0);
 }
 
 /// Fills a cgroup with folios of an order.
-fn fill_with(mm: &mut Mm, memcg: MemcgId, pages: u64, order: u8) {
+pub(super) fn fill_with(mm: &mut Mm, memcg: MemcgId, pages: u64, order: u8) {
     mm.memcgs.try_charge(0, memcg, Pages(pages), true).unwrap();
     mm.memcgs.drain_stocks(MemcgId::ROOT);
     for _ in 0..pages >> order {
@@ -104,7 +114,7 @@ fn fill_with(mm: &mut Mm, memcg: MemcgId, pages: u64, order: u8) {
     }
 }
 
-fn request(goal: u64) -> Request {
+pub(super) fn request(goal: u64) -> Request {
     Request {
         cause: Cause::Proactive,
         target: MemcgId::ROOT,
@@ -181,6 +191,63 @@ fn nothing_is_aged_at_the_first_priority() {
         reclaim.run(&mut mm, &mut host);
         assert!(host.walks > 0 && reclaim.reclaimed() >= Pages(32));
     }
+}
+
+/// Kswapd over cgroups whose generations were opened at 10 s, as it goes at `now`.
+fn kills(now: u64, min_ttl: u64, lru: Lru, change: impl Fn(&mut Mm, MemcgId)) -> (u64, bool) {
+    let (mut mm, memcgs, mut host) = machine(switches(lru, MemcgWalk::MemcgLru67), 2, PAGES);
+    let second = |n: u64| Nanos::millis(n * 1000);
+    mm.now = second(10);
+    for &memcg in &memcgs {
+        for _ in 0..4 {
+            let id = mm.lruvec_of(memcg, 0);
+            mm.open_generation(id, true);
+        }
+        change(&mut mm, memcg);
+    }
+    (mm.now, mm.min_ttl) = (second(now), second(min_ttl));
+    let mut reclaim = Reclaim::new(Request {
+        cause: Cause::Kswapd,
+        node: Some(0),
+        ..request(63)
+    });
+    // Nothing is freed: the priority falls.
+    host.full = true;
+    let mut at_first = 0;
+    while reclaim.priority() >= DEF_PRIORITY - 2 {
+        if reclaim.priority() == DEF_PRIORITY {
+            at_first = host.kills;
+        }
+        if reclaim.step(&mut mm, &mut host) == Progress::Done {
+            break;
+        }
+    }
+    (host.kills, at_first > 0)
+}
+
+#[test]
+fn kswapd_kills_rather_than_evict_a_working_set_that_is_to_be_kept() {
+    for lru in [Lru::Mglru63, Lru::Mglru614] {
+        let nothing = |_: &mut Mm, _| {};
+        assert_eq!(kills(11, 0, lru, nothing).0, 0, "off");
+        assert_eq!(kills(13, 2, lru, nothing).0, 0, "older than that");
+        let (young, at_first) = kills(11, 2, lru, nothing);
+        assert!(young > 0, "{lru}");
+        assert_eq!(at_first, lru == Lru::Mglru614, "at the first priority");
+        // What is old does not count where it is protected or too small.
+        let min = |mm: &mut Mm, memcg| {
+            let min = Pages(2 * PAGES);
+            mm.set_limits(
+                memcg,
+                Limits {
+                    min,
+                    ..Limits::default()
+                },
+            );
+        };
+        assert!(kills(13, 2, lru, min).0 > 0, "{lru}");
+    }
+    assert_eq!(kills(11, 2, Lru::Classic, |_, _| {}).0, 0, "no generations");
 }
 
 #[test]

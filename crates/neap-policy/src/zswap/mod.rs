@@ -10,6 +10,8 @@ mod load;
 #[cfg(test)]
 mod model;
 mod pool;
+#[cfg(test)]
+mod prefix_tests;
 mod shrink;
 mod stats;
 mod store;

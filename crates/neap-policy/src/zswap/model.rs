@@ -72,14 +72,15 @@ impl World {
             owner: LruvecId(0),
             writeback: true,
         };
-        let stored = zero || {
+        let stored = if zero {
+            pages
+        } else {
             let compress = |p| match p == fail_at {
                 true => Compressed::NoPool,
                 false => Compressed::Bytes(length),
             };
-            self.zswap
-                .store(&out, true, &mut self.ledger, compress)
-                .is_ok()
+            let stored = self.zswap.store(&out, true, &mut self.ledger, compress);
+            stored.map_or_else(|refused| refused.kept, |_| pages)
         };
         if zero {
             self.zswap.invalidate(out.first, pages, &mut self.ledger);
@@ -87,7 +88,7 @@ impl World {
         for p in first..first + pages {
             self.resident[p as usize] = false;
             let version = self.version[p as usize];
-            match (zero, stored) {
+            match (zero, p - first < stored) {
                 (true, _) => None,
                 (_, true) => self.in_zswap.insert(p, version),
                 (..) => self.on_device.insert(p, version),
@@ -156,7 +157,11 @@ impl World {
 }
 
 fn kernels() -> impl Strategy<Value = Switches> {
-    let large = prop::sample::select(vec![LargeStore::V6KnobOn, LargeStore::Merged]);
+    let large = prop::sample::select(vec![
+        LargeStore::V6KnobOn,
+        LargeStore::Merged,
+        LargeStore::Prefix,
+    ]);
     let version = prop::sample::select(vec![(6u32, 8u32), (6, 9), (6, 12), (6, 18)]);
     (version, large).prop_map(|(version, large_store)| Switches {
         large_store,

@@ -62,6 +62,9 @@ pub struct Refused {
     pub why: Refusal,
     /// Whether the pool worker is to be woken.
     pub wake_worker: bool,
+    /// Pages of the folio that are stored all the same, from its first on; 0 unless
+    /// prefixes are kept.
+    pub kept: u32,
 }
 
 /// A successful store; `zswpout` grows by the pages of the folio.
@@ -83,7 +86,7 @@ impl Zswap {
     fn takes_large(&self) -> bool {
         matches!(
             self.rules.large_store,
-            LargeStore::V6KnobOn | LargeStore::Merged
+            LargeStore::V6KnobOn | LargeStore::Merged | LargeStore::Prefix
         )
     }
 
@@ -96,7 +99,8 @@ impl Zswap {
     /// # Errors
     /// [`Refused`]: no entry is left at any of its slots, not even an old one, which could
     /// overwrite newer data later; except that the early exit for large folios leaves
-    /// what is there, as it did in the kernels that had it.
+    /// what is there, as it did in the kernels that had it. Where prefixes are kept, that
+    /// holds for the slots after [`Refused::kept`].
     pub fn store(
         &mut self,
         folio: &Outgoing,
@@ -104,18 +108,30 @@ impl Zswap {
         accounts: &mut impl Accounts,
         compress: impl FnMut(u32) -> Compressed,
     ) -> Result<Stored, Refused> {
-        let refused = |why, wake_worker| Err(Refused { why, wake_worker });
         if folio.pages > 1 && !self.takes_large() {
-            return refused(Refusal::Large, false);
+            return Err(Refused {
+                why: Refusal::Large,
+                wake_worker: false,
+                kept: 0,
+            });
         }
-        match self.try_store(folio, admitted, accounts, compress) {
+        let mut placed = 0;
+        match self.try_store(folio, admitted, accounts, compress, &mut placed) {
             Ok(stored) => {
                 self.orders[folio.pages.ilog2() as usize].zswpout += 1;
                 Ok(stored)
             }
             Err(why) => {
-                self.invalidate(folio.first, folio.pages, accounts);
-                refused(why, self.gate.reached_full())
+                // Without write-back the whole folio stays in memory, and needs no copy.
+                let keeps = self.rules.large_store == LargeStore::Prefix && folio.writeback;
+                let kept = if keeps { placed } else { 0 };
+                let rest = SwapSlot(folio.first.0 + kept);
+                self.invalidate(rest, folio.pages - kept, accounts);
+                Err(Refused {
+                    why,
+                    wake_worker: self.gate.reached_full(),
+                    kept,
+                })
             }
         }
     }
@@ -126,6 +142,7 @@ impl Zswap {
         admitted: bool,
         accounts: &mut impl Accounts,
         mut compress: impl FnMut(u32) -> Compressed,
+        placed: &mut u32,
     ) -> Result<Stored, Refusal> {
         if !self.config.enabled {
             return Err(Refusal::Disabled);
@@ -141,14 +158,18 @@ impl Zswap {
             stored.owed = folio.pages;
         }
         for page in 0..folio.pages {
-            let again = self.rules.large_store == LargeStore::V6KnobOn && page > 0;
-            if again && !self.gate.check(self.pool.pages()) {
+            let by_page = matches!(
+                self.rules.large_store,
+                LargeStore::V6KnobOn | LargeStore::Prefix
+            );
+            if by_page && page > 0 && !self.gate.check(self.pool.pages()) {
                 return Err(Refusal::PoolFull);
             }
             let length = self.length(compress(page), folio.writeback)?;
             let slot = SwapSlot(folio.first.0 + page);
             self.free(slot, accounts);
             self.place(slot, length, folio.owner, accounts);
+            *placed = page + 1;
         }
         Ok(stored)
     }

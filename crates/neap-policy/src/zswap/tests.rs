@@ -12,10 +12,10 @@ const LIST: LruvecId = LruvecId(0);
 
 /// Bytes and entries charged to each owner.
 #[derive(Debug, Default)]
-struct Ledger(HashMap<u32, (u64, u64)>);
+pub(super) struct Ledger(HashMap<u32, (u64, u64)>);
 
 impl Ledger {
-    fn sum(&self) -> (u64, u64) {
+    pub(super) fn sum(&self) -> (u64, u64) {
         let add = |a: (u64, u64), b: &(u64, u64)| (a.0 + b.0, a.1 + b.1);
         self.0.values().fold((0, 0), add)
     }
@@ -33,17 +33,17 @@ impl Accounts for Ledger {
     }
 }
 
-fn switches() -> Switches {
+pub(super) fn switches() -> Switches {
     Switches::of_kernel((6, 18), false)
 }
 
-fn zswap_of(switches: &Switches, ram: u64) -> Zswap {
+pub(super) fn zswap_of(switches: &Switches, ram: u64) -> Zswap {
     let mut zswap = Zswap::new(ZswapConfig::new(Pages(ram), 4096), switches);
     zswap.add_list(LruvecId(1));
     zswap
 }
 
-fn folio(first: u32, pages: u32) -> Outgoing {
+pub(super) fn folio(first: u32, pages: u32) -> Outgoing {
     Outgoing {
         first: SwapSlot(first),
         pages,
@@ -442,7 +442,8 @@ fn a_full_pool_refuses_until_the_threshold_or_trades() {
                 refused,
                 Refused {
                     why: Refusal::PoolFull,
-                    wake_worker: true
+                    wake_worker: true,
+                    kept: 0,
                 }
             );
             first_refusal = first_refusal.or(Some(slot));

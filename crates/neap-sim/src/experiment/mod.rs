@@ -12,6 +12,7 @@ mod mthp;
 mod open;
 mod outcome;
 mod parameter;
+mod prefix;
 mod range;
 mod rotation;
 mod runner;
@@ -131,6 +132,7 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &open::CONCURRENT,
     &open::USEFUL,
     &open::PENALTY,
+    &prefix::LARGE_STORE_LIMIT,
 ];
 
 /// The experiment of this name.

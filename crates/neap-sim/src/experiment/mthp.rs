@@ -131,7 +131,9 @@ fn run(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
         pages as f64 * 4.0 / (span.0.max(1) as f64 / 1e9)
     };
     let throughput = tasks.iter().map(rate).sum::<f64>() / tasks.len().max(1) as f64;
-    Ok(measures(setup, &mut machine, memcg, throughput))
+    let mut measures = measures(setup, &mut machine, memcg, throughput);
+    measures.extend(folios(setup, &mut machine, case.order));
+    Ok(measures)
 }
 
 fn measures(
@@ -166,10 +168,29 @@ fn measures(
     ]
 }
 
+/// Folios of a case's order that went out whole, or were split first (hugepages-*kB/stats; of single
+/// pages: those pages).
+fn folios(setup: &Setup<'_>, machine: &mut Machine, order: u8) -> Vec<Measure> {
+    let Some(stats) = machine.kernel().order_stats(order) else {
+        return Vec::new();
+    };
+    let folios = |metric, value: u64| Measure {
+        metric,
+        unit: "folios",
+        value: value as f64 / setup.scale,
+    };
+    vec![
+        folios("zswpout_folios", stats.zswpout),
+        folios("swpout_folios", stats.swpout),
+        folios("swpout_fallback_folios", stats.swpout_fallback),
+    ]
+}
+
 /// Reported numbers of one configuration, in the order of the seed's tables.
 macro_rules! table {
-    ($($config:literal: $throughput:literal $sys:literal $high:literal $fail:literal $zswpout:literal $pswpout:literal,)+) => {
-        &[$(
+    ($($config:literal: $throughput:literal $sys:literal $high:literal $fail:literal $zswpout:literal $pswpout:literal,)+
+     $(folios $metric:literal: $of:literal $folios:literal,)+) => {
+        &[$(reported($metric, $of, $folios),)+ $(
             reported("throughput", $config, $throughput),
             reported("sys_seconds", $config, $sys),
             reported("memcg_high", $config, $high),
@@ -197,7 +218,30 @@ const REPORTED: &[Reported] = table!(
     "2M/case2-before/iaa": 194_643.0 830.42 15_936.0 0.0 1_503.0 8_628_907.0,
     "2M/after/zstd": 165_005.0 801.72 14_951.0 0.0 8_546_895.0 0.0,
     "2M/after/iaa": 174_536.0 676.65 16_096.0 0.0 9_355_760.0 0.0,
+    folios "zswpout_folios": "64K/after/zstd" 590_768.0,
+    folios "zswpout_folios": "64K/after/iaa" 586_521.0,
+    folios "zswpout_folios": "2M/after/zstd" 16_684.0,
+    folios "zswpout_folios": "2M/after/iaa" 18_270.0,
+    folios "swpout_folios": "64K/case2-before/zstd" 466_967.0,
+    folios "swpout_folios": "64K/case2-before/iaa" 470_498.0,
+    folios "swpout_folios": "2M/case2-before/zstd" 16_854.0,
+    folios "swpout_folios": "2M/case2-before/iaa" 16_853.0,
 );
+
+/// Changes between two configurations, of each size and compressor.
+macro_rules! changes {
+    ($($name:literal: $metric:literal $after:literal $before:literal,)+) => {
+        &[$(
+            changes!($name $metric $after $before "64K/" "/zstd"),
+            changes!($name $metric $after $before "64K/" "/iaa"),
+            changes!($name $metric $after $before "2M/" "/zstd"),
+            changes!($name $metric $after $before "2M/" "/iaa"),
+        )+]
+    };
+    ($name:literal $metric:literal $after:literal $before:literal $size:literal $compressor:literal) => {
+        effect($name, $metric, concat!($size, $after, $compressor), concat!($size, $before, $compressor))
+    };
+}
 
 /// Large folios stored whole.
 pub(super) const MTHP_STORE: Experiment = Experiment {
@@ -284,152 +328,14 @@ pub(super) const MTHP_STORE: Experiment = Experiment {
         ),
     ],
     reported: REPORTED,
-    effects: &[
-        effect(
-            "case1_throughput_change",
-            "throughput",
-            "64K/after/zstd",
-            "64K/case1-before/zstd",
-        ),
-        effect(
-            "case1_throughput_change",
-            "throughput",
-            "64K/after/iaa",
-            "64K/case1-before/iaa",
-        ),
-        effect(
-            "case1_throughput_change",
-            "throughput",
-            "2M/after/zstd",
-            "2M/case1-before/zstd",
-        ),
-        effect(
-            "case1_throughput_change",
-            "throughput",
-            "2M/after/iaa",
-            "2M/case1-before/iaa",
-        ),
-        effect(
-            "case2_throughput_change",
-            "throughput",
-            "64K/after/zstd",
-            "64K/case2-before/zstd",
-        ),
-        effect(
-            "case2_throughput_change",
-            "throughput",
-            "64K/after/iaa",
-            "64K/case2-before/iaa",
-        ),
-        effect(
-            "case2_throughput_change",
-            "throughput",
-            "2M/after/zstd",
-            "2M/case2-before/zstd",
-        ),
-        effect(
-            "case2_throughput_change",
-            "throughput",
-            "2M/after/iaa",
-            "2M/case2-before/iaa",
-        ),
-        effect(
-            "case1_sys_change",
-            "sys_seconds",
-            "64K/after/zstd",
-            "64K/case1-before/zstd",
-        ),
-        effect(
-            "case1_sys_change",
-            "sys_seconds",
-            "64K/after/iaa",
-            "64K/case1-before/iaa",
-        ),
-        effect(
-            "case1_sys_change",
-            "sys_seconds",
-            "2M/after/zstd",
-            "2M/case1-before/zstd",
-        ),
-        effect(
-            "case1_sys_change",
-            "sys_seconds",
-            "2M/after/iaa",
-            "2M/case1-before/iaa",
-        ),
-        effect(
-            "case2_sys_change",
-            "sys_seconds",
-            "64K/after/zstd",
-            "64K/case2-before/zstd",
-        ),
-        effect(
-            "case2_sys_change",
-            "sys_seconds",
-            "64K/after/iaa",
-            "64K/case2-before/iaa",
-        ),
-        effect(
-            "case2_sys_change",
-            "sys_seconds",
-            "2M/after/zstd",
-            "2M/case2-before/zstd",
-        ),
-        effect(
-            "case2_sys_change",
-            "sys_seconds",
-            "2M/after/iaa",
-            "2M/case2-before/iaa",
-        ),
-        effect(
-            "case2_uncharged_throughput_change",
-            "throughput",
-            "64K/after-uncharged/zstd",
-            "64K/case2-before/zstd",
-        ),
-        effect(
-            "case2_uncharged_throughput_change",
-            "throughput",
-            "64K/after-uncharged/iaa",
-            "64K/case2-before/iaa",
-        ),
-        effect(
-            "case2_uncharged_throughput_change",
-            "throughput",
-            "2M/after-uncharged/zstd",
-            "2M/case2-before/zstd",
-        ),
-        effect(
-            "case2_uncharged_throughput_change",
-            "throughput",
-            "2M/after-uncharged/iaa",
-            "2M/case2-before/iaa",
-        ),
-        effect(
-            "case2_uncharged_sys_change",
-            "sys_seconds",
-            "64K/after-uncharged/zstd",
-            "64K/case2-before/zstd",
-        ),
-        effect(
-            "case2_uncharged_sys_change",
-            "sys_seconds",
-            "64K/after-uncharged/iaa",
-            "64K/case2-before/iaa",
-        ),
-        effect(
-            "case2_uncharged_sys_change",
-            "sys_seconds",
-            "2M/after-uncharged/zstd",
-            "2M/case2-before/zstd",
-        ),
-        effect(
-            "case2_uncharged_sys_change",
-            "sys_seconds",
-            "2M/after-uncharged/iaa",
-            "2M/case2-before/iaa",
-        ),
-    ],
+    effects: changes!(
+        "case1_throughput_change": "throughput" "after" "case1-before",
+        "case2_throughput_change": "throughput" "after" "case2-before",
+        "case1_sys_change": "sys_seconds" "after" "case1-before",
+        "case2_sys_change": "sys_seconds" "after" "case2-before",
+        "case2_uncharged_throughput_change": "throughput" "after-uncharged" "case2-before",
+        "case2_uncharged_sys_change": "sys_seconds" "after-uncharged" "case2-before",
+    ),
     headline: &["throughput", "sys_seconds", "memcg_high"],
     scale: 1.0 / 64.0,
     notes: &[
@@ -455,5 +361,31 @@ mod tests {
         assert_eq!((split.order, split.thp_swap), (9, false));
         assert_eq!((split.store, split.compressor), (LargeStore::Reject, "iaa"));
         assert_eq!(case("64K/after/zstd").store, LargeStore::V6KnobOn);
+    }
+
+    /// What the seed's tables say of folios and of pages agrees, but for a few single pages;
+    /// averages of runs are rounded, folios as well as pages.
+    #[test]
+    fn reported_folios_are_reported_pages() {
+        let of = |metric: &str, config: &str| {
+            let mut rows = REPORTED.iter();
+            let row = rows.find(|row| (row.metric, row.config) == (metric, config));
+            row.expect("reported").value
+        };
+        let folios = REPORTED
+            .iter()
+            .filter(|row| row.metric.ends_with("_folios"));
+        for row in folios {
+            let pages = match row.metric {
+                "zswpout_folios" => "zswpout",
+                _ => "pswpout",
+            };
+            let single = of(pages, row.config) - row.value * f64::from(1 << case(row.config).order);
+            assert!(
+                (-16.0..5000.0).contains(&single),
+                "{}: {single}",
+                row.config
+            );
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use neap_policy::{Core, Heat, Pacer, Plan, PoolGate, Readahead, State, Step};
 use neap_units::{Bytes, Nanos, PAGE_SIZE, PageId, PageNr, SlotId, SpaceId};
+use serde::Serialize;
 
 use super::NeapCosts;
 use crate::trace::{Backing, Event, Trace};
@@ -56,19 +57,31 @@ pub(super) struct Assumed {
     pub unwatched_hot: bool,
 }
 
+/// What is counted in a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct NeapCounts {
+    /// Faults that waited for a compressed page.
+    pub pgmajfault: u64,
+    /// Pages moved back before they were compressed.
+    pub returned: u64,
+    /// Pages decompressed.
+    pub zswpin: u64,
+    /// Pages compressed.
+    pub zswpout: u64,
+    /// Pages read from the swap file.
+    pub pswpin: u64,
+    /// Pages written to it.
+    pub pswpout: u64,
+    /// The limit would not be kept: pool and swap file take no more.
+    pub over: bool,
+}
+
 /// What a run came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Played {
     /// Time the program waited.
     pub stall: Nanos,
-    pub pgmajfault: u64,
-    pub returned: u64,
-    pub zswpin: u64,
-    pub pswpin: u64,
-    pub zswpout: u64,
-    pub pswpout: u64,
-    /// The limit could not be kept.
-    pub over: bool,
+    pub counts: NeapCounts,
     /// No bound is known: it might have wanted all that is taken from it at once.
     pub endless: bool,
 }
@@ -280,7 +293,7 @@ impl Player {
                 break;
             }
         }
-        self.out.returned += count;
+        self.out.counts.returned += count;
         let costs = &self.assumed.costs;
         self.now += costs.fault + Nanos(costs.back.0 * count);
         self.reclaim();
@@ -315,9 +328,9 @@ impl Player {
         if read > 0 {
             self.now += costs.disk_read;
         }
-        self.out.pgmajfault += 1;
-        self.out.pswpin += read;
-        self.out.zswpin += inbound.len() as u64 - read;
+        self.out.counts.pgmajfault += 1;
+        self.out.counts.pswpin += read;
+        self.out.counts.zswpin += inbound.len() as u64 - read;
         self.wait_for(inbound.len() as u64);
         let keeps = self.pool_bytes() < self.job.limit.0 / 100 * KEEP_BELOW_PERCENT;
         let keep = keeps && inbound.len() >= KEEP_FROM;

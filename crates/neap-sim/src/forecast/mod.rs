@@ -11,12 +11,12 @@ mod reclaim;
 mod tests;
 
 use neap_units::{Bytes, Nanos};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 pub use costs::NeapCosts;
-pub use job::NeapJob;
+pub use job::{NeapCounts, NeapJob};
 
-use crate::trace::{Event, Trace};
+use crate::trace::{Event, Trace, as_bytes};
 use job::{Assumed, Played, play};
 
 /// What pages compress to where nobody says: likely, and the range. Chosen: no trace says it.
@@ -59,28 +59,13 @@ pub struct NeapPoint {
     pub slowdown_high: Option<f64>,
     /// Likely time.
     pub seconds: f64,
-    /// Faults that waited for a compressed page, likely; at least and at most.
-    pub pgmajfault: u64,
-    /// At least.
+    /// Likely counts.
+    #[serde(flatten)]
+    pub counts: NeapCounts,
+    /// Faults that waited for a compressed page, at least.
     pub pgmajfault_low: u64,
     /// At most; `None`: not known.
     pub pgmajfault_high: Option<u64>,
-    /// Pages moved back before they were compressed.
-    pub returned: u64,
-    /// Pages decompressed.
-    pub zswpin: u64,
-    /// Pages compressed.
-    pub zswpout: u64,
-    /// Pages read from the swap file.
-    pub pswpin: u64,
-    /// Pages written to it.
-    pub pswpout: u64,
-    /// The limit would not be kept: pool and swap file take no more.
-    pub over: bool,
-}
-
-fn as_bytes<S: Serializer>(limit: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(limit.0)
 }
 
 /// The likely run, the kindest and the harshest.
@@ -236,16 +221,7 @@ fn point(
     high: Option<f64>,
     three: &Three,
 ) -> NeapPoint {
-    let Played {
-        pgmajfault,
-        returned,
-        zswpin,
-        zswpout,
-        pswpin,
-        pswpout,
-        over,
-        ..
-    } = three.likely;
+    let counts = three.likely.counts;
     let low = low.min(likely);
     NeapPoint {
         limit,
@@ -253,14 +229,8 @@ fn point(
         slowdown_low: low,
         slowdown_high: high.map(|high| high.max(likely)),
         seconds: own * likely / 1e9,
-        pgmajfault,
-        pgmajfault_low: three.low.pgmajfault.min(pgmajfault),
-        pgmajfault_high: high.map(|_| three.high.pgmajfault.max(pgmajfault)),
-        returned,
-        zswpin,
-        zswpout,
-        pswpin,
-        pswpout,
-        over,
+        counts,
+        pgmajfault_low: three.low.counts.pgmajfault.min(counts.pgmajfault),
+        pgmajfault_high: high.map(|_| three.high.counts.pgmajfault.max(counts.pgmajfault)),
     }
 }

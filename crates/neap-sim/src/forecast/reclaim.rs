@@ -19,7 +19,7 @@ impl Player {
         while self.plan.arm && self.usage() + room > self.plan.hold_above {
             self.busy = self.busy.max(self.now);
             if !self.pass() {
-                self.out.over |= self.usage() > self.job.limit;
+                self.out.counts.over |= self.usage() > self.job.limit;
                 break;
             }
             self.now = self.now.max(self.busy);
@@ -69,7 +69,7 @@ impl Player {
             self.out.endless = true;
             return false;
         }
-        taken + stored > 0 && (stored > 0 || !self.out.over)
+        taken + stored > 0 && (stored > 0 || !self.out.counts.over)
     }
 
     fn stage(&mut self, picked: Vec<PageId>) {
@@ -87,7 +87,7 @@ impl Player {
             if self.assumed.unwatched_hot && self.has(page, UNWATCHED) {
                 self.home(id, Heat::Hot);
                 self.bounced += 1;
-                self.out.returned += 1;
+                self.out.counts.returned += 1;
                 self.now += costs.fault + costs.back;
             } else {
                 block.push((id, slot));
@@ -113,7 +113,7 @@ impl Player {
             let same = copy.is_some() && !self.has(page, WRITTEN);
             if !same && !self.make_room() {
                 self.home(id, Heat::Warm);
-                self.out.over = true;
+                self.out.counts.over = true;
                 continue;
             }
             let costs = self.assumed.costs;
@@ -122,7 +122,7 @@ impl Player {
             self.apply(id, Step::CommitStore(EntryId(page)));
             self.staged -= 1;
             stored += 1;
-            self.out.zswpout += 1;
+            self.out.counts.zswpout += 1;
             if !same {
                 self.forget(page);
                 self.pool += 1;
@@ -144,7 +144,7 @@ impl Player {
             if self.has(page, IN_POOL) {
                 self.forget(page);
                 self.mark(page, ON_DISK, true);
-                self.out.pswpout += 1;
+                self.out.counts.pswpout += 1;
                 self.spend(self.assumed.costs.disk_write);
             }
         }

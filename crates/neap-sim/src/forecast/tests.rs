@@ -43,7 +43,7 @@ fn a_limit_far_above_costs_nothing() {
     let [point] = asked().run(&walks(4), &[Bytes::mib(256)])[..] else {
         panic!("one limit, one point")
     };
-    assert_eq!(point.pgmajfault, 0);
+    assert_eq!(point.counts.pgmajfault, 0);
     assert!((point.slowdown - 1.0).abs() < 0.01, "{point:?}");
 }
 
@@ -52,14 +52,14 @@ fn a_program_that_walks_through_more_than_its_limit_loads_each_page_each_time() 
     let [point] = asked().run(&walks(4), &[Bytes::mib(10)])[..] else {
         panic!("one limit, one point")
     };
-    let pages_in = point.zswpin + point.pswpin;
+    let pages_in = point.counts.zswpin + point.counts.pswpin;
     let all = u64::from(PAGES) * 3;
     assert!(
         (all * 9 / 10..=all).contains(&pages_in),
         "{pages_in} of {all}"
     );
     assert!(
-        point.pgmajfault * 15 <= all * 11 / 10,
+        point.counts.pgmajfault * 15 <= all * 11 / 10,
         "{point:?}: readahead brings 16 at once"
     );
     assert!(point.slowdown_low > 1.5, "{point:?}");

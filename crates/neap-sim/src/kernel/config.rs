@@ -19,6 +19,9 @@ pub struct KernelConfig {
     pub switches: Switches,
     /// `vm.swappiness`, 0..=200 (SPEC 0: 60).
     pub swappiness: u8,
+    /// `lru_gen/min_ttl_ms`: with generations, kswapd kills rather than evict what was used
+    /// within this time; zero: off.
+    pub min_ttl: Nanos,
     /// `vm.page-cluster`: readahead is at most 2^n pages (SPEC 0: 3).
     pub page_cluster: u32,
     /// The swap device; without one anonymous memory cannot leave.
@@ -41,6 +44,8 @@ pub struct KernelConfig {
     pub contents: Vec<PageModel>,
     /// Where files are.
     pub disk: DeviceConfig,
+    /// Pages of a folio that a compressor takes at once, in the time of one (SPEC 9.8).
+    pub compress_batch: u64,
     /// Folios in a per-CPU batch (15, later 31).
     pub batch: usize,
     /// What things cost.
@@ -72,6 +77,7 @@ impl Default for KernelConfig {
             cpus: 2,
             switches: Switches::default(),
             swappiness: 60,
+            min_ttl: Nanos::ZERO,
             page_cluster: 3,
             swap: None,
             swap_device: None,
@@ -82,6 +88,7 @@ impl Default for KernelConfig {
             pool: PoolModel::default(),
             contents: vec![PageModel::fixed(1024, Nanos(5_000), Nanos(2_000))],
             disk: DeviceConfig::nvme(),
+            compress_batch: 1,
             batch: SMALL_BATCH,
             costs: Costs::default(),
             seed: 1,

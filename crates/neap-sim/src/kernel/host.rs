@@ -45,6 +45,10 @@ impl Host for Machine {
         self.begin_shrinker(mm, lruvec, priority);
     }
 
+    fn out_of_memory(&mut self, mm: &mut Mm) {
+        self.kill_largest(mm);
+    }
+
     fn balanced(&self, node: u32) -> bool {
         self.free_pages(node) >= self.marks.high
     }

@@ -1,6 +1,8 @@
 //! Spaces and areas come and go.
 
-use neap_policy::{Flags, FolioId, MemcgId, Mm};
+use std::cmp::Reverse;
+
+use neap_policy::{Counter, Flags, FolioId, MemcgId, Mm};
 use neap_units::{PageNr, Pages, SwapSlot};
 
 use super::ids::{AreaId, FileId, ObjectId, ShmemId, SpaceId};
@@ -73,6 +75,40 @@ impl Machine {
             let (_, _, id) = areas.remove(at);
             self.drop_area(mm, id);
         }
+    }
+
+    /// Takes the memory of the space that has most, in memory and swap (kernel: oom_badness),
+    /// at once, as the oom reaper does.
+    pub(super) fn kill_largest(&mut self, mm: &mut Mm) {
+        let spaces = (0..self.spaces.len() as u32).map(SpaceId);
+        let live = spaces.filter(|id| self.spaces[id.index()].is_some());
+        let sizes = live.map(|id| (self.badness(id), id));
+        // Of equals the first.
+        let worst = sizes.max_by_key(|&(size, id)| (size, Reverse(id.0)));
+        let Some((_, id)) = worst.filter(|&(size, _)| size > 0) else {
+            return;
+        };
+        let space = self.space_mut(id);
+        space.killed = true;
+        let (areas, memcg) = (std::mem::take(&mut space.areas), space.memcg);
+        mm.memcgs.count(memcg, Counter::MemcgOomKill, 1);
+        for (_, _, area) in areas {
+            self.drop_area(mm, area);
+        }
+    }
+
+    fn badness(&self, id: SpaceId) -> u64 {
+        let space = self.space(id);
+        let swapped = |&(_, _, area): &(u64, u64, AreaId)| {
+            let state = self.tables.area(area);
+            let entries = state.entries..state.entries + state.area.len.0;
+            let in_swap = |&at: &u64| matches!(self.tables.entry(at), Entry::Slot(_));
+            match state.private {
+                true => entries.filter(in_swap).count() as u64,
+                false => 0,
+            }
+        };
+        space.rss + space.areas.iter().map(swapped).sum::<u64>()
     }
 
     pub(super) fn exit_space(&mut self, mm: &mut Mm, id: SpaceId) {
@@ -183,6 +219,7 @@ impl Machine {
     pub(super) fn fork(&mut self, mm: &mut Mm, parent: SpaceId) -> SpaceId {
         let memcg = self.space(parent).memcg;
         let child = self.create_space(memcg);
+        self.space_mut(child).killed = self.space(parent).killed;
         let areas = self.space(parent).areas.clone();
         for (start, _, id) in areas {
             let state = self.tables.area(id);

@@ -80,6 +80,8 @@ pub(super) struct Machine {
     free_shadows: Vec<u32>,
     batches: Vec<Batches>,
     pub(super) parts: Vec<FolioId>,
+    /// Pages given to a compressor.
+    pub(super) compressions: u64,
     random: u64,
     pub(super) now: Nanos,
     pub(super) cpu: usize,
@@ -128,6 +130,7 @@ impl Machine {
             free_shadows: Vec::new(),
             batches: vec![Batches::new(config.batch); config.cpus.max(1) as usize],
             parts: Vec::new(),
+            compressions: 0,
             random: config.seed,
             now: Nanos::ZERO,
             cpu: 0,
@@ -347,5 +350,36 @@ pub(super) fn kind_of(flags: Flags) -> Kind {
         Kind::Anon
     } else {
         Kind::File
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use neap_policy::{Recency, Switches};
+
+    use super::*;
+
+    #[test]
+    fn hints_take_the_recency_of_a_mapping() {
+        let advised = [
+            Advice::Normal,
+            Advice::Sequential,
+            Advice::Random,
+            Advice::NoReuse,
+        ];
+        for (recency, generations, want) in [
+            (Recency::SequentialOnly, false, [true, false, true, true]),
+            (Recency::SequentialOnly, true, [true; 4]),
+            (Recency::Hints, false, [true, false, false, false]),
+            (Recency::Hints, true, [true, false, false, false]),
+        ] {
+            let switches = Switches {
+                recency,
+                ..Switches::of_kernel((6, 3), generations)
+            };
+            let mm = Mm::new(switches, 60, 1, 1);
+            let found = advised.map(|advice| has_recency(&mm, advice));
+            assert_eq!(found, want, "{recency} {generations}");
+        }
     }
 }

@@ -31,7 +31,7 @@ pub use config::{Costs, KernelConfig, SwapConfig, ZswapConfig};
 pub use ids::{CpuId, FileId, NodeId, ShmemId, SpaceId, TaskId};
 use kswapd::Kswapd;
 use machine::{Event, Machine};
-use neap_policy::{Counters, FolioId, Mm};
+use neap_policy::{Counters, FolioId, Mm, OrderStats};
 pub use neap_policy::{Limits, MemcgId};
 use neap_units::{Bytes, Nanos, PageNr, Pages};
 pub use space::{Advice, Area, AreaKind};
@@ -119,6 +119,7 @@ impl Kernel {
     pub fn new(config: &KernelConfig) -> Kernel {
         let nodes = config.nodes.max(1);
         let mut mm = Mm::new(config.switches, config.swappiness, nodes, config.cpus);
+        mm.min_ttl = config.min_ttl;
         let mut machine = Machine::new(config);
         mm.free_swap = machine
             .swap
@@ -298,6 +299,19 @@ impl Kernel {
     #[must_use]
     pub fn vmstat(&self, memcg: MemcgId) -> &Counters {
         self.mm.counters(memcg)
+    }
+
+    /// Folios of an order, 0..=9, that went out or came in while there is zswap.
+    #[must_use]
+    pub fn order_stats(&self, order: u8) -> Option<OrderStats> {
+        let orders = self.machine.zswap.as_ref()?.orders();
+        orders.get(usize::from(order)).copied()
+    }
+
+    /// Pages that zswap gave to a compressor.
+    #[must_use]
+    pub fn compressions(&self) -> u64 {
+        self.machine.compressions
     }
 
     /// `memory.current` of a cgroup.

@@ -195,9 +195,10 @@ impl Machine {
             self.free_cached(mm, id, target);
             return Pageout::Freed { wrote: true };
         }
-        if self.store(mm, id, first) {
-            self.went_out(first, pages, Source::Zswap);
-            mm.memcgs.count(memcg, Counter::Zswpout, pages);
+        let stored = u64::from(self.store(mm, id, first));
+        self.went_out(first, stored, Source::Zswap);
+        mm.memcgs.count(memcg, Counter::Zswpout, stored);
+        if stored == pages {
             self.free_cached(mm, id, target);
             return Pageout::Freed { wrote: true };
         }
@@ -205,16 +206,13 @@ impl Machine {
             mm.folios.flags_mut(id).set(Flags::DIRTY, true);
             return Pageout::Activate;
         }
-        self.went_out(first, pages, Source::Device);
-        mm.memcgs.count(memcg, Counter::Pswpout, pages);
-        let order = mm.folios.flags(id).order();
-        if order == PMD_ORDER {
-            mm.memcgs.count(memcg, Counter::ThpSwpout, 1);
+        let rest = SwapSlot(first.0 + stored as u32);
+        self.went_out(rest, pages - stored, Source::Device);
+        mm.memcgs.count(memcg, Counter::Pswpout, pages - stored);
+        if stored == 0 {
+            self.count_whole(mm, id);
         }
-        if let Some(zswap) = &mut self.zswap {
-            zswap.orders_mut()[usize::from(order)].swpout += 1;
-        }
-        if self.write(id, Pages(pages)) {
+        if self.write(id, Pages(pages - stored)) {
             self.free_cached(mm, id, target);
             return Pageout::Freed { wrote: true };
         }
@@ -222,6 +220,18 @@ impl Machine {
             .flags_mut(id)
             .set(Flags::WRITEBACK.with(Flags::RECLAIM), true);
         Pageout::Writing
+    }
+
+    /// A folio goes to the device whole.
+    fn count_whole(&mut self, mm: &mut Mm, id: FolioId) {
+        let order = mm.folios.flags(id).order();
+        if order == PMD_ORDER {
+            let memcg = mm.folio_memcg(id);
+            mm.memcgs.count(memcg, Counter::ThpSwpout, 1);
+        }
+        if let Some(zswap) = &mut self.zswap {
+            zswap.orders_mut()[usize::from(order)].swpout += 1;
+        }
     }
 
     fn went_out(&mut self, first: SwapSlot, pages: u64, place: Source) {
@@ -312,11 +322,11 @@ impl Machine {
         self.config.contents[class].image(content.into(), page + at, 0)
     }
 
-    /// Offers a folio to zswap.
-    fn store(&mut self, mm: &mut Mm, id: FolioId, first: SwapSlot) -> bool {
+    /// Offers a folio to zswap; how many of its pages are stored, from the first on.
+    fn store(&mut self, mm: &mut Mm, id: FolioId, first: SwapSlot) -> u32 {
         let pages = mm.folios.pages(id) as u32;
         let (Some(mut zswap), owner) = (self.zswap.take(), mm.folios.lruvec(id)) else {
-            return false;
+            return 0;
         };
         let memcg = mm.folio_memcg(id);
         let folio = Outgoing {
@@ -331,7 +341,7 @@ impl Machine {
             admitted = self.shrink_memcg(mm, memcg).wrote();
             zswap = match self.zswap.take() {
                 Some(zswap) => zswap,
-                None => return false,
+                None => return 0,
             };
         }
         let class = self.compressor(mm, id);
@@ -353,18 +363,19 @@ impl Machine {
                 PageImage::Bytes(bytes) => Compressed::Bytes(bytes),
             }
         });
-        self.spent += class.0 * compressed;
+        self.spent += class.0 * u64::div_ceil(compressed, self.config.compress_batch.max(1));
+        self.compressions += compressed;
         self.zswap = Some(zswap);
         match stored {
             Ok(stored) => {
                 self.pay_owed(mm, memcg, stored.owed);
-                true
+                pages
             }
             Err(refused) => {
                 if refused.wake_worker {
                     self.wake_worker(mm);
                 }
-                false
+                refused.kept
             }
         }
     }

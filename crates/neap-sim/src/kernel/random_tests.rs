@@ -1,8 +1,13 @@
 //! Whatever programs do, in whatever order: charges, slots, lists and tables agree, and
 //! nothing is left when they are gone.
 
-use neap_policy::{Incompressible, LargeStore, Lru, MemcgWalk, Rotate, Switches, ZeroPages};
+use neap_policy::{
+    Counter, FullPool, Incompressible, LargeStore, Lru, MemcgWalk, OrderStats, PenaltySpend,
+    PoolWorkerVersion, RatioScope, Recency, ReclaimBatching, Rotate, ShrinkerLimit, ShrinkerScheme,
+    SwapinCount, Switches, ZeroPages,
+};
 use proptest::prelude::*;
+use proptest::sample::select;
 
 use super::tests::{finish, teardown};
 use super::*;
@@ -63,32 +68,86 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// Any value of every switch.
 fn switches() -> impl Strategy<Value = Switches> {
-    let pick = |n: usize| 0..n;
-    (
-        pick(Lru::ALL.len()),
-        pick(MemcgWalk::ALL.len()),
-        pick(Rotate::ALL.len()),
-        pick(LargeStore::ALL.len()),
+    let zswap = (
+        select(ShrinkerScheme::ALL),
+        select(SwapinCount::ALL),
+        select(LargeStore::ALL),
+        select(ZeroPages::ALL),
+        select(Incompressible::ALL),
+        select(PoolWorkerVersion::ALL),
+    );
+    let remedies = (
+        select(PenaltySpend::ALL),
+        select(RatioScope::ALL),
+        select(ShrinkerLimit::ALL),
+        select(FullPool::ALL),
+    );
+    let lists = (
+        select(Lru::ALL),
+        select(MemcgWalk::ALL),
+        select(Rotate::ALL),
+        select(ReclaimBatching::ALL),
+        select(Recency::ALL),
         any::<[bool; 2]>(),
-    )
-        .prop_map(|(lru, walk, rotate, large, [zero, raw])| Switches {
-            lru: Lru::ALL[lru],
-            memcg_walk: MemcgWalk::ALL[walk],
-            rotate: Rotate::ALL[rotate],
-            large_store: LargeStore::ALL[large],
-            zero_pages: if zero {
-                ZeroPages::ZeroMap
-            } else {
-                ZeroPages::SameFilledInZswap
-            },
-            incompressible: if raw {
-                Incompressible::StoreRaw
-            } else {
-                Incompressible::Reject
-            },
-            ..Switches::default()
-        })
+    );
+    (zswap, remedies, lists).prop_map(|(zswap, remedies, lists)| Switches {
+        shrinker_scheme: zswap.0,
+        swapin_count: zswap.1,
+        large_store: zswap.2,
+        zero_pages: zswap.3,
+        incompressible: zswap.4,
+        pool_worker: zswap.5,
+        penalty_spend: remedies.0,
+        ratio_scope: remedies.1,
+        shrinker_limit: remedies.2,
+        full_pool: remedies.3,
+        lru: lists.0,
+        memcg_walk: lists.1,
+        rotate: lists.2,
+        reclaim_batching: lists.3,
+        recency: lists.4,
+        mglru_proportional: lists.5[0],
+        writeback_refault: lists.5[1],
+    })
+}
+
+/// Identities of counters (SPEC 6).
+fn check_identities(kernel: &Kernel) {
+    let c = kernel.vmstat(MemcgId::ROOT);
+    let stored = kernel.machine.zswap.as_ref().map_or(0, |z| z.stored());
+    let gone = c[Counter::Zswpin] + c[Counter::Zswpwb];
+    // Loads that leave the entry in place count each time; no kernel here has them.
+    assert!(
+        c[Counter::Zswpout] >= gone + stored,
+        "the rest was invalidated"
+    );
+    assert!(c[Counter::Pswpout] >= c[Counter::Zswpwb]);
+    assert!(c[Counter::SwapRa] >= c[Counter::SwapRaHit]);
+    assert!(c[Counter::Pgfault] >= c[Counter::Pgmajfault]);
+    assert!(c[Counter::Pswpout] >= 512 * c[Counter::ThpSwpout]);
+    let sums = [
+        c[Counter::PgscanAnon] + c[Counter::PgscanFile],
+        c[Counter::PgstealAnon] + c[Counter::PgstealFile],
+    ];
+    assert_eq!(sums, [c.pgscan(), c.pgsteal()], "by kind and by cause");
+    if let Some(zswap) = &kernel.machine.zswap {
+        let pages = |of: fn(&OrderStats) -> u64| -> u64 {
+            let orders = zswap.orders().iter().enumerate();
+            orders.map(|(order, stats)| of(stats) << order).sum()
+        };
+        let whole = [
+            pages(|order| order.zswpout),
+            pages(|order| order.swpout) + c[Counter::Zswpwb],
+        ];
+        let all = [c[Counter::Zswpout], c[Counter::Pswpout]];
+        if kernel.mm().switches.large_store == LargeStore::Prefix {
+            assert!(whole[0] <= all[0] && whole[1] <= all[1]);
+        } else {
+            assert_eq!(whole, all);
+        }
+    }
 }
 
 /// Pages of an area.
@@ -102,9 +161,9 @@ struct World {
 }
 
 impl World {
-    fn new(switches: Switches, synchronous: bool, zswap: bool, thp_swap: bool) -> World {
+    fn new(switches: Switches, [synchronous, zswap, thp_swap, kill]: [bool; 4]) -> World {
         let mut kernel = Kernel::new(&KernelConfig {
-            ram: Bytes::mib(24),
+            ram: Bytes::mib(if kill { 8 } else { 24 }),
             switches,
             swap: Some(SwapConfig {
                 size: Bytes::mib(48),
@@ -117,6 +176,7 @@ impl World {
                 shrinker: true,
             }),
             thp_swap,
+            min_ttl: Nanos::millis(if kill { 50 } else { 0 }),
             contents: vec![
                 PageModel::fixed(1500, Nanos(5000), Nanos(2000)),
                 PageModel::fixed(4096, Nanos(5000), Nanos(2000)),
@@ -247,13 +307,14 @@ proptest! {
     #[test]
     fn nothing_is_lost_or_left(
         switches in switches(),
-        [synchronous, zswap, thp_swap] in any::<[bool; 3]>(),
+        machine in any::<[bool; 4]>(),
         events in prop::collection::vec(event(), 1..80),
     ) {
-        let mut world = World::new(switches, synchronous, zswap, thp_swap);
+        let mut world = World::new(switches, machine);
         for event in events {
             world.run(event);
             world.kernel.mm().check();
+            check_identities(&world.kernel);
         }
         let spaces: Vec<_> = world.spaces.iter().map(|space| space.0).collect();
         teardown(world.kernel, &spaces);

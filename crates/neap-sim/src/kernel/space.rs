@@ -97,6 +97,8 @@ pub(super) struct Space {
     next: u64,
     /// Pages mapped.
     pub(super) rss: u64,
+    /// Its memory was taken for want of memory; who uses it is killed at the next touch.
+    pub(super) killed: bool,
 }
 
 impl Space {
@@ -107,6 +109,7 @@ impl Space {
             last: 0,
             next: CHUNK,
             rss: 0,
+            killed: false,
         }
     }
 

@@ -75,6 +75,15 @@ impl Entry {
 
     /// Runs for a slice.
     pub(super) fn run(&mut self, mm: &mut Mm, machine: &mut Machine) -> Reply {
+        if let Op::Touch { space, .. } | Op::FileIo { space, .. } = self.op
+            && machine.space(space).killed
+        {
+            // No call is left half done.
+            if let Some(mut call) = self.shrinker.take() {
+                while !machine.shrink(mm, &mut call) {}
+            }
+            return Reply::Killed { cpu: machine.spent };
+        }
         loop {
             if let Some(call) = &mut self.shrinker {
                 if machine.shrink(mm, call) {
@@ -199,11 +208,7 @@ impl Entry {
         if self.retries == 0 {
             machine.drain_all(mm);
         }
-        let batch = match mm.switches.reclaim_batching {
-            neap_policy::ReclaimBatching::Whole => left,
-            neap_policy::ReclaimBatching::Chunk32 => left.min(32),
-            neap_policy::ReclaimBatching::Quarter => left / 4,
-        };
+        let batch = mm.switches.reclaim_batching.goal(left);
         self.begin(Purpose::Asked, Cause::Proactive, memcg, batch, swappiness);
         None
     }
@@ -297,6 +302,7 @@ impl Entry {
             return None;
         }
         let owed = Pages(self.owed);
+        mm.memcgs.count_swap_high(memcg);
         let delay = high_delay(&mm.memcgs, memcg, owed) + swap_high_delay(&mm.memcgs, memcg, owed);
         if delay <= SHORTEST_DELAY {
             return done;

@@ -137,6 +137,35 @@ fn a_cgroup_lives_within_its_max_on_every_kernel() {
 }
 
 #[test]
+fn above_swap_high_a_task_is_throttled_and_each_time_counts() {
+    let mut kernel = Kernel::new(&machine(Bytes::mib(64), Switches::default()));
+    let memcg = kernel.create_memcg(MemcgId::ROOT, "job");
+    let limits = Limits {
+        max: Some(Pages(1000)),
+        swap_high: Some(Pages(200)),
+        ..Limits::default()
+    };
+    kernel.set_limits(memcg, limits);
+    let space = kernel.create_space(memcg);
+    let start = kernel.map(space, Area::anon(Pages(1500)));
+    let mut now = Nanos::ZERO;
+    for page in 0..1500 {
+        let page = start + Pages(page);
+        let op = Op::Touch {
+            space,
+            page,
+            write: true,
+        };
+        now = finish(&mut kernel, op, now).1;
+    }
+    assert!(now > Nanos::millis(10), "waited {now}");
+    let counters = kernel.vmstat(memcg);
+    assert!(counters[Counter::MemcgSwapHigh] > 0);
+    assert_eq!(counters[Counter::MemcgHigh], 0);
+    teardown(kernel, &[space]);
+}
+
+#[test]
 fn global_pressure_wakes_kswapd_and_keeps_everyone_alive() {
     for switches in kernels() {
         let mut config = machine(Bytes::mib(32), switches);

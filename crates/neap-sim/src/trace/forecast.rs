@@ -51,7 +51,8 @@ pub struct ForecastPoint {
     pub killed: bool,
 }
 
-fn as_bytes<S: Serializer>(limit: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+/// A size as the number of its bytes.
+pub(crate) fn as_bytes<S: Serializer>(limit: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(limit.0)
 }
 

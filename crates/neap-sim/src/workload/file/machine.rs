@@ -35,6 +35,7 @@ pub(super) fn kernel(node: &Node<'_>, seed: u64) -> Result<KernelConfig, Workloa
         cpus: node.within("cpus", 2, 1, 4096)? as u32,
         switches,
         swappiness: node.within("swappiness", 60, 0, 200)? as u8,
+        min_ttl: node.duration("min_ttl", base.min_ttl)?,
         page_cluster: node.within("page_cluster", 3, 0, 9)? as u32,
         swap: node.table("swap")?.map(|node| swap(&node)).transpose()?,
         zswap: node.table("zswap")?.map(|node| zswap(&node)).transpose()?,
