@@ -180,6 +180,7 @@ fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::He
     // Its userfaultfd, and three files of its own.
     if fds.len() < 4 {
         job.warn("a process stays unmanaged: not all of its descriptors came; raise `ulimit -n`, or mount /proc for it".into());
+        return;
     }
     let Some(uffd) = fds.next().map(Uffd::adopt) else {
         return;
