@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -57,7 +57,9 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
         // A conversation waits for the program, which may be stopped; others do not wait for it.
         let waiting = Arc::new(Mutex::new(Some(peer)));
         let (shared, device, its) = (job.clone(), device.clone(), waiting.clone());
+        let talk = Conversation::begin(job);
         let started = spawn("neap-greet", move || {
+            let _until_the_end = talk;
             let peer = its.lock().expect("peer lock").take();
             if let Some(peer) = peer {
                 greet(&shared, peer, device.as_ref().as_ref(), &Ok(()));
@@ -71,6 +73,22 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
         if let Some(peer) = peer {
             greet(job, peer, None, &started);
         }
+    }
+}
+
+/// Counts among those that [`Job::hear_out`] waits for.
+struct Conversation(Arc<Job>);
+
+impl Conversation {
+    fn begin(job: &Arc<Job>) -> Self {
+        job.conversations.fetch_add(1, Relaxed);
+        Self(job.clone())
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.0.conversations.fetch_sub(1, Release);
     }
 }
 
@@ -316,6 +334,15 @@ fn attend(job: &Arc<Job>, space: &Arc<Space>) {
 }
 
 impl Job {
+    /// Waits until the conversations are over that were begun: with programs that have ended, at once.
+    pub fn hear_out(&self) {
+        const LOOK: Duration = Duration::from_micros(100);
+        let end = neap_sys::monotonic_nanos() + u64::from(HANDSHAKE_MILLIS) * 1_000_000;
+        while self.conversations.load(Acquire) > 0 && neap_sys::monotonic_nanos() < end {
+            thread::sleep(LOOK);
+        }
+    }
+
     /// Starts the thread that serves a space's faults and events. Once for each space.
     pub fn start_serving(self: &Arc<Self>, space: &Arc<Space>) {
         space.armed.store(true, Relaxed);

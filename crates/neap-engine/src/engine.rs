@@ -234,8 +234,9 @@ impl Engine {
         vec![(neap_wire::SOCKET_ENV.into(), self.socket.clone().into())]
     }
 
-    /// Processes that have attached so far.
+    /// Processes that have attached so far. One that has ended may not have been taken note of yet.
     pub fn attached(&self) -> usize {
+        self.job.hear_out();
         self.job.processes.lock().expect("processes lock").len()
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::atomic::{
-    AtomicBool, AtomicU64,
+    AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed},
 };
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -52,6 +52,8 @@ pub(crate) struct Job {
     pub thawed: AtomicBool,
     /// A process has spoken to the engine.
     pub met: AtomicBool,
+    /// Processes that are being spoken with.
+    pub conversations: AtomicUsize,
     pub events: Counters,
     next_cookie: AtomicU64,
     pub warnings: Mutex<Vec<String>>,
@@ -102,6 +104,7 @@ impl Job {
             stopping: AtomicBool::new(false),
             thawed: AtomicBool::new(false),
             met: AtomicBool::new(false),
+            conversations: AtomicUsize::new(0),
             events: Counters::default(),
             next_cookie: AtomicU64::new(1),
             warnings: Mutex::default(),
