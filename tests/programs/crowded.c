@@ -1,6 +1,6 @@
 // Forks when it has no descriptor left, and the child looks whether its memory is what it was: `crowded MIB`.
-// `crowded MIB wiped`: has some memory wiped on fork when it has no descriptor left, frees them, fills MIB, and
-// forks; the child looks whether it was wiped.
+// `crowded MIB wiped`: has some memory wiped on fork when it has no descriptor left, frees them, fills MIB, says so,
+// passes its input on to its end, and forks; the child looks whether it was wiped.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -37,6 +37,14 @@ static void have_wiped(void) {
     }
 }
 
+static void pass_on(void) {
+    puts("filled");
+    fflush(stdout);
+    for (int byte; (byte = getchar()) != EOF;) {
+        putchar(byte);
+    }
+}
+
 static int is_right(const unsigned char *memory, size_t bytes) {
     for (size_t line = 0; line < bytes / 64; line++) {
         if (memory[line * 64] != at(line)) {
@@ -64,7 +72,9 @@ int main(int count, char **words) {
     for (size_t line = 0; line < bytes / 64; line++) {
         memory[line * 64] = at(line);
     }
-    if (count <= 2) {
+    if (count > 2) {
+        pass_on();
+    } else {
         take_descriptors();
     }
     pid_t child = fork();

@@ -101,8 +101,33 @@ fn what_is_to_be_wiped_is_wiped_though_the_engine_could_not_be_told() {
         .into_iter()
         .chain([crowded.into(), "96".into(), "wiped".into()]);
     let run = Neap::limit("48M").run(&Run::new(words.collect::<Vec<_>>()));
-    assert_eq!(run.text(), "right\n", "{}", run.stderr);
+    assert_eq!(run.text(), "filled\nright\n", "{}", run.stderr);
     assert_eq!(run.number("/vmstat/zswpout"), 0, "{}", run.stats);
+}
+
+/// A process that keeps all of its pages is left to the kernel, which is said, and the others go on being paged.
+#[test]
+fn what_the_engine_could_not_be_told_of_costs_the_rest_of_the_job_nothing() {
+    let name = "what_the_engine_could_not_be_told_of_costs_the_rest_of_the_job_nothing";
+    let Some(_alone) = paging(name) else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "{{ until grep -q filled said; do sleep 0.1; done; {} 96 2; }} \
+         | prlimit --nofile=64 {} 24 wiped > said; cat said",
+        program("hog").display(),
+        program("crowded").display()
+    );
+    let run = Neap::limit("64M").run(&shell(&script).dir(dir.path()));
+    run.must_have_paged().must_be_within_limit();
+    let lines: Vec<String> = run.text().lines().map(String::from).collect();
+    assert_eq!((&*lines[0], &*lines[2]), ("filled", "right"), "{lines:?}");
+    assert!(lines[1].starts_with("hog: ok"), "{lines:?}");
+    let told =
+        "stays unmanaged: neap could not be told of memory that its children are to find empty";
+    assert!(run.stderr.contains(told), "{}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
 }
 
 /// The engine must be told of a fork that the kernel does not announce. Where it cannot be, no child may read

@@ -157,6 +157,10 @@ impl Sampler {
             if space.body.get().is_none() || space.is_dead() {
                 continue;
             }
+            if space.native.load(Relaxed) {
+                crate::thaw::leave_native(&self.job, space);
+                continue;
+            }
             if !space.armed.load(Relaxed) {
                 looked = true;
                 if !self.job.try_serving(space) {

@@ -71,6 +71,20 @@ pub(crate) fn leave(job: &Arc<Job>, peer: &Peer) {
     acknowledge(peer);
 }
 
+/// No page may ever leave: the kernel serves the space from now on, and tells of no fork of it.
+pub(crate) fn leave_native(job: &Arc<Job>, space: &Arc<Space>) {
+    let everything = 0..u64::MAX;
+    let registered = space
+        .ranges
+        .lock()
+        .expect("ranges lock")
+        .touches(&everything);
+    if registered {
+        let_go(job, space, everything);
+        space.unregister_cookie();
+    }
+}
+
 /// Brings the range back and leaves it alone from now on.
 fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
     let earlier = {

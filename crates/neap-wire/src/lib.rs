@@ -20,7 +20,7 @@
 /// First word of every message.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"neap");
 /// Changes with any change of this file.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The environment variable that names the engine's socket (abstract namespace).
 pub const SOCKET_ENV: &str = "NEAP_SOCKET";
 /// Pages in one staging block.
@@ -135,7 +135,7 @@ pub mod op {
     /// Throw the pages away (MADV_DONTNEED).
     pub const DISCARD: u32 = 2;
     /// From now on the program depends on the engine: if the engine dies, kill the program. Refused with
-    /// EAGAIN while that would be wrong.
+    /// EAGAIN while that would be wrong, and with EPERM if it will be for good.
     pub const ARM: u32 = 3;
     /// End.
     pub const LEAVE: u32 = 4;

@@ -125,6 +125,8 @@ pub(crate) struct Space {
     pub armed: AtomicBool,
     /// The agent knows that the program depends on the engine.
     pub told: AtomicBool,
+    /// The agent said that no page may ever leave.
+    pub native: AtomicBool,
     pub dead: AtomicBool,
     /// While this is not 0 no page leaves: a fork is under way that the kernel cannot announce, or
     /// memory is being let go.
@@ -163,6 +165,7 @@ impl Space {
             queues: AtomicBool::new(false),
             armed: AtomicBool::new(false),
             told: AtomicBool::new(false),
+            native: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             thawed: AtomicU32::new(0),
             bell: Waker::new()?,
@@ -185,6 +188,16 @@ impl Space {
         let sure = !self.unsure.load(Relaxed);
         let pauses = self.thawed.load(Relaxed) > 0;
         agent && sure && self.told.load(Relaxed) && !self.is_dead() && !pauses
+    }
+
+    /// Whether pages may leave later that may not now: it is stopped, or forks, or its agent is about to come.
+    pub fn lets_go_later(&self) -> bool {
+        let never = self.native.load(Relaxed) || self.is_dead();
+        let agent = match self.body.get() {
+            None => self.kin.is_young(neap_sys::monotonic_nanos()),
+            Some(body) => !body.agent.is_gone(),
+        };
+        agent && !never && (self.is_late() || !self.lets_go())
     }
 
     /// Asks the kernel whether the address space still exists; notes it if not.
