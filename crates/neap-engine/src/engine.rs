@@ -282,7 +282,7 @@ impl Engine {
         let meter = &self.job.meter;
         let peak = meter.peaks().0;
         if meter.was_far_over() && !self.job.told_dry.load(Relaxed) {
-            let cause = match self.job.thawed.load(Relaxed) {
+            let cause = match meter.peaked_thawed() {
                 true => {
                     "it forked, and without CAP_SYS_PTRACE all pages come back for that (neap doctor)"
                 }

@@ -48,8 +48,6 @@ pub(crate) struct Job {
     /// Wakes the listening thread.
     pub bell: Waker,
     pub stopping: AtomicBool,
-    /// Pages came back for a fork.
-    pub thawed: AtomicBool,
     /// A process has spoken to the engine.
     pub met: AtomicBool,
     /// Processes that are being spoken with.
@@ -102,7 +100,6 @@ impl Job {
             sampler: Bell::default(),
             bell,
             stopping: AtomicBool::new(false),
-            thawed: AtomicBool::new(false),
             met: AtomicBool::new(false),
             conversations: AtomicUsize::new(0),
             events: Counters::default(),

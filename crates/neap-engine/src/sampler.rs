@@ -145,6 +145,7 @@ impl Sampler {
             resident,
             own: neap_sys::anon_resident(self.own_pid).unwrap_or(0),
             pool: self.job.store.holding(),
+            thaws: spaces.iter().any(|space| space.thawed.load(Relaxed) > 0),
         }
     }
 
