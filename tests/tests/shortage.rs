@@ -185,6 +185,51 @@ fn what_is_required_to_be_managed_does_not_run_otherwise() {
     assert!(ran > 0 && refused > 0, "{ran} ran, {refused} were refused");
 }
 
+/// It is said by the library, which alone can say it.
+#[test]
+fn what_is_required_to_be_managed_does_not_run_where_it_cannot_reach_the_engine() {
+    let name = "what_is_required_to_be_managed_does_not_run_where_it_cannot_reach_the_engine";
+    let needs = [
+        Need::Neap,
+        Need::Userfaultfd,
+        Need::Root,
+        Need::Tool("unshare"),
+    ];
+    if !require(name, &needs) {
+        return;
+    }
+    let elsewhere = Run::new(["unshare", "--net", "echo", "a"]);
+    let run = Neap::limit("64M").run(&elsewhere);
+    assert_eq!((run.code(), run.text().as_str()), (0, "a\n"));
+    let run = Neap::limit("64M").option("--require").run(&elsewhere);
+    assert_eq!((run.code(), run.text().as_str()), (125, ""));
+    let line = "neap: a program ends because it could not be managed, as --require asks\n";
+    assert_eq!(run.stderr, line);
+}
+
+/// The engine hears of each, and says why: no descriptor for a userfaultfd, for the device, or for its own files.
+#[test]
+fn a_program_that_has_few_descriptors_itself_runs_unmanaged_or_not_at_all() {
+    if !ready("a_program_that_has_few_descriptors_itself_runs_unmanaged_or_not_at_all") {
+        return;
+    }
+    let mut unmanaged = 0;
+    for count in 4..=10 {
+        let inner = shell(&format!("ulimit -n {count}; exec /bin/echo a"));
+        let run = Neap::limit("64M").run(&inner);
+        let output = (run.code(), run.text());
+        assert_eq!(output, (0, "a\n".into()), "{count}: {}", run.stderr);
+        assert!(run.stderr.lines().count() <= 1, "{count}: {}", run.stderr);
+        let told = run.stderr.contains("a process stays unmanaged: ");
+        let required = Neap::limit("64M").option("--require").run(&inner);
+        let output = (required.code(), required.text());
+        let expected = if told { (125, "") } else { (0, "a\n") };
+        assert_eq!(output, (expected.0, expected.1.into()), "{count}");
+        unmanaged += usize::from(told);
+    }
+    assert!(unmanaged > 0);
+}
+
 /// With few descriptors a job runs, unmanaged perhaps, or does not begin: it never stands still, and 125 means
 /// that the command did not run.
 #[test]

@@ -173,9 +173,6 @@ fn words(job: &Job) -> wire::Welcome {
     if !job.features.has(Features::FORK) {
         welcome.flags |= wire::WELCOME_THAW_AROUND_FORK;
     }
-    if job.options.require {
-        welcome.flags |= wire::WELCOME_REQUIRED;
-    }
     welcome
 }
 
