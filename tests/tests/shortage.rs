@@ -58,6 +58,44 @@ fn few_threads_never_leave_a_job_half_way() {
     assert!(ran > 0, "{refused} of them were refused");
 }
 
+/// The thread that serves a process is started when the limit comes near, unless it must be there: then before.
+#[test]
+fn what_is_required_to_be_managed_has_its_thread_before_it_runs() {
+    let Some((user, device)) =
+        nobody("what_is_required_to_be_managed_has_its_thread_before_it_runs")
+    else {
+        return;
+    };
+    let _alone = exclusive();
+    let hog = user.copy(&program("hog"));
+    let two = format!("{} 48; exit $?", hog.display());
+    let two = Run::new(["sh", "-c", &two]).dir(user.dir());
+    let (mut late, mut refused) = (0, 0);
+    for count in 9..=16 {
+        let limit = format!("--nproc={count}:{count}");
+        let neap = as_user(&user, "24M", &device, &["prlimit", &limit]);
+        let run = neap.run(&two);
+        if run.stderr.contains("fork") {
+            continue; // the shell's own end
+        }
+        run.must_exit(0);
+        assert!(run.text().starts_with("hog: ok"), "{}", run.text());
+        if run.pages_out() == 0 {
+            assert!(run.stderr.contains("managed: no thread"), "{}", run.stderr);
+            late += usize::from(run.number("/memory/peak_resident_bytes") > 24 << 20);
+        }
+        let run = neap.option("--require").run(&two);
+        match run.code() {
+            0 => assert!(run.pages_out() > 0, "{count}: {}", run.stderr),
+            125 => refused += 1,
+            _ if run.stderr.contains("fork") => {}
+            other => panic!("{count} threads: {other}, {}", run.stderr),
+        }
+    }
+    assert!(late > 0, "no thread was wanting when the limit came near");
+    assert!(refused > 0, "none was wanting before");
+}
+
 /// A process that may start no thread has no agent, and runs all the same.
 #[test]
 fn a_process_that_may_start_no_thread_runs_unmanaged() {

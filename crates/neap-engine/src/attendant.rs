@@ -213,7 +213,7 @@ fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::He
     }
     space.wipes.store(wipes, Relaxed);
     if take_over(job, &space, peer, &offer, fds.collect(), false).is_none() {
-        job.drop_space(&space);
+        job.end_space(&space);
     }
 }
 
@@ -247,6 +247,9 @@ fn take_over(
         .register(stage.clone(), neap_sys::Mode::Wp)
         .ok()?;
     let begin = prepare_to_attend(job, space)?;
+    if job.options.require && !give_uffd {
+        job.serve_early(space)?;
+    }
     let mut ready = wire::Ready::zeroed();
     ready.magic = wire::MAGIC;
     ready.number = space.cookie;
@@ -354,15 +357,24 @@ impl Job {
     pub fn try_serving(self: &Arc<Self>, space: &Arc<Space>) -> bool {
         let serve = (self.clone(), space.clone());
         let work = move || FaultThread::new(serve.0, serve.1).run();
-        match try_spawn("neap-fault", work) {
-            Ok(_) => {
-                space.armed.store(true, Relaxed);
-                true
-            }
-            Err(error) => {
-                self.warn(format!("a process stays unmanaged: {}", no_thread(&error)));
-                false
-            }
+        self.is_served(space, try_spawn("neap-fault", work).map(drop))
+    }
+
+    /// The same of a process that must not begin without.
+    fn serve_early(self: &Arc<Self>, space: &Arc<Space>) -> Option<()> {
+        let serve = (self.clone(), space.clone());
+        let work = move || FaultThread::new(serve.0, serve.1).run();
+        space.unseen.store(true, Relaxed);
+        self.is_served(space, spawn("neap-fault", work))
+            .then_some(())
+    }
+
+    fn is_served(&self, space: &Space, started: io::Result<()>) -> bool {
+        if let Err(error) = &started {
+            self.warn(format!("a process stays unmanaged: {}", no_thread(error)));
+        } else {
+            space.armed.store(true, Relaxed);
         }
+        started.is_ok()
     }
 }

@@ -159,6 +159,15 @@ impl Job {
         }
     }
 
+    /// Nothing depends on a space any more.
+    pub fn end_space(&self, space: &Space) {
+        if space.armed.load(Relaxed) {
+            space.set_dead(); // its fault thread drops it
+        } else {
+            self.drop_space(space);
+        }
+    }
+
     /// Forgets a space whose memory is gone. Everything it held in the store is freed.
     pub fn drop_space(&self, space: &Space) {
         space.set_dead();

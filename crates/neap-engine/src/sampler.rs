@@ -162,9 +162,10 @@ impl Sampler {
                 crate::thaw::leave_native(&self.job, space);
                 continue;
             }
-            if !space.armed.load(Relaxed) {
+            let armed = space.armed.load(Relaxed);
+            if !armed || space.unseen.swap(false, Relaxed) {
                 looked = true;
-                if !self.job.try_serving(space) {
+                if !armed && !self.job.try_serving(space) {
                     continue; // nothing is registered yet
                 }
                 space.register_cookie();

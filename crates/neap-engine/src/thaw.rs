@@ -62,11 +62,7 @@ pub(crate) fn leave(job: &Arc<Job>, peer: &Peer) {
         if let Some(body) = space.body.get() {
             body.agent.dismiss();
         }
-        if space.armed.load(Relaxed) {
-            space.set_dead(); // its fault thread drops it
-        } else {
-            job.drop_space(&space);
-        }
+        job.end_space(&space);
     }
     acknowledge(peer);
 }

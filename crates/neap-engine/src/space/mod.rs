@@ -122,7 +122,10 @@ pub(crate) struct Space {
     pub rests_until: AtomicU64,
     /// Its faults wait for memory to be freed.
     pub queues: AtomicBool,
+    /// It has a fault thread.
     pub armed: AtomicBool,
+    /// It has had one from its start, and was not looked at yet.
+    pub unseen: AtomicBool,
     /// The agent knows that the program depends on the engine.
     pub told: AtomicBool,
     /// The agent said that no page may ever leave.
@@ -164,6 +167,7 @@ impl Space {
             rests_until: AtomicU64::new(0),
             queues: AtomicBool::new(false),
             armed: AtomicBool::new(false),
+            unseen: AtomicBool::new(false),
             told: AtomicBool::new(false),
             native: AtomicBool::new(false),
             dead: AtomicBool::new(false),
