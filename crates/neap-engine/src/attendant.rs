@@ -204,7 +204,7 @@ fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::He
         job.stays_unmanaged(&error);
         return;
     }
-    let Some(space) = job.add_space(uffd, Ranges::default()) else {
+    let Ok(space) = job.add_space(uffd, Ranges::default()) else {
         return;
     };
     if let Some(parent) = job.space_by_cookie(parent) {

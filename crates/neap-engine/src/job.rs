@@ -138,25 +138,23 @@ impl Job {
         self.stopping.load(Relaxed)
     }
 
-    /// A new space around a userfaultfd that has shaken hands.
-    pub fn add_space(&self, uffd: Uffd, ranges: Ranges) -> Option<Arc<Space>> {
-        let id = self.core().add_space();
-        let cookie = self.next_cookie.fetch_add(1, Relaxed);
-        match Space::new(id, cookie, uffd, ranges) {
-            Ok(space) => {
-                let space = Arc::new(space);
-                self.spaces
-                    .write()
-                    .expect("spaces lock")
-                    .push(space.clone());
-                Some(space)
-            }
+    /// A new space around a userfaultfd that has shaken hands; gives it back if there is none.
+    pub fn add_space(&self, uffd: Uffd, ranges: Ranges) -> Result<Arc<Space>, Uffd> {
+        let bell = match Waker::new() {
+            Ok(bell) => bell,
             Err(error) => {
                 self.stays_unmanaged(&error);
-                self.core().drop_space(id);
-                None
+                return Err(uffd);
             }
-        }
+        };
+        let id = self.core().add_space();
+        let cookie = self.next_cookie.fetch_add(1, Relaxed);
+        let space = Arc::new(Space::new(id, cookie, uffd, bell, ranges));
+        self.spaces
+            .write()
+            .expect("spaces lock")
+            .push(space.clone());
+        Ok(space)
     }
 
     /// Nothing depends on a space any more.

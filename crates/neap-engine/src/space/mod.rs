@@ -30,6 +30,7 @@ use neap_sys::{Maps, Pagemap, Pidfd, Remote, Stop, Uffd, Waker};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
+pub(crate) use events::Born;
 pub(crate) use kin::{Kin, offer};
 use order::Order;
 use quarantine::Quarantine;
@@ -139,8 +140,8 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    pub fn new(id: SpaceId, cookie: u64, uffd: Uffd, ranges: Ranges) -> neap_sys::Result<Self> {
-        Ok(Self {
+    pub fn new(id: SpaceId, cookie: u64, uffd: Uffd, bell: Waker, ranges: Ranges) -> Self {
+        Self {
             id,
             cookie,
             cookie_page: AtomicU64::new(0),
@@ -172,8 +173,8 @@ impl Space {
             native: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             thawed: AtomicU32::new(0),
-            bell: Waker::new()?,
-        })
+            bell,
+        }
     }
 
     pub fn is_dead(&self) -> bool {
