@@ -190,6 +190,23 @@ fn a_fork_that_the_engine_cannot_be_told_of_shows_no_wrong_byte() {
     assert!(run.stderr.contains(line), "{}", run.stderr);
 }
 
+/// Its pages came back for the fork, and stay for all that the engine knows.
+#[test]
+fn a_fork_whose_end_the_engine_cannot_be_told_of_is_said() {
+    let name = "a_fork_whose_end_the_engine_cannot_be_told_of_is_said";
+    let Some((user, device)) = nobody(name) else {
+        return;
+    };
+    let _alone = exclusive();
+    let crowded = user.copy(&program("crowded"));
+    let words: Vec<OsString> = vec![crowded.into(), "96".into(), "later".into()];
+    let run = as_user(&user, "48M", &device, &[]).run(&Run::new(words).dir(user.dir()));
+    run.must_have_paged();
+    assert_eq!(run.text(), "right\n", "{}", run.stderr);
+    let line = "neap: the engine could not be told that a fork is over";
+    assert_eq!(run.stderr.matches(line).count(), 1, "{}", run.stderr);
+}
+
 #[test]
 fn what_is_required_to_be_managed_does_not_run_otherwise() {
     if !ready("what_is_required_to_be_managed_does_not_run_otherwise") {
