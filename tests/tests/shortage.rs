@@ -2,12 +2,9 @@
 //! begin; and no program reads a wrong byte.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use neap_tests::{
-    Neap, Need, OrdinaryUser, Run, exclusive, neap_binary, paging, program, require, skip,
-};
+use neap_tests::{Neap, Need, OrdinaryUser, Run, exclusive, neap_binary, paging, program, require};
 
 fn shell(script: &str) -> Run {
     Run::new(["sh", "-c", script]).limit(Duration::from_secs(60))
@@ -17,35 +14,18 @@ fn ready(name: &str) -> bool {
     require(name, &[Need::Neap, Need::Userfaultfd])
 }
 
-/// A user without privileges, and a device that it may open.
-fn nobody(name: &str) -> Option<(OrdinaryUser, PathBuf)> {
-    if !require(name, &[Need::Neap, Need::Root, Need::Userfaultfd]) {
-        return None;
-    }
-    let both = OrdinaryUser::new().and_then(|user| user.device().map(|device| (user, device)));
-    both.map_err(|reason| skip(name, &reason)).ok()
-}
-
-fn as_user(user: &OrdinaryUser, limit: &str, device: &Path, words: &[&str]) -> Neap {
-    let words = words.iter().map(OsString::from);
-    Neap::limit(limit)
-        .binary(user.neap())
-        .wrapped(user.words().into_iter().chain(words))
-        .env("TMPDIR", user.dir())
-        .env("NEAP_UFFD_DEVICE", device)
-}
-
 /// The kernel counts the threads of a user, so it needs one that is nobody else.
 #[test]
 fn few_threads_never_leave_a_job_half_way() {
-    let Some((user, device)) = nobody("few_threads_never_leave_a_job_half_way") else {
+    let Some((user, device)) = OrdinaryUser::with_device("few_threads_never_leave_a_job_half_way")
+    else {
         return;
     };
     let _alone = exclusive();
     let (mut ran, mut refused) = (0, 0);
     for count in 2..=16 {
         let limit = format!("--nproc={count}:{count}");
-        let neap = as_user(&user, "64M", &device, &["prlimit", &limit]);
+        let neap = user.run("64M", &device, &["prlimit", &limit]);
         let run = neap.run(&shell("echo a"));
         assert!(!run.stderr.contains("panicked"), "{count}: {}", run.stderr);
         match (run.code(), run.text().as_str()) {
@@ -58,11 +38,30 @@ fn few_threads_never_leave_a_job_half_way() {
     assert!(ran > 0, "{refused} of them were refused");
 }
 
+#[test]
+fn few_threads_may_end_a_record_but_no_job() {
+    let Some((user, device)) = OrdinaryUser::with_device("few_threads_may_end_a_record_but_no_job")
+    else {
+        return;
+    };
+    let _alone = exclusive();
+    for count in 2..=12 {
+        let limit = format!("--nproc={count}:{count}");
+        let neap = user.run("64M", &device, &["prlimit", &limit]);
+        let neap = neap.option("--record").option(user.dir().join("record"));
+        let run = neap.run(&shell("echo a"));
+        assert!(!run.stderr.contains("panicked"), "{count}: {}", run.stderr);
+        let output = (run.code(), run.text());
+        let either = output == (0, "a\n".into()) || output == (125, "".into());
+        assert!(either, "{count} threads: {output:?}, {}", run.stderr);
+    }
+}
+
 /// The thread that serves a process is started when the limit comes near, unless it must be there: then before.
 #[test]
 fn what_is_required_to_be_managed_has_its_thread_before_it_runs() {
     let Some((user, device)) =
-        nobody("what_is_required_to_be_managed_has_its_thread_before_it_runs")
+        OrdinaryUser::with_device("what_is_required_to_be_managed_has_its_thread_before_it_runs")
     else {
         return;
     };
@@ -73,7 +72,7 @@ fn what_is_required_to_be_managed_has_its_thread_before_it_runs() {
     let (mut late, mut refused) = (0, 0);
     for count in 9..=16 {
         let limit = format!("--nproc={count}:{count}");
-        let neap = as_user(&user, "24M", &device, &["prlimit", &limit]);
+        let neap = user.run("24M", &device, &["prlimit", &limit]);
         let run = neap.run(&two);
         if run.stderr.contains("fork") {
             continue; // the shell's own end
@@ -99,12 +98,14 @@ fn what_is_required_to_be_managed_has_its_thread_before_it_runs() {
 /// A process that may start no thread has no agent, and runs all the same.
 #[test]
 fn a_process_that_may_start_no_thread_runs_unmanaged() {
-    let Some((user, device)) = nobody("a_process_that_may_start_no_thread_runs_unmanaged") else {
+    let Some((user, device)) =
+        OrdinaryUser::with_device("a_process_that_may_start_no_thread_runs_unmanaged")
+    else {
         return;
     };
     let _alone = exclusive();
     let words = ["prlimit", "--nproc=1:1", "echo", "a"];
-    let run = as_user(&user, "64M", &device, &[]).run(&Run::new(words));
+    let run = user.run("64M", &device, &[]).run(&Run::new(words));
     assert_eq!(
         (run.code(), run.text().as_str()),
         (0, "a\n"),
@@ -116,7 +117,7 @@ fn a_process_that_may_start_no_thread_runs_unmanaged() {
         "{}",
         run.stderr
     );
-    let required = as_user(&user, "64M", &device, &[]).option("--require");
+    let required = user.run("64M", &device, &[]).option("--require");
     let run = required.run(&Run::new(words));
     assert_eq!(
         (run.code(), run.text().as_str()),
@@ -173,7 +174,7 @@ fn what_the_engine_could_not_be_told_of_costs_the_rest_of_the_job_nothing() {
 #[test]
 fn a_fork_that_the_engine_cannot_be_told_of_shows_no_wrong_byte() {
     let name = "a_fork_that_the_engine_cannot_be_told_of_shows_no_wrong_byte";
-    let Some((user, device)) = nobody(name) else {
+    let Some((user, device)) = OrdinaryUser::with_device(name) else {
         return;
     };
     let _alone = exclusive();
@@ -184,7 +185,9 @@ fn a_fork_that_the_engine_cannot_be_told_of_shows_no_wrong_byte() {
         crowded.into(),
         "96".into(),
     ];
-    let run = as_user(&user, "48M", &device, &[]).run(&Run::new(words).dir(user.dir()));
+    let run = user
+        .run("48M", &device, &[])
+        .run(&Run::new(words).dir(user.dir()));
     assert_eq!(run.text(), "", "it is killed before it forks");
     let line = "neap: the engine could not be told of a fork";
     assert!(run.stderr.contains(line), "{}", run.stderr);
@@ -194,13 +197,15 @@ fn a_fork_that_the_engine_cannot_be_told_of_shows_no_wrong_byte() {
 #[test]
 fn a_fork_whose_end_the_engine_cannot_be_told_of_is_said() {
     let name = "a_fork_whose_end_the_engine_cannot_be_told_of_is_said";
-    let Some((user, device)) = nobody(name) else {
+    let Some((user, device)) = OrdinaryUser::with_device(name) else {
         return;
     };
     let _alone = exclusive();
     let crowded = user.copy(&program("crowded"));
     let words: Vec<OsString> = vec![crowded.into(), "96".into(), "later".into()];
-    let run = as_user(&user, "48M", &device, &[]).run(&Run::new(words).dir(user.dir()));
+    let run = user
+        .run("48M", &device, &[])
+        .run(&Run::new(words).dir(user.dir()));
     run.must_have_paged();
     assert_eq!(run.text(), "right\n", "{}", run.stderr);
     let line = "neap: the engine could not be told that a fork is over";
