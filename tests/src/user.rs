@@ -116,15 +116,16 @@ impl OrdinaryUser {
         install_for_everyone(program, self.dir.path())
     }
 
-    /// Words that run the command after them as nobody.
+    /// Words that run the command after them as a user that nobody else is: the kernel counts the threads of each.
     #[must_use]
     pub fn words(&self) -> Vec<OsString> {
+        let number = 60_000 + std::process::id() % 5_000;
         [
-            "setpriv",
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            "--inh-caps=-all",
+            "setpriv".to_owned(),
+            format!("--reuid={number}"),
+            "--regid=65534".to_owned(),
+            "--clear-groups".to_owned(),
+            "--inh-caps=-all".to_owned(),
         ]
         .map(OsString::from)
         .into()
