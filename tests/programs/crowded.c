@@ -1,12 +1,15 @@
 // Forks when it has no descriptor left, and the child looks whether its memory is what it was: `crowded MIB`.
-// `crowded MIB wiped`: has some memory wiped on fork when it has no descriptor left, frees them, fills MIB, and
-// forks; the child looks whether it was wiped.
+// `crowded MIB wiped`: has some memory wiped on fork when it has no descriptor left, frees them, fills MIB, says so,
+// passes its input on to its end, and forks; the child looks whether it was wiped.
+// `crowded MIB later`: may have no more descriptors from the moment on that somebody opens one for its fork.
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +40,34 @@ static void have_wiped(void) {
     }
 }
 
+static void *allow_no_more(void *unused) {
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = 3;
+    while (fcntl(3, F_GETFD) < 0) {
+    }
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return unused;
+}
+
+static void have_less_later(void) {
+    for (int fd = 3; fd < 64; fd++) {
+        close(fd);
+    }
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, allow_no_more, NULL)) {
+        exit(2);
+    }
+}
+
+static void pass_on(void) {
+    puts("filled");
+    fflush(stdout);
+    for (int byte; (byte = getchar()) != EOF;) {
+        putchar(byte);
+    }
+}
+
 static int is_right(const unsigned char *memory, size_t bytes) {
     for (size_t line = 0; line < bytes / 64; line++) {
         if (memory[line * 64] != at(line)) {
@@ -53,7 +84,8 @@ static int is_right(const unsigned char *memory, size_t bytes) {
 
 int main(int count, char **words) {
     size_t bytes = (count > 1 ? strtoul(words[1], NULL, 10) : 0) << 20;
-    if (count > 2) {
+    int later = count > 2 && !strcmp(words[2], "later");
+    if (count > 2 && !later) {
         have_wiped();
     }
     unsigned char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -64,7 +96,11 @@ int main(int count, char **words) {
     for (size_t line = 0; line < bytes / 64; line++) {
         memory[line * 64] = at(line);
     }
-    if (count <= 2) {
+    if (later) {
+        have_less_later();
+    } else if (count > 2) {
+        pass_on();
+    } else {
         take_descriptors();
     }
     pid_t child = fork();

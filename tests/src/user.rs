@@ -8,7 +8,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::{neap_binary, tool};
+use crate::{Neap, Need, neap_binary, require, skip, tool};
 
 /// A folder every user may use, with copies of neap and of test programs, and the words that turn
 /// the superuser into nobody.
@@ -69,6 +69,35 @@ impl OrdinaryUser {
         Ok(OrdinaryUser { dir })
     }
 
+    /// The user, or the reason why the test `name` is skipped, said aloud.
+    #[must_use]
+    pub fn for_test(name: &str) -> Option<Self> {
+        let needs = [Need::Neap, Need::Root, Need::Userfaultfd];
+        if !require(name, &needs) {
+            return None;
+        }
+        Self::new().map_err(|reason| skip(name, &reason)).ok()
+    }
+
+    /// The same, with a device that it may open.
+    #[must_use]
+    pub fn with_device(name: &str) -> Option<(Self, PathBuf)> {
+        let user = Self::for_test(name)?;
+        let device = user.device().map_err(|reason| skip(name, &reason)).ok()?;
+        Some((user, device))
+    }
+
+    /// `neap run -m LIMIT` by this user, within `words` (`prlimit` or the like), with that device.
+    #[must_use]
+    pub fn run(&self, limit: &str, device: &Path, words: &[&str]) -> Neap {
+        let words = words.iter().map(OsString::from);
+        Neap::limit(limit)
+            .binary(self.neap())
+            .wrapped(self.words().into_iter().chain(words))
+            .env("TMPDIR", self.dir())
+            .env("NEAP_UFFD_DEVICE", device)
+    }
+
     /// The copy of neap.
     #[must_use]
     pub fn neap(&self) -> PathBuf {
@@ -87,15 +116,16 @@ impl OrdinaryUser {
         install_for_everyone(program, self.dir.path())
     }
 
-    /// Words that run the command after them as nobody.
+    /// Words that run the command after them as a user that nobody else is: the kernel counts the threads of each.
     #[must_use]
     pub fn words(&self) -> Vec<OsString> {
+        let number = 60_000 + std::process::id() % 5_000;
         [
-            "setpriv",
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            "--inh-caps=-all",
+            "setpriv".to_owned(),
+            format!("--reuid={number}"),
+            "--regid=65534".to_owned(),
+            "--clear-groups".to_owned(),
+            "--inh-caps=-all".to_owned(),
         ]
         .map(OsString::from)
         .into()

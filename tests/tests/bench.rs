@@ -287,18 +287,10 @@ fn every_run_reads_the_same_file_from_the_same_place() {
 #[test]
 fn an_ordinary_user_compares_plain_and_neap_and_hears_what_root_would_add() {
     let name = "an_ordinary_user_compares_plain_and_neap_and_hears_what_root_would_add";
-    if !require(name, &[Need::Neap, Need::Root, Need::Tool("setpriv")]) {
+    let Some((user, device)) = OrdinaryUser::with_device(name) else {
         return;
-    }
+    };
     let _alone = exclusive();
-    let user = match OrdinaryUser::new() {
-        Ok(user) => user,
-        Err(why) => return skip(name, &why),
-    };
-    let device = match user.device() {
-        Ok(device) => device,
-        Err(why) => return skip(name, &why),
-    };
     let mut words = user.words();
     words.extend([
         user.neap().into(),

@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use neap_tests::{
-    Managed, Neap, Need, Run, install, neap_binary, program, require, skip, static_program,
+    Managed, Neap, Need, Run, install, neap_binary, paging, program, require, skip, static_program,
 };
 
 /// Generous: these runs are about manners, not about memory.
@@ -485,4 +485,15 @@ fn no_file_is_left_behind() {
         .expect("our own folder")
         .collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn the_shortest_program_is_known_to_have_been_managed() {
+    let Some(_alone) = paging("the_shortest_program_is_known_to_have_been_managed") else {
+        return;
+    };
+    for _ in 0..50 {
+        let run = Neap::limit("64M").run(&Run::new(["true"]));
+        assert_eq!(run.stats["managed"], true, "{}", run.stats);
+    }
 }

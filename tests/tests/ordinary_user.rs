@@ -2,10 +2,10 @@
 //! as it is, with one line that says so.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use neap_tests::{Managed, Neap, Need, OrdinaryUser, Run, exclusive, program, require, skip};
+use neap_tests::{Managed, Neap, OrdinaryUser, Run, exclusive, program, skip};
 
 /// Modes of `programs/kernel` that an ordinary user must have too.
 const SELECTION: [&str; 14] = [
@@ -31,29 +31,20 @@ struct Nobody {
     hog: PathBuf,
 }
 
-/// The user, if this machine lets us become one.
-fn nobody(name: &str) -> Option<Nobody> {
-    if !require(name, &[Need::Neap, Need::Root, Need::Userfaultfd]) {
-        return None;
-    }
-    match OrdinaryUser::new() {
-        Ok(user) => {
-            let (kernel, hog) = (user.copy(&program("kernel")), user.copy(&program("hog")));
-            Some(Nobody { user, kernel, hog })
-        }
-        Err(reason) => {
-            skip(name, &reason);
-            None
-        }
-    }
-}
-
 impl Nobody {
-    fn neap(&self, limit: &str) -> Neap {
-        Neap::limit(limit)
-            .binary(self.user.neap())
-            .wrapped(self.user.words())
-            .env("TMPDIR", self.user.dir())
+    fn of(user: OrdinaryUser) -> Self {
+        let (kernel, hog) = (user.copy(&program("kernel")), user.copy(&program("hog")));
+        Self { user, kernel, hog }
+    }
+
+    /// With a device that it may open.
+    fn with_device(name: &str) -> Option<(Self, PathBuf)> {
+        let (user, device) = OrdinaryUser::with_device(name)?;
+        Some((Self::of(user), device))
+    }
+
+    fn neap(&self, limit: &str, device: &Path) -> Neap {
+        self.user.run(limit, device, &[])
     }
 
     fn mode(&self, mode: &str) -> Run {
@@ -84,13 +75,11 @@ fn paged(nobody: &Nobody, neap: &Neap) -> Managed {
 #[test]
 fn an_ordinary_user_with_a_device_is_managed() {
     let name = "an_ordinary_user_with_a_device_is_managed";
-    let Some(nobody) = nobody(name) else { return };
-    let device = match nobody.user.device() {
-        Ok(device) => device,
-        Err(reason) => return skip(name, &reason),
+    let Some((nobody, device)) = Nobody::with_device(name) else {
+        return;
     };
     let _alone = exclusive();
-    let neap = nobody.neap("32M").env("NEAP_UFFD_DEVICE", device);
+    let neap = nobody.neap("32M", &device);
     let run = paged(&nobody, &neap);
     assert_eq!(run.stderr, "");
     run.must_be_within_limit();
@@ -108,16 +97,11 @@ fn an_ordinary_user_with_a_device_is_managed() {
 #[test]
 fn an_ordinary_user_with_a_device_is_managed_by_the_older_way_out() {
     let name = "an_ordinary_user_with_a_device_is_managed_by_the_older_way_out";
-    let Some(nobody) = nobody(name) else { return };
-    let device = match nobody.user.device() {
-        Ok(device) => device,
-        Err(reason) => return skip(name, &reason),
+    let Some((nobody, device)) = Nobody::with_device(name) else {
+        return;
     };
     let _alone = exclusive();
-    let neap = nobody
-        .neap("32M")
-        .env("NEAP_UFFD_DEVICE", device)
-        .write_protect();
+    let neap = nobody.neap("32M", &device).write_protect();
     paged(&nobody, &neap);
     for mode in SELECTION {
         neap.run(&nobody.mode(mode)).must_have_paged();
@@ -128,16 +112,14 @@ fn an_ordinary_user_with_a_device_is_managed_by_the_older_way_out() {
 #[test]
 fn what_a_family_of_an_ordinary_user_shares_counts_once() {
     let name = "what_a_family_of_an_ordinary_user_shares_counts_once";
-    let Some(nobody) = nobody(name) else { return };
-    let device = match nobody.user.device() {
-        Ok(device) => device,
-        Err(reason) => return skip(name, &reason),
+    let Some((nobody, device)) = Nobody::with_device(name) else {
+        return;
     };
     let _alone = exclusive();
     let family = nobody.user.copy(&program("family"));
     let run = |mib: &str, limit| {
         let words = [family.as_os_str(), mib.as_ref(), "4".as_ref()];
-        let neap = nobody.neap(limit).env("NEAP_UFFD_DEVICE", &device);
+        let neap = nobody.neap(limit, &device);
         let run = neap.run(&Run::new(words).dir(nobody.user.dir()));
         run.must_exit(0);
         assert_eq!(run.text(), "0 wrong\n");
@@ -154,7 +136,10 @@ fn what_a_family_of_an_ordinary_user_shares_counts_once() {
 #[test]
 fn an_ordinary_user_without_a_device_runs_unmanaged_with_one_warning() {
     let name = "an_ordinary_user_without_a_device_runs_unmanaged_with_one_warning";
-    let Some(nobody) = nobody(name) else { return };
+    let Some(user) = OrdinaryUser::for_test(name) else {
+        return;
+    };
+    let nobody = Nobody::of(user);
     let sysctl =
         std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").unwrap_or_default();
     if sysctl.trim() == "1" {
@@ -164,7 +149,7 @@ fn an_ordinary_user_without_a_device_runs_unmanaged_with_one_warning() {
         );
     }
     let none = nobody.user.dir().join("none");
-    let neap = nobody.neap("32M").env("NEAP_UFFD_DEVICE", &none);
+    let neap = nobody.neap("32M", &none);
     let plain = nobody.hog().go();
     let run = neap.run(&nobody.hog());
     run.must_exit(0);

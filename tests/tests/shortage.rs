@@ -2,12 +2,9 @@
 //! begin; and no program reads a wrong byte.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use neap_tests::{
-    Neap, Need, OrdinaryUser, Run, exclusive, neap_binary, paging, program, require, skip,
-};
+use neap_tests::{Neap, Need, OrdinaryUser, Run, exclusive, neap_binary, paging, program, require};
 
 fn shell(script: &str) -> Run {
     Run::new(["sh", "-c", script]).limit(Duration::from_secs(60))
@@ -17,35 +14,18 @@ fn ready(name: &str) -> bool {
     require(name, &[Need::Neap, Need::Userfaultfd])
 }
 
-/// A user without privileges, and a device that it may open.
-fn nobody(name: &str) -> Option<(OrdinaryUser, PathBuf)> {
-    if !require(name, &[Need::Neap, Need::Root, Need::Userfaultfd]) {
-        return None;
-    }
-    let both = OrdinaryUser::new().and_then(|user| user.device().map(|device| (user, device)));
-    both.map_err(|reason| skip(name, &reason)).ok()
-}
-
-fn as_user(user: &OrdinaryUser, limit: &str, device: &Path, words: &[&str]) -> Neap {
-    let words = words.iter().map(OsString::from);
-    Neap::limit(limit)
-        .binary(user.neap())
-        .wrapped(user.words().into_iter().chain(words))
-        .env("TMPDIR", user.dir())
-        .env("NEAP_UFFD_DEVICE", device)
-}
-
 /// The kernel counts the threads of a user, so it needs one that is nobody else.
 #[test]
 fn few_threads_never_leave_a_job_half_way() {
-    let Some((user, device)) = nobody("few_threads_never_leave_a_job_half_way") else {
+    let Some((user, device)) = OrdinaryUser::with_device("few_threads_never_leave_a_job_half_way")
+    else {
         return;
     };
     let _alone = exclusive();
     let (mut ran, mut refused) = (0, 0);
     for count in 2..=16 {
         let limit = format!("--nproc={count}:{count}");
-        let neap = as_user(&user, "64M", &device, &["prlimit", &limit]);
+        let neap = user.run("64M", &device, &["prlimit", &limit]);
         let run = neap.run(&shell("echo a"));
         assert!(!run.stderr.contains("panicked"), "{count}: {}", run.stderr);
         match (run.code(), run.text().as_str()) {
@@ -58,15 +38,74 @@ fn few_threads_never_leave_a_job_half_way() {
     assert!(ran > 0, "{refused} of them were refused");
 }
 
+#[test]
+fn few_threads_may_end_a_record_but_no_job() {
+    let Some((user, device)) = OrdinaryUser::with_device("few_threads_may_end_a_record_but_no_job")
+    else {
+        return;
+    };
+    let _alone = exclusive();
+    for count in 2..=12 {
+        let limit = format!("--nproc={count}:{count}");
+        let neap = user.run("64M", &device, &["prlimit", &limit]);
+        let neap = neap.option("--record").option(user.dir().join("record"));
+        let run = neap.run(&shell("echo a"));
+        assert!(!run.stderr.contains("panicked"), "{count}: {}", run.stderr);
+        let output = (run.code(), run.text());
+        let either = output == (0, "a\n".into()) || output == (125, "".into());
+        assert!(either, "{count} threads: {output:?}, {}", run.stderr);
+    }
+}
+
+/// The thread that serves a process is started when the limit comes near, unless it must be there: then before.
+#[test]
+fn what_is_required_to_be_managed_has_its_thread_before_it_runs() {
+    let Some((user, device)) =
+        OrdinaryUser::with_device("what_is_required_to_be_managed_has_its_thread_before_it_runs")
+    else {
+        return;
+    };
+    let _alone = exclusive();
+    let hog = user.copy(&program("hog"));
+    let two = format!("{} 48; exit $?", hog.display());
+    let two = Run::new(["sh", "-c", &two]).dir(user.dir());
+    let (mut late, mut refused) = (0, 0);
+    for count in 9..=16 {
+        let limit = format!("--nproc={count}:{count}");
+        let neap = user.run("24M", &device, &["prlimit", &limit]);
+        let run = neap.run(&two);
+        if run.stderr.contains("fork") {
+            continue; // the shell's own end
+        }
+        run.must_exit(0);
+        assert!(run.text().starts_with("hog: ok"), "{}", run.text());
+        if run.pages_out() == 0 {
+            assert!(run.stderr.contains("managed: no thread"), "{}", run.stderr);
+            late += usize::from(run.number("/memory/peak_resident_bytes") > 24 << 20);
+        }
+        let run = neap.option("--require").run(&two);
+        match run.code() {
+            0 => assert!(run.pages_out() > 0, "{count}: {}", run.stderr),
+            125 => refused += 1,
+            _ if run.stderr.contains("fork") => {}
+            other => panic!("{count} threads: {other}, {}", run.stderr),
+        }
+    }
+    assert!(late > 0, "no thread was wanting when the limit came near");
+    assert!(refused > 0, "none was wanting before");
+}
+
 /// A process that may start no thread has no agent, and runs all the same.
 #[test]
 fn a_process_that_may_start_no_thread_runs_unmanaged() {
-    let Some((user, device)) = nobody("a_process_that_may_start_no_thread_runs_unmanaged") else {
+    let Some((user, device)) =
+        OrdinaryUser::with_device("a_process_that_may_start_no_thread_runs_unmanaged")
+    else {
         return;
     };
     let _alone = exclusive();
     let words = ["prlimit", "--nproc=1:1", "echo", "a"];
-    let run = as_user(&user, "64M", &device, &[]).run(&Run::new(words));
+    let run = user.run("64M", &device, &[]).run(&Run::new(words));
     assert_eq!(
         (run.code(), run.text().as_str()),
         (0, "a\n"),
@@ -78,7 +117,7 @@ fn a_process_that_may_start_no_thread_runs_unmanaged() {
         "{}",
         run.stderr
     );
-    let required = as_user(&user, "64M", &device, &[]).option("--require");
+    let required = user.run("64M", &device, &[]).option("--require");
     let run = required.run(&Run::new(words));
     assert_eq!(
         (run.code(), run.text().as_str()),
@@ -101,8 +140,33 @@ fn what_is_to_be_wiped_is_wiped_though_the_engine_could_not_be_told() {
         .into_iter()
         .chain([crowded.into(), "96".into(), "wiped".into()]);
     let run = Neap::limit("48M").run(&Run::new(words.collect::<Vec<_>>()));
-    assert_eq!(run.text(), "right\n", "{}", run.stderr);
+    assert_eq!(run.text(), "filled\nright\n", "{}", run.stderr);
     assert_eq!(run.number("/vmstat/zswpout"), 0, "{}", run.stats);
+}
+
+/// A process that keeps all of its pages is left to the kernel, which is said, and the others go on being paged.
+#[test]
+fn what_the_engine_could_not_be_told_of_costs_the_rest_of_the_job_nothing() {
+    let name = "what_the_engine_could_not_be_told_of_costs_the_rest_of_the_job_nothing";
+    let Some(_alone) = paging(name) else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = format!(
+        "{{ until grep -q filled said; do sleep 0.1; done; {} 96 2; }} \
+         | prlimit --nofile=64 {} 24 wiped > said; cat said",
+        program("hog").display(),
+        program("crowded").display()
+    );
+    let run = Neap::limit("64M").run(&shell(&script).dir(dir.path()));
+    run.must_have_paged().must_be_within_limit();
+    let lines: Vec<String> = run.text().lines().map(String::from).collect();
+    assert_eq!((&*lines[0], &*lines[2]), ("filled", "right"), "{lines:?}");
+    assert!(lines[1].starts_with("hog: ok"), "{lines:?}");
+    let told =
+        "stays unmanaged: neap could not be told of memory that its children are to find empty";
+    assert!(run.stderr.contains(told), "{}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
 }
 
 /// The engine must be told of a fork that the kernel does not announce. Where it cannot be, no child may read
@@ -110,7 +174,7 @@ fn what_is_to_be_wiped_is_wiped_though_the_engine_could_not_be_told() {
 #[test]
 fn a_fork_that_the_engine_cannot_be_told_of_shows_no_wrong_byte() {
     let name = "a_fork_that_the_engine_cannot_be_told_of_shows_no_wrong_byte";
-    let Some((user, device)) = nobody(name) else {
+    let Some((user, device)) = OrdinaryUser::with_device(name) else {
         return;
     };
     let _alone = exclusive();
@@ -121,10 +185,31 @@ fn a_fork_that_the_engine_cannot_be_told_of_shows_no_wrong_byte() {
         crowded.into(),
         "96".into(),
     ];
-    let run = as_user(&user, "48M", &device, &[]).run(&Run::new(words).dir(user.dir()));
+    let run = user
+        .run("48M", &device, &[])
+        .run(&Run::new(words).dir(user.dir()));
     assert_eq!(run.text(), "", "it is killed before it forks");
     let line = "neap: the engine could not be told of a fork";
     assert!(run.stderr.contains(line), "{}", run.stderr);
+}
+
+/// Its pages came back for the fork, and stay for all that the engine knows.
+#[test]
+fn a_fork_whose_end_the_engine_cannot_be_told_of_is_said() {
+    let name = "a_fork_whose_end_the_engine_cannot_be_told_of_is_said";
+    let Some((user, device)) = OrdinaryUser::with_device(name) else {
+        return;
+    };
+    let _alone = exclusive();
+    let crowded = user.copy(&program("crowded"));
+    let words: Vec<OsString> = vec![crowded.into(), "96".into(), "later".into()];
+    let run = user
+        .run("48M", &device, &[])
+        .run(&Run::new(words).dir(user.dir()));
+    run.must_have_paged();
+    assert_eq!(run.text(), "right\n", "{}", run.stderr);
+    let line = "neap: the engine could not be told that a fork is over";
+    assert_eq!(run.stderr.matches(line).count(), 1, "{}", run.stderr);
 }
 
 #[test]
@@ -158,6 +243,51 @@ fn what_is_required_to_be_managed_does_not_run_otherwise() {
         }
     }
     assert!(ran > 0 && refused > 0, "{ran} ran, {refused} were refused");
+}
+
+/// It is said by the library, which alone can say it.
+#[test]
+fn what_is_required_to_be_managed_does_not_run_where_it_cannot_reach_the_engine() {
+    let name = "what_is_required_to_be_managed_does_not_run_where_it_cannot_reach_the_engine";
+    let needs = [
+        Need::Neap,
+        Need::Userfaultfd,
+        Need::Root,
+        Need::Tool("unshare"),
+    ];
+    if !require(name, &needs) {
+        return;
+    }
+    let elsewhere = Run::new(["unshare", "--net", "echo", "a"]);
+    let run = Neap::limit("64M").run(&elsewhere);
+    assert_eq!((run.code(), run.text().as_str()), (0, "a\n"));
+    let run = Neap::limit("64M").option("--require").run(&elsewhere);
+    assert_eq!((run.code(), run.text().as_str()), (125, ""));
+    let line = "neap: a program ends because it could not be managed, as --require asks\n";
+    assert_eq!(run.stderr, line);
+}
+
+/// The engine hears of each, and says why: no descriptor for a userfaultfd, for the device, or for its own files.
+#[test]
+fn a_program_that_has_few_descriptors_itself_runs_unmanaged_or_not_at_all() {
+    if !ready("a_program_that_has_few_descriptors_itself_runs_unmanaged_or_not_at_all") {
+        return;
+    }
+    let mut unmanaged = 0;
+    for count in 4..=10 {
+        let inner = shell(&format!("ulimit -n {count}; exec /bin/echo a"));
+        let run = Neap::limit("64M").run(&inner);
+        let output = (run.code(), run.text());
+        assert_eq!(output, (0, "a\n".into()), "{count}: {}", run.stderr);
+        assert!(run.stderr.lines().count() <= 1, "{count}: {}", run.stderr);
+        let told = run.stderr.contains("a process stays unmanaged: ");
+        let required = Neap::limit("64M").option("--require").run(&inner);
+        let output = (required.code(), required.text());
+        let expected = if told { (125, "") } else { (0, "a\n") };
+        assert_eq!(output, (expected.0, expected.1.into()), "{count}");
+        unmanaged += usize::from(told);
+    }
+    assert!(unmanaged > 0);
 }
 
 /// With few descriptors a job runs, unmanaged perhaps, or does not begin: it never stands still, and 125 means

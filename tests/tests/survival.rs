@@ -180,6 +180,37 @@ fn descriptors_for_many_processes_are_found_where_few_are_allowed() {
 }
 
 #[test]
+fn what_a_parent_asked_to_be_wiped_is_wiped_in_the_children_of_its_children() {
+    let run = survives(
+        "what_a_parent_asked_to_be_wiped_is_wiped_in_the_children_of_its_children",
+        "heirs",
+        "96",
+        "48M",
+    );
+    if let Some(run) = run {
+        run.must_have_paged();
+    }
+}
+
+/// As a job of a container without privileges does.
+#[test]
+fn a_job_in_namespaces_of_its_own_is_managed() {
+    let test = "a_job_in_namespaces_of_its_own_is_managed";
+    let Some(_alone) = paging(test) else { return };
+    let inside = ["unshare", "-U", "-r", "-n", "-f"];
+    let plain = tool("unshare").map(|_| Run::new(inside.iter().chain(&["true"])).go());
+    if plain.is_none_or(|plain| plain.code() != 0) {
+        return skip(test, "user namespaces are not allowed here");
+    }
+    let hog = Run::new([program("hog").as_os_str(), "96".as_ref(), "2".as_ref()]);
+    let run = Neap::limit("48M")
+        .wrapped(inside.map(OsString::from))
+        .run(&hog);
+    run.must_have_paged().must_be_within_limit();
+    assert_eq!(run.stderr, "");
+}
+
+#[test]
 fn a_new_user_namespace_may_be_entered() {
     let test = "a_new_user_namespace_may_be_entered";
     if !require(test, &[Need::Neap, Need::Userfaultfd]) {

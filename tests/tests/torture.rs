@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use neap_tests::{Managed, Neap, Need, OrdinaryUser, Run, exclusive, program, require, skip};
+use neap_tests::{Managed, Neap, Need, OrdinaryUser, Run, exclusive, program, require};
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
@@ -146,25 +146,12 @@ fn torture_of_an_ordinary_user_finds_no_wrong_byte() {
         extra: &["--ops", ALL_BUT_RAW_CLONE],
         ..Torture::new("torture_of_an_ordinary_user_finds_no_wrong_byte", 15)
     };
-    if !require(test.name, &[Need::Neap, Need::Userfaultfd, Need::Root]) {
+    let Some((user, device)) = OrdinaryUser::with_device(test.name) else {
         return;
-    }
-    let user = match OrdinaryUser::new() {
-        Ok(user) => user,
-        Err(reason) => return skip(test.name, &reason),
-    };
-    let device = match user.device() {
-        Ok(device) => device,
-        Err(reason) => return skip(test.name, &reason),
     };
     let _alone = exclusive();
     test.program = user.copy(test.program.as_ref()).into();
-    let neap = Neap::limit("64M").binary(user.neap()).wrapped(user.words());
-    let run = test.run(
-        &neap
-            .env("NEAP_UFFD_DEVICE", device)
-            .env("TMPDIR", user.dir()),
-    );
+    let run = test.run(&user.run("64M", &device, &[]));
     assert!(
         run.number("/vmstat/zswpin") > 0,
         "nothing came back: {}",

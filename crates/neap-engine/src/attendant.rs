@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -57,7 +57,9 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
         // A conversation waits for the program, which may be stopped; others do not wait for it.
         let waiting = Arc::new(Mutex::new(Some(peer)));
         let (shared, device, its) = (job.clone(), device.clone(), waiting.clone());
+        let talk = Conversation::begin(job);
         let started = spawn("neap-greet", move || {
+            let _until_the_end = talk;
             let peer = its.lock().expect("peer lock").take();
             if let Some(peer) = peer {
                 greet(&shared, peer, device.as_ref().as_ref(), &Ok(()));
@@ -71,6 +73,22 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
         if let Some(peer) = peer {
             greet(job, peer, None, &started);
         }
+    }
+}
+
+/// Counts among those that [`Job::hear_out`] waits for.
+struct Conversation(Arc<Job>);
+
+impl Conversation {
+    fn begin(job: &Arc<Job>) -> Self {
+        job.conversations.fetch_add(1, Relaxed);
+        Self(job.clone())
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.0.conversations.fetch_sub(1, Release);
     }
 }
 
@@ -155,9 +173,6 @@ fn words(job: &Job) -> wire::Welcome {
     if !job.features.has(Features::FORK) {
         welcome.flags |= wire::WELCOME_THAW_AROUND_FORK;
     }
-    if job.options.require {
-        welcome.flags |= wire::WELCOME_REQUIRED;
-    }
     welcome
 }
 
@@ -180,6 +195,7 @@ fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::He
     // Its userfaultfd, and three files of its own.
     if fds.len() < 4 {
         job.warn("a process stays unmanaged: not all of its descriptors came; raise `ulimit -n`, or mount /proc for it".into());
+        return;
     }
     let Some(uffd) = fds.next().map(Uffd::adopt) else {
         return;
@@ -188,7 +204,7 @@ fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::He
         job.stays_unmanaged(&error);
         return;
     }
-    let Some(space) = job.add_space(uffd, Ranges::default()) else {
+    let Ok(space) = job.add_space(uffd, Ranges::default()) else {
         return;
     };
     if let Some(parent) = job.space_by_cookie(parent) {
@@ -197,7 +213,7 @@ fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::He
     }
     space.wipes.store(wipes, Relaxed);
     if take_over(job, &space, peer, &offer, fds.collect(), false).is_none() {
-        job.drop_space(&space);
+        job.end_space(&space);
     }
 }
 
@@ -231,6 +247,9 @@ fn take_over(
         .register(stage.clone(), neap_sys::Mode::Wp)
         .ok()?;
     let begin = prepare_to_attend(job, space)?;
+    if job.options.require && !give_uffd {
+        job.serve_early(space)?;
+    }
     let mut ready = wire::Ready::zeroed();
     ready.magic = wire::MAGIC;
     ready.number = space.cookie;
@@ -315,6 +334,15 @@ fn attend(job: &Arc<Job>, space: &Arc<Space>) {
 }
 
 impl Job {
+    /// Waits until the conversations are over that were begun: with programs that have ended, at once.
+    pub fn hear_out(&self) {
+        const LOOK: Duration = Duration::from_micros(100);
+        let end = neap_sys::monotonic_nanos() + u64::from(HANDSHAKE_MILLIS) * 1_000_000;
+        while self.conversations.load(Acquire) > 0 && neap_sys::monotonic_nanos() < end {
+            thread::sleep(LOOK);
+        }
+    }
+
     /// Starts the thread that serves a space's faults and events. Once for each space.
     pub fn start_serving(self: &Arc<Self>, space: &Arc<Space>) {
         space.armed.store(true, Relaxed);
@@ -329,15 +357,24 @@ impl Job {
     pub fn try_serving(self: &Arc<Self>, space: &Arc<Space>) -> bool {
         let serve = (self.clone(), space.clone());
         let work = move || FaultThread::new(serve.0, serve.1).run();
-        match try_spawn("neap-fault", work) {
-            Ok(_) => {
-                space.armed.store(true, Relaxed);
-                true
-            }
-            Err(error) => {
-                self.warn(format!("a process stays unmanaged: {}", no_thread(&error)));
-                false
-            }
+        self.is_served(space, try_spawn("neap-fault", work).map(drop))
+    }
+
+    /// The same of a process that must not begin without.
+    fn serve_early(self: &Arc<Self>, space: &Arc<Space>) -> Option<()> {
+        let serve = (self.clone(), space.clone());
+        let work = move || FaultThread::new(serve.0, serve.1).run();
+        space.unseen.store(true, Relaxed);
+        self.is_served(space, spawn("neap-fault", work))
+            .then_some(())
+    }
+
+    fn is_served(&self, space: &Space, started: io::Result<()>) -> bool {
+        if let Err(error) = &started {
+            self.warn(format!("a process stays unmanaged: {}", no_thread(error)));
+        } else {
+            space.armed.store(true, Relaxed);
         }
+        started.is_ok()
     }
 }

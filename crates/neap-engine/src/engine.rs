@@ -171,13 +171,19 @@ fn open_store(options: &Options) -> Result<Store, StartError> {
 }
 
 /// A name that nobody guesses: whoever knows it can be a program of this job.
-fn socket_name() -> Result<String, StartError> {
+fn socket_name(required: bool) -> Result<String, StartError> {
     let mut random = [0u8; 16];
     let mut source = File::open("/dev/urandom").map_err(StartError::Random)?;
     source.read_exact(&mut random).map_err(StartError::Random)?;
-    Ok(random.iter().fold(String::from("neap-"), |name, byte| {
+    let name = random.iter().fold(String::from("neap-"), |name, byte| {
         format!("{name}{byte:02x}")
-    }))
+    });
+    let end = if required {
+        neap_wire::REQUIRED_END
+    } else {
+        ""
+    };
+    Ok(name + end)
 }
 
 impl Engine {
@@ -190,8 +196,8 @@ impl Engine {
             return Err(StartError::CannotMove);
         }
         let store = open_store(&options)?;
+        let socket = socket_name(options.require)?;
         let job = Arc::new(Job::new(options, features, store, Waker::new()?));
-        let socket = socket_name()?;
         let listener = Listener::bind(socket.as_bytes())?;
         let recording = Recording::start(&job);
         let spare = Waker::new()?;
@@ -234,8 +240,9 @@ impl Engine {
         vec![(neap_wire::SOCKET_ENV.into(), self.socket.clone().into())]
     }
 
-    /// Processes that have attached so far.
+    /// Processes that have attached so far. One that has ended may not have been taken note of yet.
     pub fn attached(&self) -> usize {
+        self.job.hear_out();
         self.job.processes.lock().expect("processes lock").len()
     }
 
@@ -281,7 +288,7 @@ impl Engine {
         let meter = &self.job.meter;
         let peak = meter.peaks().0;
         if meter.was_far_over() && !self.job.told_dry.load(Relaxed) {
-            let cause = match self.job.thawed.load(Relaxed) {
+            let cause = match meter.peaked_thawed() {
                 true => {
                     "it forked, and without CAP_SYS_PTRACE all pages come back for that (neap doctor)"
                 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::atomic::{
-    AtomicBool, AtomicU64,
+    AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed},
 };
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -48,10 +48,10 @@ pub(crate) struct Job {
     /// Wakes the listening thread.
     pub bell: Waker,
     pub stopping: AtomicBool,
-    /// Pages came back for a fork.
-    pub thawed: AtomicBool,
     /// A process has spoken to the engine.
     pub met: AtomicBool,
+    /// Processes that are being spoken with.
+    pub conversations: AtomicUsize,
     pub events: Counters,
     next_cookie: AtomicU64,
     pub warnings: Mutex<Vec<String>>,
@@ -100,8 +100,8 @@ impl Job {
             sampler: Bell::default(),
             bell,
             stopping: AtomicBool::new(false),
-            thawed: AtomicBool::new(false),
             met: AtomicBool::new(false),
+            conversations: AtomicUsize::new(0),
             events: Counters::default(),
             next_cookie: AtomicU64::new(1),
             warnings: Mutex::default(),
@@ -138,24 +138,31 @@ impl Job {
         self.stopping.load(Relaxed)
     }
 
-    /// A new space around a userfaultfd that has shaken hands.
-    pub fn add_space(&self, uffd: Uffd, ranges: Ranges) -> Option<Arc<Space>> {
-        let id = self.core().add_space();
-        let cookie = self.next_cookie.fetch_add(1, Relaxed);
-        match Space::new(id, cookie, uffd, ranges) {
-            Ok(space) => {
-                let space = Arc::new(space);
-                self.spaces
-                    .write()
-                    .expect("spaces lock")
-                    .push(space.clone());
-                Some(space)
-            }
+    /// A new space around a userfaultfd that has shaken hands; gives it back if there is none.
+    pub fn add_space(&self, uffd: Uffd, ranges: Ranges) -> Result<Arc<Space>, Uffd> {
+        let bell = match Waker::new() {
+            Ok(bell) => bell,
             Err(error) => {
                 self.stays_unmanaged(&error);
-                self.core().drop_space(id);
-                None
+                return Err(uffd);
             }
+        };
+        let id = self.core().add_space();
+        let cookie = self.next_cookie.fetch_add(1, Relaxed);
+        let space = Arc::new(Space::new(id, cookie, uffd, bell, ranges));
+        self.spaces
+            .write()
+            .expect("spaces lock")
+            .push(space.clone());
+        Ok(space)
+    }
+
+    /// Nothing depends on a space any more.
+    pub fn end_space(&self, space: &Space) {
+        if space.armed.load(Relaxed) {
+            space.set_dead(); // its fault thread drops it
+        } else {
+            self.drop_space(space);
         }
     }
 

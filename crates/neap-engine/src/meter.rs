@@ -24,6 +24,10 @@ pub(crate) struct Meter {
     /// Reclaim until usage is at most this; `u64::MAX`: no reclaim.
     reclaim_to: AtomicU64,
     peak: AtomicU64,
+    /// Pages came back for a fork, and usage was not within the limit since.
+    thawed: AtomicBool,
+    /// It was so at the peak.
+    peaked_thawed: AtomicBool,
     peak_resident: AtomicU64,
     peak_pool: Mutex<Holding>,
     overhead: AtomicU64,
@@ -42,6 +46,8 @@ pub(crate) struct Sample {
     pub own: u64,
     /// The pool, which is a part of `own`.
     pub pool: Holding,
+    /// Pages come back for a fork, or must stay for it.
+    pub thaws: bool,
 }
 
 impl Meter {
@@ -57,6 +63,8 @@ impl Meter {
             beside: zero(),
             reclaim_to: AtomicU64::new(u64::MAX),
             peak: zero(),
+            thawed: AtomicBool::new(false),
+            peaked_thawed: AtomicBool::new(false),
             peak_resident: zero(),
             peak_pool: Mutex::default(),
             overhead: zero(),
@@ -75,7 +83,13 @@ impl Meter {
         let usage = sample.resident + sample.own;
         self.pool.store(sample.pool.bytes, Relaxed);
         let before = self.estimate.swap(usage, Relaxed);
-        self.peak.fetch_max(usage, Relaxed);
+        if usage <= self.limit.0 && !sample.thaws {
+            self.thawed.store(false, Relaxed);
+        }
+        if usage > self.peak.fetch_max(usage, Relaxed) {
+            let thawed = self.thawed.load(Relaxed);
+            self.peaked_thawed.store(thawed, Relaxed);
+        }
         self.peak_resident.fetch_max(sample.resident, Relaxed);
         {
             let mut peak = self.peak_pool.lock().expect("peak lock");
@@ -178,6 +192,16 @@ impl Meter {
         self.peak.load(Relaxed) > self.far()
     }
 
+    /// Pages come back for a fork, over the limit if need be.
+    pub fn note_thaw(&self) {
+        self.thawed.store(true, Relaxed);
+    }
+
+    /// Whether the peak is due to such a fork.
+    pub fn peaked_thawed(&self) -> bool {
+        self.peaked_thawed.load(Relaxed)
+    }
+
     fn far(&self) -> u64 {
         self.limit.0 + self.limit.0 / 50 + (4 << 20)
     }
@@ -196,6 +220,7 @@ impl Meter {
             resident: self.peak_resident.load(Relaxed),
             own: self.overhead.load(Relaxed),
             pool: *self.peak_pool.lock().expect("peak lock"),
+            thaws: false,
         };
         (self.peak.load(Relaxed), sample)
     }
@@ -278,5 +303,36 @@ mod tests {
         meter.note_reclaimable(Pages(0), 0);
         assert_eq!(meter.floor(), Pages(0));
         assert!(meter.must_hold(1));
+    }
+
+    fn look(meter: &Meter, usage: u64, thaws: bool) {
+        meter.sample(Sample {
+            resident: usage,
+            thaws,
+            ..Sample::default()
+        });
+    }
+
+    #[test]
+    fn what_comes_back_for_a_fork_is_why_the_peak_is_over_the_limit() {
+        let meter = Meter::new(Bytes(64 * MIB), true);
+        meter.note_thaw();
+        look(&meter, 60 * MIB, true);
+        look(&meter, 80 * MIB, true);
+        look(&meter, 90 * MIB, false);
+        assert!(meter.peaked_thawed(), "it was over since");
+        look(&meter, 60 * MIB, false);
+        look(&meter, 80 * MIB, false);
+        assert!(meter.peaked_thawed(), "that is no peak");
+    }
+
+    #[test]
+    fn a_fork_that_is_over_is_not_why_the_limit_is_passed_later() {
+        let meter = Meter::new(Bytes(64 * MIB), true);
+        meter.note_thaw();
+        look(&meter, 80 * MIB, true);
+        look(&meter, 60 * MIB, false);
+        look(&meter, 90 * MIB, false);
+        assert!(!meter.peaked_thawed());
     }
 }

@@ -148,6 +148,7 @@ impl Sampler {
             resident,
             own: neap_sys::anon_resident(self.own_pid).unwrap_or(0),
             pool: self.job.store.holding(),
+            thaws: spaces.iter().any(|space| space.thawed.load(Relaxed) > 0),
         }
     }
 
@@ -161,9 +162,14 @@ impl Sampler {
             if space.body.get().is_none() || space.is_dead() {
                 continue;
             }
-            if !space.armed.load(Relaxed) {
+            if space.native.load(Relaxed) {
+                crate::thaw::leave_native(&self.job, space);
+                continue;
+            }
+            let armed = space.armed.load(Relaxed);
+            if !armed || space.unseen.swap(false, Relaxed) {
                 looked = true;
-                if !self.job.try_serving(space) {
+                if !armed && !self.job.try_serving(space) {
                     continue; // nothing is registered yet
                 }
                 space.register_cookie();

@@ -62,13 +62,23 @@ pub(crate) fn leave(job: &Arc<Job>, peer: &Peer) {
         if let Some(body) = space.body.get() {
             body.agent.dismiss();
         }
-        if space.armed.load(Relaxed) {
-            space.set_dead(); // its fault thread drops it
-        } else {
-            job.drop_space(&space);
-        }
+        job.end_space(&space);
     }
     acknowledge(peer);
+}
+
+/// No page may ever leave: the kernel serves the space from now on, and tells of no fork of it.
+pub(crate) fn leave_native(job: &Arc<Job>, space: &Arc<Space>) {
+    let everything = 0..u64::MAX;
+    let registered = space
+        .ranges
+        .lock()
+        .expect("ranges lock")
+        .touches(&everything);
+    if registered {
+        let_go(job, space, everything);
+        space.unregister_cookie();
+    }
 }
 
 /// Brings the range back and leaves it alone from now on.
@@ -80,7 +90,7 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
         earlier
     };
     space.thawed.fetch_add(1, Relaxed);
-    bring_back(job, space, &pages(&range), || {
+    let end = || {
         let grown = space.may_have_grown(&range);
         let mut ranges = space.ranges.lock().expect("ranges lock");
         let known: Vec<Range<u64>> = ranges.within(&range);
@@ -96,7 +106,8 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
                 job.release(space, effect);
             }
         }
-    });
+    };
+    bring_back(job, space, &pages(&range), || {}, end);
     space.thawed.fetch_sub(1, Relaxed);
 }
 
@@ -106,10 +117,7 @@ pub(crate) fn thaw(job: &Arc<Job>, peer: &Peer) {
     if let Some(space) = space_of(job, peer) {
         space.thawed.fetch_add(1, Relaxed);
         let all = PageNr(0)..PageNr(u64::MAX);
-        if !elsewhere(job, &space, &all).is_empty() {
-            job.thawed.store(true, Relaxed);
-        }
-        bring_back(job, &space, &all, || {});
+        bring_back(job, &space, &all, || job.meter.note_thaw(), || {});
     }
     acknowledge(peer);
 }
@@ -133,29 +141,31 @@ pub(crate) fn forked(job: &Arc<Job>, peer: &Peer) {
     acknowledge(peer);
 }
 
-/// Fills every page of the range that is elsewhere, until none is; then calls `end` before anything
-/// can leave again. The caller has set `thawed`, so reclaim takes no new pages.
-fn bring_back(job: &Arc<Job>, space: &Arc<Space>, range: &Range<PageNr>, end: impl FnOnce()) {
+/// Fills every page of the range that is elsewhere, after a call of `some` if there are any, until none is;
+/// then calls `end` before anything can leave again. The caller has set `thawed`, so reclaim takes no new pages.
+fn bring_back(
+    job: &Arc<Job>,
+    space: &Arc<Space>,
+    range: &Range<PageNr>,
+    some: impl Fn(),
+    end: impl FnOnce(),
+) {
     let mut loader = Loader::new(job);
     while !space.is_dead() {
-        {
+        let found = {
             let _gate = space.gate.write().expect("gate");
             if space.is_dead() {
                 return;
             }
-            if elsewhere(job, space, range).is_empty() {
+            let found = elsewhere(job, space, range);
+            if found.is_empty() {
                 end();
                 return;
             }
-        }
-        let mut again = false;
-        let found = {
-            let _gate = space.gate.read().expect("gate");
-            if space.is_dead() {
-                return;
-            }
-            elsewhere(job, space, range)
+            found
         };
+        some();
+        let mut again = false;
         for page in found {
             again |= bring(job, space, &mut loader, page) != Served::Done;
         }

@@ -78,8 +78,13 @@ pub fn stays_native() -> bool {
     STANDING.load(SeqCst) & (ARMED | NEVER) == NEVER
 }
 
-fn arm() -> bool {
-    STANDING.compare_exchange(0, ARMED, SeqCst, SeqCst).is_ok()
+/// 0, or the errno of what is in the way.
+fn arm() -> i64 {
+    match STANDING.compare_exchange(0, ARMED, SeqCst, SeqCst) {
+        Err(standing) if standing & NEVER != 0 => sys::EPERM,
+        Err(_) => sys::EAGAIN,
+        Ok(_) => 0,
+    }
 }
 
 /// Waits until the agent, which was told to end, is no thread of the process any more: 2 s at most.
@@ -153,8 +158,8 @@ extern "C" fn run(start: usize) -> ! {
         }
         let mut reply = obey(&command, uffd);
         if command.op == wire::op::ARM && !armed {
-            armed = arm();
-            reply.errno = if armed { 0 } else { sys::EAGAIN as i32 };
+            reply.errno = arm() as i32;
+            armed = reply.errno == 0;
         }
         if !sys::send(socket, &reply, &[]) && !sys::is_gone(socket) {
             sys::exit_thread(); // a filter again

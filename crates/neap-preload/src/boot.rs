@@ -65,10 +65,10 @@ pub unsafe fn start() {
     if state.name_len == 0 {
         return;
     }
-    let mut welcome = wire::Welcome::default();
-    if attach(wire::purpose::ATTACH, 0, &mut welcome) {
+    let required = state.name[..state.name_len].ends_with(wire::REQUIRED_END.as_bytes());
+    if attach(wire::purpose::ATTACH, 0) {
         hook::register_fork_handlers();
-    } else if welcome.flags & wire::WELCOME_REQUIRED != 0 {
+    } else if required {
         sys::write(
             sys::STDERR,
             b"neap: a program ends because it could not be managed, as --require asks\n",
@@ -94,7 +94,7 @@ pub fn start_in_child() {
         }
         announced => (wire::purpose::ADOPT, announced),
     };
-    attach(purpose, number, &mut wire::Welcome::default());
+    attach(purpose, number);
 }
 
 /// Set once the program has asked for memory that forked children find empty; they inherit it.
@@ -137,17 +137,17 @@ fn hello(purpose: u32, arg: u64, arg2: u64) -> wire::Hello {
     }
 }
 
-/// `welcome`: what the engine said of it, as far as it came.
-fn attach(purpose: u32, number: u64, welcome: &mut wire::Welcome) -> bool {
+fn attach(purpose: u32, number: u64) -> bool {
     let Ok(socket) = sys::connect(engine_name()) else {
         return false;
     };
     let mut device = None;
+    let mut welcome = wire::Welcome::default();
     let greeted = sys::send(
         socket,
         &hello(purpose, number, u64::from(WIPES.load(Relaxed))),
         &[],
-    ) && sys::receive(socket, welcome, &mut device) == Received::All
+    ) && sys::receive(socket, &mut welcome, &mut device) == Received::All
         && welcome.magic == wire::MAGIC
         && welcome.refused == 0;
     let memory = greeted

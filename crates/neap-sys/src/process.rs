@@ -226,49 +226,65 @@ mod tests {
         assert!(here.join().expect("a thread") >= 2);
     }
 
-    #[test]
-    fn descendants_are_ended_with_what_they_start_meanwhile() {
-        const CHILD: &str = "NEAP_TEST_OF_KILL";
-        let own = "process::tests::descendants_are_ended_with_what_they_start_meanwhile";
-        if std::env::var_os(CHILD).is_some() {
-            // SAFETY: it changes who becomes the parent of orphans, nothing else.
-            unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
-            let forks = "while :; do sh -c 'sleep 60 & sleep 60' & done";
-            let mut shell = std::process::Command::new("sh")
-                .args(["-c", forks])
-                .spawn()
-                .expect("sh");
-            thread::sleep(Duration::from_millis(20));
-            kill_descendants();
-            let _ = shell.wait();
-            leader_that_ended_leaves_a_thread();
-            kill_descendants();
-            assert_eq!(descendants(), []);
-            return;
-        }
-        let test = std::env::current_exe().expect("this test");
-        let status = std::process::Command::new(test)
-            .args(["--exact", own])
-            .env(CHILD, "1")
-            .status();
-        assert!(status.expect("itself").success());
+    /// Says that a test is in a process of its own.
+    const ROLE: &str = "NEAP_TEST_OF_KILL";
+
+    /// A test again, in a process of its own.
+    fn again(test: &str) -> std::process::Command {
+        let mut command = std::process::Command::new(std::env::current_exe().expect("this test"));
+        let own = format!("process::tests::{test}");
+        command.args(["--exact", &own]).env(ROLE, "1");
+        command
     }
 
-    /// Starts a process that goes on when its first thread has ended.
-    fn leader_that_ended_leaves_a_thread() {
-        let script = "import ctypes, threading, time
-threading.Thread(target=time.sleep, args=(60,)).start()
-ctypes.CDLL(None).syscall(60, 0)";
-        let python = std::process::Command::new("python3")
-            .args(["-c", script])
-            .spawn();
-        let Ok(python) = python else { return };
-        let stat = format!("/proc/{}/stat", python.id());
+    #[test]
+    fn descendants_are_ended_with_what_they_start_meanwhile() {
+        let own = "descendants_are_ended_with_what_they_start_meanwhile";
+        if std::env::var_os(ROLE).is_none() {
+            let status = again(own).status();
+            assert!(status.expect("itself").success());
+            return;
+        }
+        // SAFETY: it changes who becomes the parent of orphans, nothing else.
+        unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+        let forks = "while :; do sh -c 'sleep 60 & sleep 60' & done";
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", forks])
+            .spawn()
+            .expect("sh");
+        thread::sleep(Duration::from_millis(20));
+        kill_descendants();
+        let _ = shell.wait();
+        assert_eq!(descendants(), []);
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_is_ended_too() {
+        let own = "a_process_whose_first_thread_has_ended_is_ended_too";
+        if std::env::var_os(ROLE).is_none() {
+            let status = again(own).status();
+            assert!(status.expect("itself").success());
+            return;
+        }
+        // SAFETY: the child uses nothing that another thread might have held.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            thread::spawn(|| thread::sleep(Duration::from_secs(60)));
+            // SAFETY: it ends this thread, of which the other uses nothing.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+        }
+        let stat = format!("/proc/{child}/stat");
         let has_ended = || fs::read_to_string(&stat).is_ok_and(|text| text.contains(") Z "));
-        while !has_ended() {
+        for _ in 0..1000 {
+            if has_ended() {
+                break;
+            }
             thread::sleep(Duration::from_millis(5));
         }
-        assert!(!descendants().is_empty());
+        assert!(has_ended());
+        assert_eq!(descendants(), [child], "its other thread goes on");
+        kill_descendants();
+        assert_eq!(descendants(), []);
     }
 
     #[test]

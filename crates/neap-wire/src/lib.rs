@@ -20,9 +20,12 @@
 /// First word of every message.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"neap");
 /// Changes with any change of this file.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The environment variable that names the engine's socket (abstract namespace).
 pub const SOCKET_ENV: &str = "NEAP_SOCKET";
+/// Ends the name of a socket if a program that does not become managed must not run: it may be one that cannot
+/// reach the engine to be told so.
+pub const REQUIRED_END: &str = "-required";
 /// Pages in one staging block.
 pub const BLOCK_PAGES: u64 = 64;
 /// Ranges in one command.
@@ -71,8 +74,6 @@ pub struct Hello {
 
 /// The program must ask for [`purpose::THAW`] around a fork.
 pub const WELCOME_THAW_AROUND_FORK: u32 = 1;
-/// A program that does not become managed must not run.
-pub const WELCOME_REQUIRED: u32 = 2;
 
 /// Answer to [`Hello`].
 #[repr(C)]
@@ -135,7 +136,7 @@ pub mod op {
     /// Throw the pages away (MADV_DONTNEED).
     pub const DISCARD: u32 = 2;
     /// From now on the program depends on the engine: if the engine dies, kill the program. Refused with
-    /// EAGAIN while that would be wrong.
+    /// EAGAIN while that would be wrong, and with EPERM if it will be for good.
     pub const ARM: u32 = 3;
     /// End.
     pub const LEAVE: u32 = 4;

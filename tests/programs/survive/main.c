@@ -53,7 +53,7 @@ int verdict(size_t bad, size_t pages)
 int main(int argc, char **argv)
 {
 	if (argc != 3) {
-		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|orphans|moves|churn|husks|wiped|grows-locked|covered|holes|children MIB\n", stderr);
+		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|heirs|orphans|moves|churn|husks|wiped|grows-locked|covered|holes|children MIB\n", stderr);
 		return 2;
 	}
 	const char *mode = argv[1];
@@ -62,6 +62,8 @@ int main(int argc, char **argv)
 		return sandbox(pages, 1);
 	if (!strcmp(mode, "sandbox-errno"))
 		return sandbox(pages, 0);
+	if (!strcmp(mode, "heirs"))
+		return heirs(pages);
 	if (!strcmp(mode, "vforked"))
 		return vforked(pages);
 	if (!strcmp(mode, "orphans"))

@@ -36,6 +36,33 @@ int vforked(size_t pages)
 	return WIFSIGNALED(status) ? 0 : 2;
 }
 
+/* A child that asks for nothing itself: what its parent asked to be wiped is wiped in its own child too. */
+int heirs(size_t pages)
+{
+	enum { WIPED = 256 };
+	char *wiped = fresh(WIPED * PAGE);
+	if (madvise(wiped, WIPED * PAGE, MADV_WIPEONFORK))
+		return 2;
+	int status;
+	pid_t child = fork();
+	if (child == 0) {
+		fill(wiped, WIPED);
+		char *memory = fresh(pages * PAGE);
+		fill(memory, pages);
+		pid_t next = fork();
+		if (next == 0) {
+			for (size_t byte = 0; byte < WIPED * PAGE; byte++)
+				if (wiped[byte])
+					_exit(1);
+			_exit(wrong(memory, pages) != 0);
+		}
+		waitpid(next, &status, 0);
+		_exit(status != 0 || wrong(memory, pages) || wrong(wiped, WIPED));
+	}
+	waitpid(child, &status, 0);
+	return verdict(status != 0, pages);
+}
+
 /* Each process forks the next and ends at once: what the next reads was staged by one that is gone. */
 int orphans(size_t pages)
 {

@@ -17,6 +17,7 @@ int verdict(size_t bad, size_t pages);
 
 int sandbox(size_t pages, int kills);
 int vforked(size_t pages);
+int heirs(size_t pages);
 int orphans(size_t pages);
 int moves(size_t pages);
 int churn(size_t pages);

@@ -10,7 +10,7 @@ use neap_units::PageNr;
 
 use super::Fault;
 use crate::job::Job;
-use crate::space::Space;
+use crate::space::{Born, Space};
 
 /// Pause before events that could not be read are tried again.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -37,13 +37,18 @@ impl Inbox {
 
     /// Takes what there is. Faults wait in the queue until the gate is free again.
     pub fn read(&mut self) {
-        if !self.read_under_gate() {
+        let mut born = Vec::new();
+        let read = self.read_under_gate(&mut born);
+        for child in born {
+            child.attend(&self.job);
+        }
+        if !read {
             std::thread::sleep(PAUSE);
         }
     }
 
     /// False if there was nothing to be had now.
-    fn read_under_gate(&mut self) -> bool {
+    fn read_under_gate(&mut self, born: &mut Vec<Born>) -> bool {
         let _gate = self.space.gate.write().expect("gate");
         if !self.space.quiesce(&self.job) {
             return false; // the program is stopped, or starved: so are the threads that wait
@@ -64,7 +69,7 @@ impl Inbox {
                 Event::Fault { .. } => note(waiting, &event),
                 other => {
                     changed = true;
-                    space.apply(job, other);
+                    born.extend(space.apply(job, other));
                 }
             });
             // One event, and the faults before it.

@@ -179,9 +179,7 @@ impl Reclaimer {
             round: resident / BLOCK_PAGES + self.stage_target as u64,
             written: self.job.store.written_back(),
             writing: self.job.is_writing(),
-            late: spaces
-                .iter()
-                .any(|space| space.is_late() || !space.lets_go()),
+            late: spaces.iter().any(|space| space.lets_go_later()),
             far_over: self.job.meter.is_far_over(),
         }
     }

@@ -196,6 +196,13 @@ impl Space {
         }
     }
 
+    pub fn unregister_cookie(&self) {
+        let cookie = self.cookie_page.load(Relaxed);
+        if cookie != 0 {
+            let _ = self.uffd.unregister(cookie..cookie + PAGE_SIZE as u64);
+        }
+    }
+
     /// Unregisters what forked children find wiped of a range that was just registered. Looked at only
     /// now: from its registration on it cannot change its place unheard.
     fn let_go_of_wiped(&self, body: &Body, range: &Range<u64>) {

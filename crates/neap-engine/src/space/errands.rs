@@ -12,6 +12,7 @@ use super::{Body, Space, addresses, runs};
 use crate::agent::{Called, Errand};
 use crate::job::Job;
 
+const EPERM: i32 = 1;
 /// Rest of a space of whose pages none moved: 20 ms, in nanoseconds.
 const STUCK_REST: u64 = 20_000_000;
 
@@ -76,6 +77,13 @@ impl Space {
         }
     }
 
+    fn stays_native(&self, job: &Job, pid: i32) {
+        self.native.store(true, Relaxed);
+        job.warn(format!(
+            "process {pid} stays unmanaged: neap could not be told of memory that its children are to find empty (MADV_WIPEONFORK); no descriptor left, or another network namespace?"
+        ));
+    }
+
     fn finish(&self, job: &Job, body: &Body, errand: Errand, reply: &wire::Reply) -> usize {
         match errand {
             Errand::Stage { pages, first } => self.staged(job, body, &pages, first, &reply.pages),
@@ -97,6 +105,9 @@ impl Space {
             Errand::Arm => {
                 let armed = reply.magic == wire::MAGIC && reply.errno == 0;
                 self.told.store(armed, Relaxed);
+                if reply.magic == wire::MAGIC && reply.errno == EPERM {
+                    self.stays_native(job, body.pid);
+                }
                 0
             }
             Errand::Simple => 0,

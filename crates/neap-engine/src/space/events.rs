@@ -19,12 +19,42 @@ use crate::job::Job;
 /// A look at all mappings that was in vain is repeated after so many times what it took.
 const LOOK_REST: u64 = 10;
 
+/// A forked child, and what takes longer than its parent's gate may be held.
+pub(crate) enum Born {
+    /// It waits for what it touches until it is served. A page may have been lost, and why.
+    Child(Arc<Space>, Option<(PageNr, String)>),
+    /// It has no space, and waits as long as its userfaultfd is open.
+    Unserved(Uffd),
+}
+
+impl Born {
+    /// Serves the child, or ends what cannot be served.
+    pub fn attend(self, job: &Arc<Job>) {
+        match self {
+            Self::Child(child, lost) => {
+                if let Some((page, why)) = lost {
+                    job.lose(&child, page, &format!("no copy for a forked child: {why}"));
+                }
+                job.start_serving(&child);
+            }
+            Self::Unserved(_uffd) => job.lose_all("a forked child could not be served"),
+        }
+    }
+}
+
 impl Space {
-    /// Applies one event that is not a fault.
-    pub fn apply(self: &Arc<Self>, job: &Arc<Job>, event: Event) {
+    /// Applies one event that is not a fault. A forked child is to be attended to without the gate.
+    pub fn apply(self: &Arc<Self>, job: &Job, event: Event) -> Option<Born> {
         match event {
-            Event::Fault { .. } => {}
-            Event::Fork(child) => self.forked(job, child),
+            Event::Fork(child) => return Some(self.forked(job, child)),
+            other => self.changed(job, other),
+        }
+        None
+    }
+
+    fn changed(&self, job: &Job, event: Event) {
+        match event {
+            Event::Fault { .. } | Event::Fork(_) => {}
             Event::Remap { from, to, len } => self.remapped(job, from, to, len),
             Event::Remove(range) => {
                 self.quarantine
@@ -234,12 +264,11 @@ impl Space {
 
     /// The child starts with the parent's absent pages absent: it must find them too. Staged frames
     /// stay with the parent, so their bytes are kept in the store for both.
-    fn forked(self: &Arc<Self>, job: &Arc<Job>, child: Uffd) {
+    fn forked(self: &Arc<Self>, job: &Job, child: Uffd) -> Born {
         let ranges = self.ranges.lock().expect("ranges lock").clone();
-        let Some(child) = job.add_space(child, ranges) else {
-            // Its userfaultfd is closed now, so it would read zeros.
-            job.lose_all("a forked child could not be served");
-            return;
+        let child = match job.add_space(child, ranges) {
+            Ok(child) => child,
+            Err(uffd) => return Born::Unserved(uffd),
         };
         child.kin.set_parent(self);
         // What children of its own find wiped is not registered in it either.
@@ -289,10 +318,7 @@ impl Space {
         for effect in freed {
             job.release(self, effect);
         }
-        if let Some((page, why)) = lost.first() {
-            job.lose(&child, *page, &format!("no copy for a forked child: {why}"));
-        }
-        job.start_serving(&child);
+        Born::Child(child, lost.into_iter().next())
     }
 
     /// Copies the bytes of every staged page into the store. Outside the core's lock: the exclusive

@@ -32,6 +32,7 @@ use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
 use copies::Copies;
+pub(crate) use events::Born;
 pub(crate) use kin::{Kin, offer};
 use order::Order;
 use quarantine::Quarantine;
@@ -125,9 +126,14 @@ pub(crate) struct Space {
     pub rests_until: AtomicU64,
     /// Its faults wait for memory to be freed.
     pub queues: AtomicBool,
+    /// It has a fault thread.
     pub armed: AtomicBool,
+    /// It has had one from its start, and was not looked at yet.
+    pub unseen: AtomicBool,
     /// The agent knows that the program depends on the engine.
     pub told: AtomicBool,
+    /// The agent said that no page may ever leave.
+    pub native: AtomicBool,
     pub dead: AtomicBool,
     /// While this is not 0 no page leaves: a fork is under way that the kernel cannot announce, or
     /// memory is being let go.
@@ -137,8 +143,8 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    pub fn new(id: SpaceId, cookie: u64, uffd: Uffd, ranges: Ranges) -> neap_sys::Result<Self> {
-        Ok(Self {
+    pub fn new(id: SpaceId, cookie: u64, uffd: Uffd, bell: Waker, ranges: Ranges) -> Self {
+        Self {
             id,
             cookie,
             cookie_page: AtomicU64::new(0),
@@ -166,11 +172,13 @@ impl Space {
             rests_until: AtomicU64::new(0),
             queues: AtomicBool::new(false),
             armed: AtomicBool::new(false),
+            unseen: AtomicBool::new(false),
             told: AtomicBool::new(false),
+            native: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             thawed: AtomicU32::new(0),
-            bell: Waker::new()?,
-        })
+            bell,
+        }
     }
 
     pub fn is_dead(&self) -> bool {
@@ -189,6 +197,16 @@ impl Space {
         let sure = !self.unsure.load(Relaxed);
         let pauses = self.thawed.load(Relaxed) > 0;
         agent && sure && self.told.load(Relaxed) && !self.is_dead() && !pauses
+    }
+
+    /// Whether pages may leave later that may not now: it is stopped, or forks, or its agent is about to come.
+    pub fn lets_go_later(&self) -> bool {
+        let never = self.native.load(Relaxed) || self.is_dead();
+        let agent = match self.body.get() {
+            None => self.kin.is_young(neap_sys::monotonic_nanos()),
+            Some(body) => !body.agent.is_gone(),
+        };
+        agent && !never && (self.is_late() || !self.lets_go())
     }
 
     /// Asks the kernel whether the address space still exists; notes it if not.

@@ -3,10 +3,16 @@
 
 use core::mem::transmute;
 use core::ptr::null;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use neap_wire::purpose;
 
 use crate::{agent, boot, sys};
+
+/// Forks whose beginning was told, and which go on.
+static OPEN: AtomicU32 = AtomicU32::new(0);
+/// The user knows that an end could not be told.
+static SAID: AtomicBool = AtomicBool::new(false);
 
 type Handler = Option<extern "C" fn()>;
 type RegisterAtfork = extern "C" fn(Handler, Handler, Handler, *const u8) -> i32;
@@ -34,7 +40,9 @@ extern "C" fn prepare() {
         return;
     }
     agent::fork_begins();
-    if !boot::tell(purpose::THAW, 0, 0) && agent::is_armed() {
+    if boot::tell(purpose::THAW, 0, 0) {
+        OPEN.fetch_add(1, Relaxed);
+    } else if agent::is_armed() {
         sys::write(
             sys::STDERR,
             b"neap: the engine could not be told of a fork (no descriptor left, or another network namespace?); \
@@ -48,7 +56,16 @@ extern "C" fn parent() {
     if boot::thaw_around_fork() {
         // It may end another fork's pause in place of its own that was never asked for: as long as this one is
         // not over nothing can leave all the same.
-        boot::tell(purpose::RESUME, 0, 0);
+        let told = boot::tell(purpose::RESUME, 0, 0);
+        let less = |open: u32| open.checked_sub(1);
+        let pauses = OPEN.fetch_update(Relaxed, Relaxed, less).is_ok();
+        if !told && pauses && !SAID.swap(true, Relaxed) {
+            sys::write(
+                sys::STDERR,
+                b"neap: the engine could not be told that a fork is over (no descriptor left?); \
+                  the program stays unmanaged\n",
+            );
+        }
         agent::fork_ends();
     } else if agent::is_armed() {
         // The kernel lets this process go on, and perhaps end, as soon as the fork has been announced.
@@ -57,5 +74,6 @@ extern "C" fn parent() {
 }
 
 extern "C" fn child() {
+    OPEN.store(0, Relaxed); // its parent's
     boot::start_in_child();
 }

@@ -14,6 +14,7 @@ pub use x86_64::{clone_thread, nr, syscall6, weak_atfork, weak_errno};
 
 use core::mem::size_of;
 
+pub const EPERM: i64 = 1;
 pub const EINTR: i64 = 4;
 const ECONNRESET: i64 = 104;
 pub const PROT_READ_WRITE: usize = 3;
