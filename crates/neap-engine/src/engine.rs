@@ -17,7 +17,7 @@ use neap_units::{Bytes, PAGE_SIZE, Pages};
 use crate::attendant::{listen, try_spawn};
 use crate::job::Job;
 use crate::options::{Options, Swap, WayOut};
-use crate::reclaim::Reclaimer;
+use crate::reclaim::{Reclaimer, Work};
 use crate::record::Recording;
 use crate::report::Report;
 use crate::sampler::Sampler;
@@ -228,7 +228,11 @@ impl Engine {
         })?);
         let sampler = Sampler::new(self.job.clone());
         threads.push(try_spawn("neap-sample", move || sampler.run())?);
-        let reclaimer = Reclaimer::new(self.job.clone());
+        let work = Arc::new(Work::new(self.job.clone()));
+        for worker in work.workers() {
+            threads.push(try_spawn("neap-store", move || worker.run())?);
+        }
+        let reclaimer = Reclaimer::new(work);
         threads.push(try_spawn("neap-reclaim", move || reclaimer.run())?);
         let job = self.job.clone();
         threads.push(try_spawn("neap-shrink", move || writeback::run(&job))?);
@@ -264,6 +268,7 @@ impl Engine {
         self.job.stopping.store(true, Relaxed);
         self.job.bell.wake();
         self.job.reclaim.ring();
+        self.job.compress.ring();
         self.job.shrink.ring();
         self.job.sampler.ring();
         for space in self.job.spaces() {

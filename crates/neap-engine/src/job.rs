@@ -35,6 +35,8 @@ pub(crate) struct Job {
     pub keeper: Keeper,
     /// Wakes reclaim.
     pub reclaim: Bell,
+    /// Wakes one of those who compress.
+    pub compress: Bell,
     /// Wakes the shrinker.
     pub shrink: Bell,
     /// Lowest reclaim priority since the shrinker last looked (the kernel's 12 to 0).
@@ -93,6 +95,7 @@ impl Job {
             store,
             spaces: RwLock::default(),
             reclaim: Bell::default(),
+            compress: Bell::default(),
             shrink: Bell::default(),
             priority: AtomicU64::new(u64::MAX),
             told_dry: AtomicBool::new(false),

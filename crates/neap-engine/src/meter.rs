@@ -182,6 +182,13 @@ impl Meter {
         self.usage().saturating_sub(to)
     }
 
+    /// Whether reclaim does not keep up: of what lies between its mark and where faults must wait, half is used.
+    pub fn lags(&self) -> bool {
+        let to = self.reclaim_to.load(Relaxed);
+        let above = self.threshold().saturating_sub(to) / 2;
+        self.usage().saturating_sub(to) > above
+    }
+
     /// Whether the job takes more than its limit and what is allowed to a burst: 2 % and 4 MiB.
     pub fn is_far_over(&self) -> bool {
         self.usage() > self.far()
@@ -270,6 +277,17 @@ mod tests {
         assert!(!meter.must_hold(MIB));
         assert!(meter.must_hold(MIB + 1));
         assert_eq!(meter.room(), MIB);
+    }
+
+    #[test]
+    fn reclaim_lags_once_half_of_its_lead_is_used() {
+        let meter = meter(60 * MIB, 40 * MIB);
+        assert!(!meter.lags(), "nothing is wanted of it");
+        meter.set_plan(Bytes(64 * MIB), Some(Bytes(60 * MIB)));
+        meter.charge(2 * MIB);
+        assert!(!meter.lags());
+        meter.charge(1);
+        assert!(meter.lags());
     }
 
     #[test]

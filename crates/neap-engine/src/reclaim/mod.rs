@@ -1,14 +1,15 @@
 //! The way out: pick, move to staging, wait for a touch, compress, throw the frame away.
 //!
 //! One thread for the whole job. It works while usage is above the mark that the pacer set: it
-//! moves old pages to staging, and compresses the block that has been staged longest once staging
-//! holds its share.
+//! moves old pages to staging, and has the block that has been staged longest compressed once staging
+//! holds its share, by workers on other cpus as far as they keep up.
 
 mod guard;
 mod outlook;
 mod samples;
 mod stage;
 mod store;
+mod workers;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +19,8 @@ use neap_units::{PAGE_SIZE, PageId, Pages, SpaceId};
 use neap_wire::{BLOCK_PAGES, op};
 
 use self::outlook::{Look, Outlook, Supply};
-use self::store::Taken;
+use self::store::{Storer, Taken};
+pub(crate) use self::workers::Work;
 use crate::agent::{Called, Errand};
 use crate::job::Job;
 use crate::options::Exhausted;
@@ -50,11 +52,12 @@ const PASSES_PER_PRIORITY: u32 = 16;
 
 pub(crate) struct Reclaimer {
     job: Arc<Job>,
+    work: Arc<Work>,
+    storer: Storer,
+    /// For the older way out.
     codec: neap_store::Codec,
     buffer: Vec<u8>,
     picked: Vec<PageId>,
-    stage_target: usize,
-    samples: samples::Samples,
     outlook: Outlook,
     supply: Supply,
     /// Pause before the next try.
@@ -87,14 +90,15 @@ struct Pass {
 }
 
 impl Reclaimer {
-    pub fn new(job: Arc<Job>) -> Self {
-        let share = job.options.limit.0 / STAGE_SHARE / (BLOCK_PAGES * PAGE_SIZE as u64);
+    pub fn new(work: Arc<Work>) -> Self {
+        let job = work.job.clone();
+        let older = if job.needs_write_protect() { BATCH } else { 0 };
         Self {
+            storer: Storer::new(work.clone()),
+            work,
             codec: job.store.codec(),
-            buffer: vec![0; BATCH * PAGE_SIZE],
+            buffer: vec![0; older * PAGE_SIZE],
             picked: Vec::with_capacity(BATCH),
-            stage_target: (share as usize).max(2),
-            samples: samples::Samples::new(&job),
             outlook: Outlook::new(),
             supply: Supply::Flows,
             rest: Duration::ZERO,
@@ -137,6 +141,12 @@ impl Reclaimer {
                 priority = priority.saturating_sub(1);
             }
             let pass = self.pass();
+            let gets_on = pass.moved || pass.stored > 0;
+            if !gets_on && self.work.is_busy() {
+                self.job.offer_room();
+                self.job.reclaim.wait(PAUSE); // nothing else can be done before they have
+                continue;
+            }
             let look = self.look();
             let supply = self.outlook.judge(&pass, &look);
             self.turn(supply);
@@ -145,7 +155,6 @@ impl Reclaimer {
                 self.rest = rest_after(look.now - start);
                 return;
             }
-            let gets_on = pass.moved || pass.stored > 0;
             still = if gets_on { 0 } else { still + 1 };
             if still > self.job.spaces().len() {
                 self.pause();
@@ -176,7 +185,7 @@ impl Reclaimer {
         Look {
             now: neap_sys::monotonic_nanos(),
             resident,
-            round: resident / BLOCK_PAGES + self.stage_target as u64,
+            round: resident / BLOCK_PAGES + self.work.stage_target as u64,
             written: self.job.store.written_back(),
             writing: self.job.is_writing(),
             late: spaces.iter().any(|space| space.lets_go_later()),
@@ -309,7 +318,7 @@ impl Reclaimer {
     fn recycle_all(&mut self, taken: usize, store: Taken) -> Pass {
         self.job.meter.note_pool(self.job.store.pool_bytes().0);
         let spaces = self.job.spaces();
-        self.samples.use_up(&self.job, &spaces);
+        self.work.make_dictionaries(&spaces);
         let freed: usize = spaces.iter().map(|space| self.recycle(space)).sum();
         Pass {
             stored: store.stored,
@@ -330,22 +339,18 @@ impl Reclaimer {
         }
     }
 
-    /// Compresses the oldest blocks of every space that stages more than its share. `all`: nothing
+    /// Has the oldest blocks of every space compressed that stages more than its share. `all`: nothing
     /// could be staged, so what is staged must go.
     fn store_overdue(&mut self, all: bool) -> Taken {
         let spaces = self.job.spaces();
-        let target = if all {
-            0
-        } else {
-            self.stage_target / spaces.len().max(1)
-        };
-        let mut sum = Taken::default();
+        let mut sum = self.work.take_done();
         for space in &spaces {
             let Some(body) = space.body.get() else {
                 continue;
             };
-            if body.stage.waiting() > target || all {
-                let taken = self.store_block(space, body, all);
+            let overdue = self.work.overdue(body, spaces.len());
+            if overdue > self.work.leaves(overdue) || all {
+                let taken = self.storer.store_block(space, body, all);
                 sum.stored += taken.stored;
                 sum.refused += taken.refused;
             }

@@ -6,11 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use neap_policy::{State, Step};
 use neap_store::Refused;
 use neap_sys::Piece;
-use neap_units::{EntryId, PAGE_SIZE, SlotId};
+use neap_units::{EntryId, PAGE_SIZE, PageId, SlotId};
 
-use super::Reclaimer;
+use super::workers::Work;
 use crate::load::return_staged;
 use crate::space::{Body, Space, offer};
+
+/// Pages read at once: what the inner caches hold beside the compressor's tables, 64 KiB.
+const CHUNK: usize = 16;
 
 /// What became of one staged page.
 enum Outcome {
@@ -31,35 +34,32 @@ pub(super) struct Taken {
     pub refused: u64,
 }
 
-impl Reclaimer {
+/// Stores staged blocks. Each thread that does has its own.
+pub(super) struct Storer {
+    work: Arc<Work>,
+    codec: neap_store::Codec,
+    buffer: Vec<u8>,
+}
+
+impl Storer {
+    pub fn new(work: Arc<Work>) -> Self {
+        Self {
+            codec: work.job.store.codec(),
+            buffer: vec![0; CHUNK * PAGE_SIZE],
+            work,
+        }
+    }
+
     /// Stores the live pages of the oldest staged block.
-    pub(super) fn store_block(&mut self, space: &Arc<Space>, body: &Body, early: bool) -> Taken {
+    pub fn store_block(&mut self, space: &Arc<Space>, body: &Body, early: bool) -> Taken {
         let mut taken = Taken::default();
         let Some((block, slots)) = body.stage.take_oldest(early) else {
             return taken;
         };
-        let slots = self.begin(body, slots);
-        let read = read_slots(body, &slots, &mut self.buffer);
+        let slots = self.begin(space, body, slots);
         let mut refused = Vec::new();
-        for (i, &slot) in slots.iter().enumerate() {
-            let bytes = &self.buffer[i * PAGE_SIZE..(i + 1) * PAGE_SIZE];
-            let bytes: &[u8; PAGE_SIZE] = bytes.try_into().expect("one page");
-            let outcome = if read {
-                store_page(&self.job, space, body, slot, bytes, &mut self.codec)
-            } else {
-                abort(&self.job, body, slot, false)
-            };
-            match outcome {
-                Outcome::Stored => {
-                    taken.stored += 1;
-                    self.samples.note(space, bytes);
-                }
-                Outcome::Refused { for_good } => {
-                    taken.refused += u64::from(for_good);
-                    refused.push(slot);
-                }
-                Outcome::Gone => {}
-            }
+        for slots in slots.chunks(CHUNK) {
+            self.store_slots(space, body, slots, &mut taken, &mut refused);
         }
         for slot in refused {
             self.send_home(space, body, slot);
@@ -68,16 +68,48 @@ impl Reclaimer {
         taken
     }
 
+    fn store_slots(
+        &mut self,
+        space: &Arc<Space>,
+        body: &Body,
+        slots: &[SlotId],
+        taken: &mut Taken,
+        refused: &mut Vec<SlotId>,
+    ) {
+        let job = &self.work.job;
+        let read = read_slots(body, slots, &mut self.buffer);
+        for (&slot, bytes) in slots.iter().zip(self.buffer.chunks_exact(PAGE_SIZE)) {
+            let bytes: &[u8; PAGE_SIZE] = bytes.try_into().expect("one page");
+            let outcome = if read {
+                store_page(job, space, body, slot, bytes, &mut self.codec)
+            } else {
+                abort(job, space, body, slot, false)
+            };
+            match outcome {
+                Outcome::Stored => {
+                    taken.stored += 1;
+                    self.work.sample(space, bytes);
+                }
+                Outcome::Refused { for_good } => {
+                    taken.refused += u64::from(for_good);
+                    refused.push(slot);
+                }
+                Outcome::Gone => {}
+            }
+        }
+    }
+
     /// Marks the pages as being stored; returns the slots that still hold one.
-    fn begin(&self, body: &Body, mut slots: Vec<SlotId>) -> Vec<SlotId> {
-        let mut core = self.job.core();
+    fn begin(&self, space: &Space, body: &Body, mut slots: Vec<SlotId>) -> Vec<SlotId> {
+        let job = &self.work.job;
+        let mut core = job.core();
         slots.retain(|&slot| {
-            let Some(id) = body.stage.page_in(slot) else {
+            let Some(id) = page_in(space, body, slot) else {
                 return false;
             };
             let staged = matches!(core.state(id), State::Staged { slot: at, .. } if at == slot);
             if staged {
-                self.job.must(core.apply(id, Step::BeginStore));
+                job.must(core.apply(id, Step::BeginStore));
             }
             staged
         });
@@ -86,19 +118,27 @@ impl Reclaimer {
 
     /// A page that no store would take lives in the program.
     fn send_home(&self, space: &Space, body: &Body, slot: SlotId) {
-        let Some(id) = body.stage.page_in(slot) else {
+        let job = &self.work.job;
+        let _gate = space.gate.read().expect("gate");
+        let core = job.core();
+        // An event may have dropped the page since.
+        let id = page_in(space, body, slot);
+        let staged =
+            |&id: &PageId| matches!(core.state(id), State::Staged { slot: at, .. } if at == slot);
+        let Some(id) = id.filter(staged) else {
             return;
         };
-        let _gate = space.gate.read().expect("gate");
-        let core = self.job.core();
-        // An event may have dropped the page since.
-        if !matches!(core.state(id), State::Staged { slot: at, .. } if at == slot) {
-            return;
-        }
         let page = core.locate(id).1;
         drop(core);
-        return_staged(&self.job, space, page, &(page..page));
+        return_staged(job, space, page, &(page..page));
     }
+}
+
+/// The page that a slot holds. The caller has the core's lock: under it a space that is not dead still has
+/// its pages, while the records of one that ends may belong to another's by now, which may be stored from a
+/// slot of the same number at this moment.
+fn page_in(space: &Space, body: &Body, slot: SlotId) -> Option<PageId> {
+    body.stage.page_in(slot).filter(|_| !space.is_dead())
 }
 
 /// Reads the slots into the buffer, one page each. The block is pinned: the frames stay, or have
@@ -145,7 +185,7 @@ fn store_page(
     bytes: &[u8; PAGE_SIZE],
     codec: &mut neap_store::Codec,
 ) -> Outcome {
-    let Some(copy) = storing(job, body, slot) else {
+    let Some(copy) = storing(job, space, body, slot) else {
         return Outcome::Gone;
     };
     let unchanged = copy.filter(|&copy| is_same(job, space, copy, bytes, codec));
@@ -159,13 +199,13 @@ fn store_page(
                     job.ask_shrinker(0);
                 }
                 let for_good = !full || !job.store.can_write_back();
-                return abort(job, body, slot, for_good);
+                return abort(job, space, body, slot, for_good);
             }
         },
     };
     let relatives = space.kin.relatives(job, space.id);
     let mut core = job.core();
-    let page = body.stage.page_in(slot);
+    let page = page_in(space, body, slot);
     let storing = page.and_then(|id| match core.state(id) {
         State::Storing { slot: at, copy } if at == slot => Some((id, copy)),
         _ => None,
@@ -198,9 +238,14 @@ fn store_page(
     clippy::option_option,
     reason = "gone, or being stored without or with a copy"
 )]
-fn storing(job: &crate::job::Job, body: &Body, slot: SlotId) -> Option<Option<EntryId>> {
+fn storing(
+    job: &crate::job::Job,
+    space: &Space,
+    body: &Body,
+    slot: SlotId,
+) -> Option<Option<EntryId>> {
     let core = job.core();
-    let id = body.stage.page_in(slot)?;
+    let id = page_in(space, body, slot)?;
     match core.state(id) {
         State::Storing { slot: at, copy } if at == slot => {
             if let Some(copy) = copy {
@@ -212,9 +257,15 @@ fn storing(job: &crate::job::Job, body: &Body, slot: SlotId) -> Option<Option<En
     }
 }
 
-fn abort(job: &crate::job::Job, body: &Body, slot: SlotId, for_good: bool) -> Outcome {
+fn abort(
+    job: &crate::job::Job,
+    space: &Space,
+    body: &Body,
+    slot: SlotId,
+    for_good: bool,
+) -> Outcome {
     let mut core = job.core();
-    let Some(id) = body.stage.page_in(slot) else {
+    let Some(id) = page_in(space, body, slot) else {
         return Outcome::Gone;
     };
     match core.state(id) {

@@ -1,0 +1,183 @@
+//! Compressing beside reclaim: while it has the agent move pages, what was staged before is compressed on
+//! the cpus that nobody else wants.
+//!
+//! Reclaim alone picks, stages and recycles. A worker does one thing, storing the oldest block of a space
+//! that stages more than its share, and only while reclaim alone does not keep up: then the programs will have
+//! to wait, and their cpus are better used so. Where workers do not keep up either reclaim goes on storing, so
+//! that how many there are, and whether they get a cpu, changes how fast it goes and nothing else.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use neap_store::CompressorKind;
+use neap_units::{Bytes, PAGE_SIZE};
+
+use super::samples::Samples;
+use super::store::{Storer, Taken};
+use super::{IDLE, STAGE_SHARE};
+use crate::job::Job;
+use crate::space::{Body, Space};
+
+/// More would find the locks of table and store taken.
+const MOST_WORKERS: usize = 3;
+
+/// Below this limit the 130 KiB that a dictionary takes would be better spent on pages.
+const SMALLEST_LIMIT: Bytes = Bytes(16 << 20);
+
+/// What reclaim and its workers share.
+pub(crate) struct Work {
+    pub(super) job: Arc<Job>,
+    /// Blocks that all spaces may stage together before the oldest are stored.
+    pub(super) stage_target: usize,
+    /// Most that the pool may take, in bytes.
+    pool_max: u64,
+    /// Threads beside reclaim.
+    workers: usize,
+    /// Those that have a block.
+    busy: AtomicUsize,
+    /// Pages that workers stored, or that were refused, since reclaim last looked.
+    stored: AtomicU64,
+    refused: AtomicU64,
+    /// Pages are compressed with dictionaries, once there are some.
+    dictionaries: bool,
+    samples: Mutex<Samples>,
+}
+
+impl Work {
+    pub fn new(job: Arc<Job>) -> Self {
+        let block = neap_wire::BLOCK_PAGES * PAGE_SIZE as u64;
+        let share = job.options.limit.0 / STAGE_SHARE / block;
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let zstd = matches!(job.options.compressor, CompressorKind::Zstd(_));
+        Self {
+            stage_target: (share as usize).max(2),
+            pool_max: job.options.limit.0 / 100 * u64::from(job.options.pool_max_percent),
+            // One cpu is for who waits for memory, or for reclaim.
+            workers: (cpus - 1).min(MOST_WORKERS),
+            busy: AtomicUsize::new(0),
+            stored: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            dictionaries: zstd && job.options.limit >= SMALLEST_LIMIT,
+            samples: Mutex::new(Samples::default()),
+            job,
+        }
+    }
+
+    /// Threads to be started.
+    pub fn workers(self: &Arc<Self>) -> Vec<Worker> {
+        let worker = |_| Worker {
+            storer: Storer::new(self.clone()),
+            work: self.clone(),
+        };
+        (0..self.workers).map(worker).collect()
+    }
+
+    /// Blocks of this space beyond its share.
+    pub(super) fn overdue(&self, body: &Body, spaces: usize) -> usize {
+        let target = self.stage_target / spaces.max(1);
+        body.stage.waiting().saturating_sub(target)
+    }
+
+    /// Blocks of this space beyond its share that are left to workers; rings for them.
+    pub(super) fn leaves(&self, overdue: usize) -> usize {
+        if overdue == 0 || self.workers == 0 || !self.helps() {
+            return 0;
+        }
+        self.job.compress.ring();
+        self.workers // each may have one more before it
+    }
+
+    /// Whether reclaim alone does not keep up, and compressing is what keeps it: where the pool is nearly full
+    /// it waits for the disk, and what is taken out more quickly is only sent home.
+    fn helps(&self) -> bool {
+        self.job.meter.lags() && self.job.store.pool_bytes().0 * 4 < self.pool_max * 3
+    }
+
+    /// Whether some worker has a block.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.load(Relaxed) > 0
+    }
+
+    /// What workers have done since the last call.
+    pub(super) fn take_done(&self) -> Taken {
+        Taken {
+            stored: self.stored.swap(0, Relaxed),
+            refused: self.refused.swap(0, Relaxed),
+        }
+    }
+
+    /// A page was stored: it may serve for a dictionary.
+    pub(super) fn sample(&self, space: &Space, page: &[u8; PAGE_SIZE]) {
+        if self.dictionaries {
+            self.samples.lock().expect("samples lock").note(space, page);
+        }
+    }
+
+    /// Makes the dictionaries for which there are samples enough, and forgets spaces that are gone.
+    pub(super) fn make_dictionaries(&self, spaces: &[Arc<Space>]) {
+        if self.dictionaries {
+            let ready = self
+                .samples
+                .lock()
+                .expect("samples lock")
+                .take_ready(spaces);
+            for (space, pages) in ready {
+                if !space.is_dead() {
+                    // A refusal means that the pages do without. If the space ends meanwhile and its
+                    // number is used anew, the next owner begins with a dictionary that may not suit
+                    // it: slower, not wrong.
+                    let _ = self.job.store.train(space.id, &pages);
+                }
+            }
+        }
+    }
+}
+
+/// One thread that stores what is overdue.
+pub(crate) struct Worker {
+    work: Arc<Work>,
+    storer: Storer,
+}
+
+impl Worker {
+    pub fn run(mut self) {
+        neap_sys::block_signals();
+        neap_sys::raise_priority();
+        while !self.work.job.is_stopping() {
+            self.work.job.compress.wait(IDLE);
+            while self.step() {}
+        }
+        self.work.job.compress.ring(); // the next one is to end, too
+    }
+
+    /// Stores one block. False if reclaim keeps up, none is overdue, or none of it could be stored: it would be
+    /// tried for ever.
+    fn step(&mut self) -> bool {
+        let job = &self.work.job;
+        if job.is_stopping() || !self.work.helps() {
+            return false;
+        }
+        let spaces = job.spaces();
+        let overdue = |space: &&Arc<Space>| {
+            let body = space.body.get();
+            body.map_or(0, |body| self.work.overdue(body, spaces.len()))
+        };
+        let Some(space) = spaces.iter().max_by_key(overdue) else {
+            return false;
+        };
+        let more = overdue(&space);
+        let Some(body) = space.body.get().filter(|_| more > 0) else {
+            return false;
+        };
+        if more > 1 {
+            job.compress.ring(); // there is work for another
+        }
+        self.work.busy.fetch_add(1, Relaxed);
+        let taken = self.storer.store_block(space, body, false);
+        self.work.stored.fetch_add(taken.stored, Relaxed);
+        self.work.refused.fetch_add(taken.refused, Relaxed);
+        self.work.busy.fetch_sub(1, Relaxed);
+        self.work.job.reclaim.ring(); // the block may be recycled
+        taken.stored > 0
+    }
+}
