@@ -182,10 +182,11 @@ impl Meter {
         self.usage().saturating_sub(to)
     }
 
-    /// Whether reclaim does not keep up: of what lies between its mark and where faults must wait, half is used.
+    /// Whether reclaim does not keep up: of what lies between its mark and where faults must wait, seven eighths
+    /// are used.
     pub fn lags(&self) -> bool {
         let to = self.reclaim_to.load(Relaxed);
-        let above = self.threshold().saturating_sub(to) / 2;
+        let above = self.threshold().saturating_sub(to) / 8 * 7;
         self.usage().saturating_sub(to) > above
     }
 
@@ -280,11 +281,11 @@ mod tests {
     }
 
     #[test]
-    fn reclaim_lags_once_half_of_its_lead_is_used() {
+    fn reclaim_lags_once_its_lead_is_nearly_used() {
         let meter = meter(60 * MIB, 40 * MIB);
         assert!(!meter.lags(), "nothing is wanted of it");
         meter.set_plan(Bytes(64 * MIB), Some(Bytes(60 * MIB)));
-        meter.charge(2 * MIB);
+        meter.charge(7 * MIB / 2);
         assert!(!meter.lags());
         meter.charge(1);
         assert!(meter.lags());
