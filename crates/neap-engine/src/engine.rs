@@ -229,13 +229,11 @@ impl Engine {
         let sampler = Sampler::new(self.job.clone());
         threads.push(try_spawn("neap-sample", move || sampler.run())?);
         let work = Arc::new(Work::new(self.job.clone()));
-        for worker in work.workers() {
-            threads.push(try_spawn("neap-store", move || worker.run())?);
-        }
-        let reclaimer = Reclaimer::new(work);
+        let reclaimer = Reclaimer::new(work.clone());
         threads.push(try_spawn("neap-reclaim", move || reclaimer.run())?);
         let job = self.job.clone();
         threads.push(try_spawn("neap-shrink", move || writeback::run(&job))?);
+        threads.extend(work.start()); // those that must run have theirs
         Ok(())
     }
 

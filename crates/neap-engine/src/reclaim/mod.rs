@@ -142,7 +142,7 @@ impl Reclaimer {
             }
             let pass = self.pass();
             let gets_on = pass.moved || pass.stored > 0;
-            if !gets_on && self.work.is_busy() {
+            if !gets_on && pass.refused == 0 && self.work.is_busy() {
                 self.job.offer_room();
                 self.job.reclaim.wait(PAUSE); // nothing else can be done before they have
                 continue;
@@ -344,12 +344,18 @@ impl Reclaimer {
     fn store_overdue(&mut self, all: bool) -> Taken {
         let spaces = self.job.spaces();
         let mut sum = self.work.take_done();
+        let mut allowance = self.work.allowance();
         for space in &spaces {
             let Some(body) = space.body.get() else {
                 continue;
             };
             let overdue = self.work.overdue(body, spaces.len());
-            if overdue > self.work.leaves(overdue) || all {
+            let left = overdue.min(allowance);
+            allowance -= left;
+            if left > 0 {
+                self.job.compress.ring();
+            }
+            if overdue > left || all {
                 let taken = self.storer.store_block(space, body, all);
                 sum.stored += taken.stored;
                 sum.refused += taken.refused;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_policy::{State, Step};
+use neap_policy::{Core, State, Step};
 use neap_store::Refused;
 use neap_sys::Piece;
 use neap_units::{EntryId, PAGE_SIZE, PageId, SlotId};
@@ -104,7 +104,7 @@ impl Storer {
         let job = &self.work.job;
         let mut core = job.core();
         slots.retain(|&slot| {
-            let Some(id) = page_in(space, body, slot) else {
+            let Some(id) = page_in(&core, space, body, slot) else {
                 return false;
             };
             let staged = matches!(core.state(id), State::Staged { slot: at, .. } if at == slot);
@@ -122,7 +122,7 @@ impl Storer {
         let _gate = space.gate.read().expect("gate");
         let core = job.core();
         // An event may have dropped the page since.
-        let id = page_in(space, body, slot);
+        let id = page_in(&core, space, body, slot);
         let staged =
             |&id: &PageId| matches!(core.state(id), State::Staged { slot: at, .. } if at == slot);
         let Some(id) = id.filter(staged) else {
@@ -134,11 +134,18 @@ impl Storer {
     }
 }
 
-/// The page that a slot holds. The caller has the core's lock: under it a space that is not dead still has
-/// its pages, while the records of one that ends may belong to another's by now, which may be stored from a
-/// slot of the same number at this moment.
-fn page_in(space: &Space, body: &Body, slot: SlotId) -> Option<PageId> {
-    body.stage.page_in(slot).filter(|_| !space.is_dead())
+/// The page that a slot holds, if it is still this space's. Under the core's lock a record belongs to who has it,
+/// but a slot may tell of one that was given up (unmapped, or its space has ended) until whoever did that has come
+/// to release it; the record may be another space's by then, and staged there in a slot of the same number.
+fn page_in(core: &Core, space: &Space, body: &Body, slot: SlotId) -> Option<PageId> {
+    let is_ours = |&id: &PageId| {
+        core.try_locate(id)
+            .is_some_and(|(owner, _)| owner == space.id)
+    };
+    body.stage
+        .page_in(slot)
+        .filter(is_ours)
+        .filter(|_| !space.is_dead())
 }
 
 /// Reads the slots into the buffer, one page each. The block is pinned: the frames stay, or have
@@ -205,7 +212,7 @@ fn store_page(
     };
     let relatives = space.kin.relatives(job, space.id);
     let mut core = job.core();
-    let page = page_in(space, body, slot);
+    let page = page_in(&core, space, body, slot);
     let storing = page.and_then(|id| match core.state(id) {
         State::Storing { slot: at, copy } if at == slot => Some((id, copy)),
         _ => None,
@@ -245,7 +252,7 @@ fn storing(
     slot: SlotId,
 ) -> Option<Option<EntryId>> {
     let core = job.core();
-    let id = page_in(space, body, slot)?;
+    let id = page_in(&core, space, body, slot)?;
     match core.state(id) {
         State::Storing { slot: at, copy } if at == slot => {
             if let Some(copy) = copy {
@@ -265,7 +272,7 @@ fn abort(
     for_good: bool,
 ) -> Outcome {
     let mut core = job.core();
-    let Some(id) = page_in(space, body, slot) else {
+    let Some(id) = page_in(&core, space, body, slot) else {
         return Outcome::Gone;
     };
     match core.state(id) {

@@ -8,6 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use neap_store::CompressorKind;
 use neap_units::{Bytes, PAGE_SIZE};
@@ -15,6 +16,7 @@ use neap_units::{Bytes, PAGE_SIZE};
 use super::samples::Samples;
 use super::store::{Storer, Taken};
 use super::{IDLE, STAGE_SHARE};
+use crate::attendant::try_spawn;
 use crate::job::Job;
 use crate::space::{Body, Space};
 
@@ -31,8 +33,8 @@ pub(crate) struct Work {
     pub(super) stage_target: usize,
     /// Most that the pool may take, in bytes.
     pool_max: u64,
-    /// Threads beside reclaim.
-    workers: usize,
+    /// Threads beside reclaim that run.
+    workers: AtomicUsize,
     /// Those that have a block.
     busy: AtomicUsize,
     /// Pages that workers stored, or that were refused, since reclaim last looked.
@@ -47,13 +49,11 @@ impl Work {
     pub fn new(job: Arc<Job>) -> Self {
         let block = neap_wire::BLOCK_PAGES * PAGE_SIZE as u64;
         let share = job.options.limit.0 / STAGE_SHARE / block;
-        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let zstd = matches!(job.options.compressor, CompressorKind::Zstd(_));
         Self {
             stage_target: (share as usize).max(2),
             pool_max: job.options.limit.0 / 100 * u64::from(job.options.pool_max_percent),
-            // One cpu is for who waits for memory, or for reclaim.
-            workers: (cpus - 1).min(MOST_WORKERS),
+            workers: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
             stored: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -63,13 +63,19 @@ impl Work {
         }
     }
 
-    /// Threads to be started.
-    pub fn workers(self: &Arc<Self>) -> Vec<Worker> {
-        let worker = |_| Worker {
-            storer: Storer::new(self.clone()),
-            work: self.clone(),
+    /// Starts the threads, as far as there may be more: without, reclaim compresses all by itself.
+    pub fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        // One cpu is for who waits for memory, or for reclaim.
+        let wanted = (cpus - 1).min(MOST_WORKERS);
+        let start = |_| {
+            let storer = Storer::new(self.clone());
+            let work = self.clone();
+            try_spawn("neap-store", move || Worker { work, storer }.run()).ok()
         };
-        (0..self.workers).map(worker).collect()
+        let threads: Vec<_> = (0..wanted).map_while(start).collect();
+        self.workers.store(threads.len(), Relaxed);
+        threads
     }
 
     /// Blocks of this space beyond its share.
@@ -78,13 +84,14 @@ impl Work {
         body.stage.waiting().saturating_sub(target)
     }
 
-    /// Blocks of this space beyond its share that are left to workers; rings for them.
-    pub(super) fn leaves(&self, overdue: usize) -> usize {
-        if overdue == 0 || self.workers == 0 || !self.helps() {
-            return 0;
+    /// Blocks that reclaim may leave to workers in one pass: each may have one more before it.
+    pub(super) fn allowance(&self) -> usize {
+        let workers = self.workers.load(Relaxed);
+        if workers > 0 && self.helps() {
+            workers
+        } else {
+            0
         }
-        self.job.compress.ring();
-        self.workers // each may have one more before it
     }
 
     /// Whether reclaim alone does not keep up, and compressing is what keeps it: where the pool is nearly full
@@ -134,13 +141,13 @@ impl Work {
 }
 
 /// One thread that stores what is overdue.
-pub(crate) struct Worker {
+struct Worker {
     work: Arc<Work>,
     storer: Storer,
 }
 
 impl Worker {
-    pub fn run(mut self) {
+    fn run(mut self) {
         neap_sys::block_signals();
         neap_sys::raise_priority();
         while !self.work.job.is_stopping() {
