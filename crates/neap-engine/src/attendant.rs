@@ -260,7 +260,10 @@ fn take_over(
         .set_timeout(PATIENCE_MILLIS)
         .and_then(|()| peer.send(bytes_of(&ready), uffd.as_slice()));
     answered.ok()?;
-    await_agent(job, &peer)?;
+    if await_agent(job, &peer).is_none() && !give_uffd {
+        return None;
+    }
+    // A forked child without an agent is looked after all the same: nothing of it leaves.
     job.note_process(ProcessReport::new(pid));
     let own = vec![
         stage,

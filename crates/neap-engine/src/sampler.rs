@@ -21,9 +21,11 @@ const LOOK_EVERY: Nanos = Nanos(50_000_000);
 /// Sleep while a job that is at its limit maps more and more.
 const SOONEST: Nanos = Nanos(100_000);
 
-/// A look takes this thread's cpu from everybody else, so the next one waits this many times as long. What it
-/// waited for others takes nothing.
+/// A look takes this thread's cpu from everybody else, so the next one waits this many times as long.
 const REST_FROM_LOOKS: u64 = 1;
+/// While a look waits for others it takes no cpu, but it may keep faults of the process waiting: it counts for so
+/// many times less.
+const WAITS: u64 = 4;
 
 /// A look at what processes share walks every page, so the next one waits this many times as long.
 const REST: u64 = 10;
@@ -187,8 +189,10 @@ impl Sampler {
         }
         if looked {
             (self.looked, self.unexplained) = (now, 0);
-            let took = neap_sys::thread_nanos() - before;
-            self.look_again = neap_sys::monotonic_nanos() + took * REST_FROM_LOOKS;
+            let worked = neap_sys::thread_nanos() - before;
+            let end = neap_sys::monotonic_nanos();
+            let took = worked.max((end - now) / WAITS);
+            self.look_again = end + took * REST_FROM_LOOKS;
         }
     }
 }

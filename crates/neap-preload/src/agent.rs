@@ -127,10 +127,10 @@ pub fn start(base: usize, socket: Fd, uffd: Fd, armed: bool) -> bool {
     // SAFETY: the stack is the agent's own and stays mapped; `run` never returns.
     let started = unsafe { sys::clone_thread(CLONE_FLAGS, top, run, top) };
     THREAD.store(u32::try_from(started).unwrap_or(0), Relaxed);
-    sys::set_signal_mask(old);
     let mut word = reply();
     word.errno = (-started).max(0) as i32;
     sys::send(socket, &word, &[]); // the agent, if there is one, needs its memory in any case
+    sys::set_signal_mask(old); // a handler might never return
     started > 0
 }
 

@@ -1,6 +1,6 @@
-//! Pages of a program of which its compression dictionary is made, once for each space.
+//! Pages of a program of which its compression dictionary is made, once for each space, one space at a time.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use neap_units::PAGE_SIZE;
@@ -9,21 +9,22 @@ use crate::space::Space;
 
 /// Pages that a dictionary is chosen from: 256 KiB.
 const PAGES: usize = 64;
-/// One stored page of this many is a sample: they should come from all over the program.
-const EVERY: u64 = 32;
+/// One stored page of this many is a sample: they should come from all over the program, and a program that
+/// stores less than 16 MiB would not save what a dictionary takes.
+const EVERY: u64 = 64;
+/// Pages stored without a sample of the space at hand, after which it is another's turn.
+const PATIENCE: u64 = 64 * EVERY;
 
-/// The samples of one space.
-enum Collection {
-    Growing(Vec<u8>),
-    /// They were taken.
-    Done,
-}
-
-/// What is being collected, by the space's cookie.
 #[derive(Default)]
 pub(super) struct Samples {
-    by_space: HashMap<u64, Collection>,
+    /// The cookie of the space whose pages are being collected, and the pages.
+    at_hand: Option<(u64, Vec<u8>)>,
+    /// Spaces whose pages were taken.
+    done: HashSet<u64>,
+    /// Pages stored.
     seen: u64,
+    /// When the last sample came, in pages stored.
+    last: u64,
 }
 
 impl Samples {
@@ -34,33 +35,36 @@ impl Samples {
             return;
         }
         self.seen += 1;
-        if !self.seen.is_multiple_of(EVERY) {
+        if !self.seen.is_multiple_of(EVERY) || self.done.contains(&space.cookie) {
             return;
         }
-        let new = || Collection::Growing(Vec::new());
-        let collection = self.by_space.entry(space.cookie).or_insert_with(new);
-        if let Collection::Growing(pages) = collection
-            && pages.len() < PAGES * PAGE_SIZE
-        {
+        let patient = self.seen - self.last < PATIENCE;
+        let (cookie, pages) = self.at_hand.get_or_insert((space.cookie, Vec::new()));
+        if *cookie != space.cookie {
+            if patient {
+                return;
+            }
+            *cookie = space.cookie;
+            pages.clear();
+        }
+        if pages.len() < PAGES * PAGE_SIZE {
             pages.extend_from_slice(page);
         }
+        self.last = self.seen;
     }
 
-    /// The spaces of which there are pages enough, with these pages. Forgets spaces that are gone.
-    pub fn take_ready(&mut self, spaces: &[Arc<Space>]) -> Vec<(Arc<Space>, Vec<u8>)> {
-        let mut ready = Vec::new();
-        self.by_space.retain(|&cookie, collection| {
-            let Some(space) = spaces.iter().find(|space| space.cookie == cookie) else {
-                return false;
-            };
-            if let Collection::Growing(pages) = collection
-                && pages.len() == PAGES * PAGE_SIZE
-            {
-                ready.push((space.clone(), std::mem::take(pages)));
-                *collection = Collection::Done;
-            }
-            true
-        });
-        ready
+    /// A space of which there are pages enough, with these pages. Forgets spaces that are gone.
+    pub fn take_ready(&mut self, spaces: &[Arc<Space>]) -> Option<(Arc<Space>, Vec<u8>)> {
+        let find = |cookie| spaces.iter().find(|space| space.cookie == cookie);
+        self.done.retain(|&cookie| find(cookie).is_some());
+        let Some(space) = find(self.at_hand.as_ref()?.0) else {
+            self.at_hand = None;
+            return None;
+        };
+        let (cookie, pages) = self
+            .at_hand
+            .take_if(|(_, pages)| pages.len() == PAGES * PAGE_SIZE)?;
+        self.done.insert(cookie);
+        Some((space.clone(), pages))
     }
 }

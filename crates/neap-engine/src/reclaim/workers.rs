@@ -120,7 +120,7 @@ impl Work {
         }
     }
 
-    /// Makes the dictionaries for which there are samples enough, and forgets spaces that are gone.
+    /// Makes a dictionary if there are samples enough for one, and forgets spaces that are gone.
     pub(super) fn make_dictionaries(&self, spaces: &[Arc<Space>]) {
         if self.dictionaries {
             let ready = self
@@ -128,13 +128,13 @@ impl Work {
                 .lock()
                 .expect("samples lock")
                 .take_ready(spaces);
-            for (space, pages) in ready {
-                if !space.is_dead() {
-                    // A refusal means that the pages do without. If the space ends meanwhile and its
-                    // number is used anew, the next owner begins with a dictionary that may not suit
-                    // it: slower, not wrong.
-                    let _ = self.job.store.train(space.id, &pages);
-                }
+            if let Some((space, pages)) = ready
+                && !space.is_dead()
+            {
+                // A refusal means that the pages do without. If the space ends meanwhile and its number
+                // is used anew, the next owner begins with a dictionary that may not suit it: slower,
+                // not wrong.
+                let _ = self.job.store.train(space.id, &pages);
             }
         }
     }

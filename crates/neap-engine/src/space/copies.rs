@@ -24,8 +24,8 @@ impl Copies {
     /// A page that had a copy leaves again, and is the same or not.
     pub fn note(&self, same: bool) {
         self.same.fetch_add(same.into(), Relaxed);
-        if self.looked.fetch_add(1, Relaxed) + 1 >= WINDOW {
-            // One thread notes; a reader in between judges by less.
+        if self.looked.fetch_add(1, Relaxed) + 1 == WINDOW {
+            // What others note in between may be lost; nothing is exact here.
             self.same.store(self.same.load(Relaxed) / 2, Relaxed);
             self.looked.store(WINDOW / 2, Relaxed);
         }

@@ -92,8 +92,8 @@ pub struct Pacer {
     armed: bool,
     /// Fastest growth lately, in bytes for each 2^20 ns.
     rate: u64,
-    /// The same of growth by native faults, once armed.
-    native: u64,
+    /// The same of growth by native faults, once armed: when it was seen, and how fast it was.
+    native: (Nanos, u64),
     native_since: Nanos,
     /// Sample that the next rate is taken from.
     since: Option<(Nanos, Bytes)>,
@@ -112,7 +112,7 @@ impl Pacer {
             worst,
             armed: false,
             rate: 0,
-            native: 0,
+            native: (Nanos::ZERO, 0),
             native_since: Nanos::ZERO,
             since: None,
             sleep: SAMPLE_MIN,
@@ -168,7 +168,7 @@ impl Pacer {
         } else {
             let room = self.limit.saturating_sub(usage);
             (self.sleep * 2)
-                .min(time_of(room / 2, self.native))
+                .min(time_of(room / 2, self.native_at(now)))
                 .clamp(SAMPLE_MIN, SAMPLE_MAX_ARMED)
         };
         Plan {
@@ -184,11 +184,16 @@ impl Pacer {
     pub fn observe_native(&mut self, now: Nanos, grown: Bytes) {
         let elapsed = now.saturating_sub(self.native_since);
         self.native_since = now;
-        if self.armed {
-            let elapsed = elapsed.max(RATE_INTERVAL);
-            let seen = self.rate_of(grown, elapsed);
-            self.native = seen.max(faded(self.native, elapsed, FORGET_NATIVE));
+        let seen = self.rate_of(grown, elapsed.max(RATE_INTERVAL));
+        if self.armed && seen >= self.native_at(now) {
+            self.native = (now, seen);
         }
+    }
+
+    /// What is left of the fastest native growth.
+    fn native_at(&self, now: Nanos) -> u64 {
+        let (then, rate) = self.native;
+        faded(rate, now.saturating_sub(then), FORGET_NATIVE)
     }
 
     fn rate_of(&self, growth: Bytes, elapsed: Nanos) -> u64 {
@@ -289,24 +294,24 @@ mod tests {
         let mut pacer = Pacer::new(Bytes::mib(64), 1);
         let usage = Bytes::mib(56);
         pacer.observe(ms(0), usage);
+        let millis = |time: Nanos| (time.0 + 500_000) / 1_000_000;
         pacer.observe_native(ms(1), Bytes::mib(2));
         let flat = |pacer: &mut Pacer, from: u64| -> Nanos {
             let sleeps = (0..9).map(|n| pacer.observe(ms(from + n * 20), usage).next_sample);
             sleeps.last().expect("some")
         };
+        assert_eq!(millis(flat(&mut pacer, 1)), 2, "4 of 8 MiB at 2 MiB/ms");
+        let calm = |pacer: &mut Pacer, until: u64| {
+            (2..until).for_each(|at| pacer.observe_native(ms(at), Bytes::ZERO));
+        };
+        calm(&mut pacer, 1001);
         assert_eq!(
-            flat(&mut pacer, 1).0.div_ceil(1_000_000),
-            2,
-            "4 of 8 MiB at 2 MiB/ms"
-        );
-        pacer.observe_native(ms(1001), Bytes::ZERO);
-        assert_eq!(
-            flat(&mut pacer, 1001).0.div_ceil(1_000_000),
+            millis(flat(&mut pacer, 1001 - 160)),
             4,
-            "half is forgotten"
+            "half is forgotten after half of the time"
         );
-        pacer.observe_native(ms(3001), Bytes::ZERO);
-        assert_eq!(flat(&mut pacer, 3001), SAMPLE_MAX_ARMED);
+        calm(&mut pacer, 2001);
+        assert_eq!(flat(&mut pacer, 2001), SAMPLE_MAX_ARMED);
     }
 
     #[test]

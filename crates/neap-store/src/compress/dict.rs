@@ -23,6 +23,10 @@ const CHOICES: usize = 4;
 /// Fewest pages worth choosing from: half of them judge.
 const MIN_SAMPLES: usize = 2 * CHOICES * PARTS;
 
+/// Highest level at which choices are compared: the best choice is hardly another at those above, which take up
+/// to a hundred times as long.
+const JUDGED_AT: i32 = 3;
+
 /// Gain on the pages that judge, in percent of their size without dictionary, below which the
 /// dictionary is not worth its memory and the longer compression.
 const MIN_GAIN_PERCENT: usize = 5;
@@ -85,7 +89,8 @@ impl Dictionary {
         }
         let every_second = |from: usize| pages.iter().skip(from).step_by(2).copied();
         let judges: Vec<&Page> = every_second(1).collect();
-        let mut zstd = Zstd::new(level);
+        let judged_at = level.min(JUDGED_AT);
+        let mut zstd = Zstd::new(judged_at);
         let without = total(&mut zstd, &judges, None);
         let best = (0..CHOICES)
             .filter_map(|choice| {
@@ -93,27 +98,27 @@ impl Dictionary {
                 let parts = every_second(0)
                     .skip(choice * apart / CHOICES)
                     .step_by(apart);
-                let mut made = Self::of(parts.take(PARTS), level)?;
-                made.gain = (without, total(&mut zstd, &judges, Some(&made)));
-                Some(made)
+                let content: Vec<u8> = parts.take(PARTS).flatten().copied().collect();
+                let made = Self::of(&content, judged_at)?;
+                Some((total(&mut zstd, &judges, Some(&made)), content))
             })
-            .min_by_key(|made| made.gain.1)
-            .ok_or(TrainError::Unusable)?;
-        let (_, with) = best.gain;
+            .min_by_key(|(with, _)| *with);
+        let (with, content) = best.ok_or(TrainError::Unusable)?;
         if with * 100 > without * (100 - MIN_GAIN_PERCENT) {
             return Err(TrainError::NotWorthIt { without, with });
         }
+        let mut best = Self::of(&content, level).ok_or(TrainError::Unusable)?;
+        best.gain = (without, with);
         Ok(best)
     }
 
-    fn of<'a>(parts: impl Iterator<Item = &'a Page>, level: i32) -> Option<Self> {
-        let content = parts.flatten().copied().collect::<Vec<u8>>();
+    fn of(content: &[u8], level: i32) -> Option<Self> {
         if content.starts_with(&MAGIC) {
             return None;
         }
         Some(Self {
-            encoder: CDict::try_create(&content, level)?,
-            decoder: DDict::try_create(&content)?,
+            encoder: CDict::try_create(content, level)?,
+            decoder: DDict::try_create(content)?,
             gain: (0, 0),
         })
     }
