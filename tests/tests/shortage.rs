@@ -127,6 +127,18 @@ fn a_process_that_may_start_no_thread_runs_unmanaged() {
     );
 }
 
+/// The same of a child that is forked while pages are elsewhere: what it says is heard.
+#[test]
+fn a_child_that_may_start_no_thread_is_looked_after() {
+    let Some(_alone) = paging("a_child_that_may_start_no_thread_is_looked_after") else {
+        return;
+    };
+    let words = [program("agentless").into(), OsString::from("96")];
+    let run = Neap::limit("48M").run(&Run::new(words));
+    assert_eq!(run.text(), "right\n", "{}", run.stderr);
+    run.must_have_paged();
+}
+
 /// The engine that was not told of it keeps nothing of the program.
 #[test]
 fn what_is_to_be_wiped_is_wiped_though_the_engine_could_not_be_told() {
