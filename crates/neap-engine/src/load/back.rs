@@ -21,12 +21,14 @@ struct Flock {
 }
 
 /// Moves a `Staged` or `Storing` page home, and with it the staged pages that follow it within
-/// `window`. The caller holds the gate shared.
+/// `window`. The caller holds the gate shared. `wait`: for the agent, if another thread has it; nobody waits for
+/// the page, and a copy would take a second frame until the block is recycled.
 pub(crate) fn return_staged(
     job: &Job,
     space: &Space,
     page: PageNr,
     window: &Range<PageNr>,
+    wait: bool,
 ) -> Served {
     let Some(body) = space.body.get() else {
         return Served::Done;
@@ -41,7 +43,7 @@ pub(crate) fn return_staged(
     let errand = Errand::Return(flock.ids.clone());
     let called = body
         .agent
-        .call(op::MOVE, &spans, flock.first.addr(), errand, false);
+        .call(op::MOVE, &spans, flock.first.addr(), errand, wait);
     let served = match called {
         // The agent is with reclaim: a copy is quicker than the wait for it.
         Called::Busy(_) => copy_home(job, space, body, &flock),

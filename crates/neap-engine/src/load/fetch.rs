@@ -69,7 +69,7 @@ impl Loader {
         if space.is_dead() {
             return Served::Done;
         }
-        return_staged(job, space, page, &window)
+        return_staged(job, space, page, &window, false)
     }
 
     /// Loads `page`, which the table says is stored, and what readahead wants with it. While the address

@@ -130,7 +130,7 @@ impl Storer {
         };
         let page = core.locate(id).1;
         drop(core);
-        return_staged(job, space, page, &(page..page));
+        return_staged(job, space, page, &(page..page), true);
     }
 }
 
