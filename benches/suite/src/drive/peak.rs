@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(5);
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Runs the command plainly and returns the most it took, in bytes.
 ///
