@@ -3,8 +3,8 @@
 //!
 //! Reclaim alone picks, stages and recycles. A worker does one thing, storing the oldest block of a space
 //! that stages more than its share, and only while reclaim alone does not keep up: then the programs will have
-//! to wait, and their cpus are better used so. Where workers do not keep up either reclaim goes on storing, so
-//! that how many there are, and whether they get a cpu, changes how fast it goes and nothing else.
+//! to wait, and their cpus are better used so. Where workers do not keep up either reclaim goes on storing:
+//! one that gets no cpu holds up one block.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};

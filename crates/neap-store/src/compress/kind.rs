@@ -47,8 +47,7 @@ pub enum KindError {
 }
 
 impl Default for CompressorKind {
-    /// Twice as dense as lz4 for less than three times its work, which most programs get back in
-    /// faults that do not happen.
+    /// Twice as dense as lz4 for half as much work again (`docs/adr/0007-dictionaries.md`).
     fn default() -> Self {
         Self::Zstd(DEFAULT_LEVEL)
     }
