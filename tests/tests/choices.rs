@@ -1,0 +1,43 @@
+//! What a user may choose: every compressor and every shrinker brings each page back as it was, from the pool
+//! and from the swap file.
+
+use neap_tests::{Managed, Neap, Need, Run, program, require};
+
+/// 96 MiB, read back in two orders, in 32 MiB and with a pool that is too small for the rest.
+fn run_with(option: &str, value: &str) -> Managed {
+    let hog = Run::new([program("hog").as_os_str(), "96".as_ref(), "2".as_ref()]);
+    let options = [option, value, "--pool-max", "10"];
+    let limit = Neap::limit("32M");
+    let neap = options.iter().fold(limit, |neap, word| neap.option(word));
+    let run = neap.run(&hog);
+    run.must_have_paged().must_be_within_limit();
+    run
+}
+
+#[test]
+fn every_compressor_brings_each_page_back() {
+    let test = "every_compressor_brings_each_page_back";
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    // zstd makes its tables in another way for each of these levels.
+    for name in ["lz4", "zstd:-5", "zstd:3", "zstd:9", "deflate:9"] {
+        run_with("--compressor", name);
+    }
+    // A dictionary pays for these pages.
+    let run = run_with("--compressor", "zstd");
+    let stored = run.number("/zswap/dictionary_stores");
+    assert!(stored > 1000, "{}", run.stats);
+}
+
+#[test]
+fn every_shrinker_brings_each_page_back() {
+    let test = "every_shrinker_brings_each_page_back";
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    for name in ["second-chance", "protection", "off"] {
+        let run = run_with("--shrinker", name);
+        assert!(run.number("/vmstat/zswpwb") > 0, "{name}: {}", run.stats);
+    }
+}
