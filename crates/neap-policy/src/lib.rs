@@ -3,14 +3,15 @@
 //! | module | decides |
 //! |---|---|
 //! | `page` | what may happen to a page in its state |
-//! | `generations` | in which order pages leave memory |
+//! | `generations` | in which order pages leave memory, and what it says when they come back |
 //! | `job` | the two together, for all spaces of a job |
 //! | `swapin` | which neighbours to load with a page, and which loads count |
 //! | `batches` | when a folio reaches its list, and at which end |
 //! | `shrinker` | which compressed pages go to the swap file |
 //! | `zswap` | what is stored compressed, and what goes on to the device |
 //! | `limits` | when to reclaim, how much, and who waits |
-//! | `folio` | records of folios, and lists through them |
+//! | `list` | lists through records, of pages or folios |
+//! | `folio` | records of folios |
 //! | `memcg` | the tree of cgroups: charges, limits, protection |
 //! | `lru` | the lists of each cgroup and node, and what refaults say |
 //! | `memcg_lru` | which cgroup global reclaim visits next |
@@ -28,6 +29,7 @@ mod folio;
 mod generations;
 mod job;
 mod limits;
+mod list;
 mod lru;
 mod memcg;
 mod memcg_lru;
@@ -40,10 +42,10 @@ mod zswap;
 
 pub use batches::{Batch, Batches, FolioView, LARGE_BATCH, SMALL_BATCH, WritebackEnd};
 pub use counters::{Counter, Counters};
-pub use folio::{Flags, FolioId, Folios, List, LruvecId};
+pub use folio::{Flags, FolioId, Folios, Kind, LruvecId};
 pub use job::{Core, Vmstat};
 pub use limits::{Pacer, Plan, PoolGate, ZswapMax, zswap_max_allows};
-pub use lru::{Kind, Mm, Promotion, Shadow};
+pub use lru::{Mm, Promotion, Shadow};
 pub use memcg::{Charged, Limits, MemcgId, Memcgs, OverLimit, high_delay, swap_high_delay};
 pub use page::{Effect, Heat, Illegal, State, Step, step};
 pub use reclaim::{Cause, Host, Pageout, Progress, Reclaim, Referenced, Request};

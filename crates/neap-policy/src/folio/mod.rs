@@ -1,17 +1,29 @@
 //! Folios of an imagined machine: one record of 24 bytes each, on intrusive lists.
 
 mod flags;
-mod list;
+mod kind;
 
 pub use flags::Flags;
-pub use list::List;
+pub use kind::Kind;
+pub(crate) use kind::list_of;
 
-/// "None" in links, and never an id.
-pub(crate) const NONE: u32 = u32::MAX;
+use crate::list::{LinkId, Links, NONE};
 
 /// A folio: index of its record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FolioId(pub u32);
+
+impl LinkId for FolioId {
+    #[inline]
+    fn from_raw(raw: u32) -> FolioId {
+        FolioId(raw)
+    }
+
+    #[inline]
+    fn raw(self) -> u32 {
+        self.0
+    }
+}
 
 /// The lists of one cgroup on one node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -44,6 +56,24 @@ pub struct Folios {
     records: Vec<Record>,
     free: Option<u32>,
     live: u64,
+}
+
+impl Links<FolioId> for Folios {
+    #[inline]
+    fn links(&self, id: FolioId) -> (u32, u32) {
+        let record = &self.records[id.0 as usize];
+        (record.prev, record.next)
+    }
+
+    #[inline]
+    fn set_prev(&mut self, id: FolioId, prev: u32) {
+        self.records[id.0 as usize].prev = prev;
+    }
+
+    #[inline]
+    fn set_next(&mut self, id: FolioId, next: u32) {
+        self.records[id.0 as usize].next = next;
+    }
 }
 
 impl Folios {

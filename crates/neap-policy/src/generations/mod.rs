@@ -1,18 +1,35 @@
-//! The multi-generational LRU of one space.
+//! The rules of generations: which there are, when another is opened, which is evicted
+//! from, where a page goes, and what a page that comes back says (SPEC 3.2-3.9).
 //!
-//! After the kernel's MGLRU (SPEC 3.3-3.9, `Mglru614` rules), with two differences
-//! that follow from having no accessed bits. Aging costs nothing, because there is no
-//! page table to walk: it only opens a new youngest generation. And a page is promoted
-//! by what neap sees: a fault that brings it back, or a touch while it is staged.
-//! There is one type (anon) and no tiers, since nothing is read through descriptors.
+//! They are written here once, as functions of sequence numbers, sizes and marks. What
+//! they decide about lies elsewhere: the pages of `neap run` in records of 13 bytes
+//! (`job/lru.rs`), the folios of the simulator in records of 24 (`lru/`).
 //!
-//! Refaults are judged as in the classic LRU (SPEC 3.2) by distance, not by
-//! generation: without accessed bits a generation can hold any share of memory, and
-//! "evicted at most four generations ago" says little. A page is recent when fewer
-//! pages left the space since it was evicted than the two youngest generations hold.
+//! The rules of the kernel that want an accessed bit have no page table to look at in
+//! user space. So `neap run` differs in four things:
+//!
+//! * A fault, or a touch while staged, is all that is ever seen of a page. It promotes
+//!   at once, by the rule of 6.7 ([`Insertion::V67`]), as there is no second sighting to
+//!   wait for.
+//! * Aging walks nothing, so it costs nothing, and is done as soon as it is due
+//!   ([`Trigger::Edge`]), where the kernel first takes what is there.
+//! * A refault is recent by distance, the rule of the classic lists ([`competing`]), not
+//!   by generation ([`Window::recent`]): without accessed bits a generation can hold any
+//!   share of memory, and "evicted at most four generations ago" says little.
+//! * A recent refault that was asked for earns the mark of the working set at once, and
+//!   one that is not recent is put where readahead's pages are ([`Refault::judge`]).
+//!
+//! And there is one [`Kind`](crate::folio::Kind), anonymous memory, and no tiers
+//! (`feedback`), since nothing is read through descriptors.
 
-mod list;
-mod lru;
+mod feedback;
+mod place;
+mod refault;
+mod window;
 
-pub(crate) use list::List;
-pub(crate) use lru::{Lru, Refault};
+pub(crate) use feedback::{Feedback, MAX_NR_TIERS, kind_to_scan, tier_of};
+pub(crate) use place::{Arrival, Insertion};
+pub(crate) use refault::{NonresidentAge, Refault, competing};
+pub(crate) use window::{
+    Aging, MAX_NR_GENS, MIN_LRU_BATCH, MIN_NR_GENS, Spread, Trigger, Window, index,
+};

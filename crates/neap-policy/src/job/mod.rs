@@ -7,6 +7,7 @@
 //! if it is on exactly one generation list of its space.
 
 mod check;
+mod lru;
 mod ranges;
 mod reclaim;
 mod vmstat;
@@ -18,12 +19,14 @@ mod tests;
 
 use neap_units::{Bytes, PageId, PageNr, Pages, SpaceId};
 
-use crate::generations::{Lru, Refault};
+use crate::generations::NonresidentAge;
 use crate::page::{
     Effect, Heat, Illegal, Index, LEAF_PAGES, State, Step, Table, page_id, split, step,
 };
 
 pub use vmstat::Vmstat;
+
+use lru::Lru;
 
 /// Most spaces at once: ids are 16 bits, and the last one marks free leaves.
 const MAX_SPACES: usize = u16::MAX as usize;
@@ -42,7 +45,7 @@ impl Space {
         Space {
             live: true,
             index: Index::default(),
-            lru: Lru::new(0),
+            lru: Lru::new(NonresidentAge::default()),
             credit: 0,
         }
     }
@@ -262,15 +265,14 @@ impl Core {
     fn refault(&mut self, id: PageId, space: SpaceId, heat: Heat) -> Heat {
         let lru = &mut self.spaces[space.index()].lru;
         let (leaf, at) = self.table.at_mut(id);
-        let recent = lru.refault(leaf.stamp(at)) == Refault::Recent;
-        let restored = recent && leaf.workingset(at);
-        let activated = recent && heat == Heat::Hot;
-        if activated {
-            lru.activated();
+        let refault = lru.refault(leaf.stamp(at), heat, leaf.workingset(at));
+        leaf.set_workingset(at, refault.activated || refault.restored);
+        self.vmstat.count_refault(refault);
+        if refault.activated {
+            Heat::Hot
+        } else {
+            Heat::Warm
         }
-        leaf.set_workingset(at, activated || restored);
-        self.vmstat.count_refault(activated, restored);
-        if activated { Heat::Hot } else { Heat::Warm }
     }
 
     /// Takes an empty leaf out of its space.

@@ -162,8 +162,8 @@ impl Core {
         child: SpaceId,
         mut visit: impl FnMut(PageNr, State) -> Option<EntryId>,
     ) {
-        let age = self.space(parent).lru.age_stamp();
-        self.space_mut(child).lru.set_age_stamp(age);
+        let age = self.space(parent).lru.age_so_far();
+        self.space_mut(child).lru.set_age(age);
         for (_, leaf) in self.leaves_of(parent, &(PageNr(0)..PageNr(u64::MAX))) {
             for at in 0..LEAF_PAGES {
                 let record = self.table.leaf(leaf);
@@ -190,7 +190,7 @@ impl Core {
         let stamp = if evicted {
             stamp
         } else {
-            self.space(child).lru.age_stamp()
+            self.space(child).lru.stamp()
         };
         let id = self.ensure(child, page);
         let (leaf, at) = self.table.at_mut(id);

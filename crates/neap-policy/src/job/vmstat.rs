@@ -1,5 +1,6 @@
 //! Event counters, by the kernel's names where the kernel has the event.
 
+use crate::generations::Refault;
 use crate::page::{Heat, Step};
 
 macro_rules! counters {
@@ -57,10 +58,10 @@ impl Vmstat {
     }
 
     #[inline]
-    pub(super) fn count_refault(&mut self, activated: bool, restored: bool) {
+    pub(super) fn count_refault(&mut self, refault: Refault) {
         self.workingset_refault_anon += 1;
-        self.workingset_activate_anon += u64::from(activated);
-        self.pgactivate += u64::from(activated);
-        self.workingset_restore_anon += u64::from(restored);
+        self.workingset_activate_anon += u64::from(refault.activated);
+        self.pgactivate += u64::from(refault.activated);
+        self.workingset_restore_anon += u64::from(refault.restored);
     }
 }

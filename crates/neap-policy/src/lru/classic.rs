@@ -2,8 +2,8 @@
 
 use neap_units::PAGE_SHIFT;
 
-use super::{Kind, Lruvec, Mm, list_of};
-use crate::folio::{Flags, FolioId, LruvecId};
+use super::{Lruvec, Mm};
+use crate::folio::{Flags, FolioId, Kind, LruvecId, list_of};
 
 /// Cost of reading a page back, in pages scanned (SPEC 3.2; SWAP_CLUSTER_MAX).
 const REFAULT_COST: u64 = 32;

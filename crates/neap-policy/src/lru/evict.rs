@@ -2,10 +2,13 @@
 
 use neap_units::Nanos;
 
-use super::generations::{MAX_LRU_BATCH, index};
-use super::{Kind, MIN_LRU_BATCH, MIN_NR_GENS, Mm};
-use crate::folio::{Flags, FolioId, LruvecId};
+use super::Mm;
+use crate::folio::{Flags, FolioId, Kind, LruvecId};
+use crate::generations::{Aging, MIN_LRU_BATCH, MIN_NR_GENS, Spread, Trigger, index, kind_to_scan};
 use crate::switches::Lru;
+
+/// Most folios looked at for a batch (SPEC 0).
+const MAX_LRU_BATCH: u64 = 4096;
 
 /// One round of isolation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,19 +23,12 @@ pub(crate) struct Eviction {
     pub(crate) kind: Kind,
 }
 
-/// Sizes that decide whether to age.
-struct Spread {
-    young: u64,
-    old: u64,
-    total: u64,
-}
-
 impl Mm {
     /// When the oldest generation that may be evicted was opened. Before the rework that
     /// of files is asked, whose generations are never more.
     pub(crate) fn oldest_birth(&self, id: LruvecId, can_swap: bool) -> Nanos {
         let generations = &self.lruvec(id).generations;
-        let [anon, file] = generations.min_seq;
+        let [anon, file] = self.oldest(id);
         let oldest = match self.switches.lru {
             Lru::Mglru614 if can_swap => anon.min(file),
             _ => file,
@@ -42,8 +38,7 @@ impl Mm {
 
     /// Whether the lists want a new generation, and pages that could be scanned.
     pub(crate) fn should_age(&self, id: LruvecId, can_swap: bool) -> (bool, u64) {
-        let generations = &self.lruvec(id).generations;
-        let [anon, file] = generations.min_seq;
+        let [anon, file] = self.oldest(id);
         let rework = self.switches.lru == Lru::Mglru614;
         let oldest = match (can_swap, rework) {
             (true, true) => anon.min(file),
@@ -51,35 +46,37 @@ impl Mm {
             (false, _) => file,
         };
         let spread = self.spread(id, can_swap);
-        let (edge, max) = (oldest + MIN_NR_GENS, generations.max_seq);
-        if edge > max {
-            return (true, 0);
+        let trigger = if rework {
+            Trigger::Edge
+        } else {
+            Trigger::Spread(spread)
+        };
+        match self.lruvec(id).generations.window.aging(oldest, &trigger) {
+            Aging::Needed => (true, 0),
+            Aging::Wanted => (true, spread.total),
+            Aging::Not => (false, spread.total),
         }
-        if rework || edge < max {
-            return (edge == max, spread.total);
-        }
-        let uneven = spread.young * MIN_NR_GENS > spread.total
-            || spread.old * (MIN_NR_GENS + 2) < spread.total;
-        (uneven, spread.total)
+    }
+
+    /// Sequence number of the oldest generation of each kind.
+    fn oldest(&self, id: LruvecId) -> [u64; 2] {
+        Kind::BOTH.map(|kind| self.lruvec(id).generations.window.min_seq(kind))
     }
 
     fn spread(&self, id: LruvecId, can_swap: bool) -> Spread {
         let generations = &self.lruvec(id).generations;
-        let mut spread = Spread {
-            young: 0,
-            old: 0,
-            total: 0,
-        };
+        let window = &generations.window;
+        let mut spread = Spread::default();
         for kind in Kind::BOTH {
             if kind == Kind::Anon && !can_swap {
                 continue;
             }
-            for seq in generations.min_seq[kind as usize]..=generations.max_seq {
+            for seq in window.min_seq(kind)..=window.max_seq() {
                 let pages = generations.pages_at(seq, kind);
                 spread.total += pages;
-                if seq == generations.max_seq {
+                if seq == window.max_seq() {
                     spread.young += pages;
-                } else if seq + MIN_NR_GENS == generations.max_seq {
+                } else if seq == window.youngest_inactive() {
                     spread.old += pages;
                 }
             }
@@ -108,7 +105,8 @@ impl Mm {
             Lru::Mglru614 => target.clamp(1, MAX_LRU_BATCH),
             _ => MAX_LRU_BATCH,
         };
-        let mut kind = self.kind_to_scan(id, swappiness);
+        let feedback = &self.lruvec(id).generations.feedback;
+        let mut kind = kind_to_scan(feedback, self.oldest(id), swappiness, self.switches.lru);
         let mut round = self.scan_kind(id, kind, most, into);
         if round.scanned == 0 && can_swap {
             kind = kind.other();
@@ -117,12 +115,10 @@ impl Mm {
         let moved = self.advance_min_seq(id, can_swap);
         round.scanned += u64::from(moved);
         let first = if can_swap { Kind::Anon } else { Kind::File };
-        let generations = &self.lruvec(id).generations;
+        let window = &self.lruvec(id).generations.window;
         let left = match self.switches.lru {
-            Lru::Mglru614 if can_swap => generations
-                .count(Kind::Anon)
-                .max(generations.count(Kind::File)),
-            _ => generations.count(first),
+            Lru::Mglru614 if can_swap => window.count(Kind::Anon).max(window.count(Kind::File)),
+            _ => window.count(first),
         };
         if left == MIN_NR_GENS {
             round.scanned = 0;
@@ -144,11 +140,10 @@ impl Mm {
             kind,
         };
         let generations = &self.lruvec(id).generations;
-        if generations.count(kind) == MIN_NR_GENS {
+        let Some(oldest) = generations.window.evictable(kind).map(index) else {
             return round;
-        }
-        let limit = self.tier_limit(id, kind);
-        let oldest = index(generations.min_seq[kind as usize]);
+        };
+        let limit = generations.feedback[kind as usize].tier_limit(self.switches.lru);
         let mut looks = most;
         while looks > 0 && round.isolated < MIN_LRU_BATCH {
             let list = &self.lruvec(id).generations.lists[oldest][kind as usize];

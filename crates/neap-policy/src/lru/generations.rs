@@ -1,29 +1,22 @@
-//! Generations: where folios are put, promotion, aging (SPEC 3.3-3.6).
+//! Folios in generations: put there, promoted, aged (SPEC 3.3-3.6). The rules are those of
+//! `crate::generations`.
 
 use neap_units::Nanos;
 
-use super::feedback::Feedback;
+use super::Mm;
 use super::workingset::total_refs;
-use super::{Kind, Mm, list_of};
 use crate::counters::Counter;
-use crate::folio::{Flags, FolioId, List, LruvecId};
-use crate::switches::{Lru, MemcgWalk};
-
-/// Fewest and most generations of a kind (SPEC 0).
-pub(crate) const MIN_NR_GENS: u64 = 2;
-pub(crate) const MAX_NR_GENS: u64 = 4;
-/// Folios isolated at once, and looked at for that (SPEC 0).
-pub(crate) const MIN_LRU_BATCH: u64 = 64;
-pub(super) const MAX_LRU_BATCH: u64 = 4096;
+use crate::folio::{Flags, FolioId, Kind, LruvecId, list_of};
+use crate::generations::{Arrival, Feedback, Insertion, MAX_NR_GENS, Window, index};
+use crate::list::List;
+use crate::switches::Lru;
 
 /// The generations of one cgroup on one node.
 pub(crate) struct Generations {
-    pub(crate) max_seq: u64,
-    /// By [`Kind`].
-    pub(crate) min_seq: [u64; 2],
+    pub(crate) window: Window<2>,
     /// By generation and kind. A folio's own generation may be younger than that of its
     /// list: promotion changes only the folio, and eviction sorts it.
-    pub(super) lists: [[List; 2]; MAX_NR_GENS as usize],
+    pub(super) lists: [[List<FolioId>; 2]; MAX_NR_GENS as usize],
     /// Pages whose folios have the generation, wherever they are listed.
     pages: [[u64; 2]; MAX_NR_GENS as usize],
     /// When each generation was opened.
@@ -35,31 +28,12 @@ impl Generations {
     /// Four empty generations, opened now.
     pub(super) fn new(now: Nanos) -> Generations {
         Generations {
-            max_seq: MAX_NR_GENS - 1,
-            min_seq: [0; 2],
+            window: Window::new(),
             lists: [[List::default(); 2]; MAX_NR_GENS as usize],
             pages: [[0; 2]; MAX_NR_GENS as usize],
             births: [now; MAX_NR_GENS as usize],
             feedback: [Feedback::default(); 2],
         }
-    }
-}
-
-#[inline]
-pub(super) fn index(seq: u64) -> usize {
-    (seq % MAX_NR_GENS) as usize
-}
-
-impl Generations {
-    /// Whether a generation is one of the two youngest.
-    #[inline]
-    fn is_active(&self, generation: usize) -> bool {
-        generation == index(self.max_seq) || generation == index(self.max_seq - 1)
-    }
-
-    /// Generations of one kind.
-    pub(super) fn count(&self, kind: Kind) -> u64 {
-        self.max_seq - self.min_seq[kind as usize] + 1
     }
 
     /// Pages of one kind in a generation.
@@ -80,39 +54,19 @@ pub enum Promotion {
 }
 
 impl Mm {
-    /// Sequence for a folio that is put on a list (SPEC 3.4).
+    /// Sequence for a folio that is put on a list.
     fn insert_seq(&self, id: LruvecId, flags: Flags, tail: bool) -> u64 {
-        let generations = &self.lruvec(id).generations;
         let kind = Kind::of(flags);
-        let (min, max) = (generations.min_seq[kind as usize], generations.max_seq);
         let pending = flags.has(Flags::RECLAIM) && flags.any(Flags::DIRTY.with(Flags::WRITEBACK));
         let cold_anon = kind == Kind::Anon && !flags.has(Flags::SWAPCACHE);
-        let workingset = u64::from(flags.has(Flags::WORKINGSET));
-        match self.switches.lru {
-            Lru::Mglru614 => {
-                let distance = if flags.has(Flags::ACTIVE) {
-                    2 - workingset
-                } else if tail {
-                    4
-                } else if cold_anon || pending {
-                    2
-                } else {
-                    4 - workingset
-                };
-                (max + 1 - distance).max(min)
-            }
-            _ if flags.has(Flags::ACTIVE) => max,
-            // Since 6.7, which also brought the third slot of the memcg LRU, what cannot
-            // leave at once goes to the second youngest, and other cold folios to the
-            // oldest only while no generation lies between.
-            _ if self.switches.memcg_walk != MemcgWalk::MemcgLru63 => match () {
-                () if cold_anon || pending => max - 1,
-                () if tail || min + MIN_NR_GENS >= max => min,
-                () => min + 1,
-            },
-            _ if cold_anon || pending => min + 1,
-            _ => min,
-        }
+        let arrival = Arrival {
+            active: flags.has(Flags::ACTIVE),
+            workingset: flags.has(Flags::WORKINGSET),
+            tail,
+            stays: cold_anon || pending,
+        };
+        let window = &self.lruvec(id).generations.window;
+        window.place(kind, Insertion::of(&self.switches), arrival)
     }
 
     pub(super) fn insert_generation(&mut self, id: FolioId, tail: bool) {
@@ -124,7 +78,7 @@ impl Mm {
         let (kind, pages) = (Kind::of(*flags), 1 << flags.order());
         let generations = &mut self.lruvecs[lruvec.index()].generations;
         generations.pages[index(seq)][kind as usize] += pages;
-        let active = generations.is_active(index(seq));
+        let active = generations.window.is_active(index(seq));
         self.link_generation(id, index(seq), tail);
         self.resize(lruvec, list_of(kind, active), pages as i64);
     }
@@ -138,7 +92,7 @@ impl Mm {
         let (kind, pages) = (Kind::of(*flags), 1u64 << flags.order());
         let generations = &mut self.lruvecs[lruvec.index()].generations;
         generations.pages[generation][kind as usize] -= pages;
-        let active = generations.is_active(generation);
+        let active = generations.window.is_active(generation);
         self.folios.flags_mut(id).set(Flags::ACTIVE, active);
         self.resize(lruvec, list_of(kind, active), -(pages as i64));
     }
@@ -192,7 +146,7 @@ impl Mm {
         flags.set_refs(0);
         flags.set(Flags::REFERENCED.with(Flags::WORKINGSET), false);
         flags.set(Flags::WORKINGSET, rework);
-        let max = self.lruvec(walked).generations.max_seq;
+        let max = self.lruvec(walked).generations.window.max_seq();
         self.set_generation(id, index(max));
         Promotion::Promoted
     }
@@ -212,7 +166,8 @@ impl Mm {
         let generations = &mut self.lruvecs[lruvec.index()].generations;
         generations.pages[from][kind as usize] -= pages;
         generations.pages[to][kind as usize] += pages;
-        let (before, after) = (generations.is_active(from), generations.is_active(to));
+        let is_active = |generation| generations.window.is_active(generation);
+        let (before, after) = (is_active(from), is_active(to));
         if before != after {
             self.resize(lruvec, list_of(kind, before), -(pages as i64));
             self.resize(lruvec, list_of(kind, after), pages as i64);
@@ -225,12 +180,12 @@ impl Mm {
         let lruvec = self.folios.lruvec(id);
         let rework = self.switches.lru == Lru::Mglru614;
         let kind = Kind::of(self.folios.flags(id));
-        let oldest = index(self.lruvec(lruvec).generations.min_seq[kind as usize]);
+        let oldest = self.lruvec(lruvec).generations.window.min_seq(kind);
+        let (oldest, next) = (index(oldest), index(oldest + 1));
         let now = self.folios.flags(id).generation().unwrap_or(oldest);
         if now != oldest {
             return now;
         }
-        let to = index(oldest as u64 + 1);
         let flags = self.folios.flags_mut(id);
         flags.set_refs(0);
         flags.set(Flags::REFERENCED, false);
@@ -240,8 +195,8 @@ impl Mm {
         if reclaiming {
             flags.set(Flags::RECLAIM, true);
         }
-        self.set_generation(id, to);
-        to
+        self.set_generation(id, next);
+        next
     }
 
     /// An access through a file descriptor: a mark, then a count, then another mark.
@@ -265,17 +220,17 @@ impl Mm {
     /// Opens a generation after a walk of the page tables (kernel: inc_max_seq).
     pub(crate) fn open_generation(&mut self, id: LruvecId, can_swap: bool) {
         for kind in [Kind::File, Kind::Anon] {
-            while self.lruvec(id).generations.count(kind) == MAX_NR_GENS {
+            while self.lruvec(id).generations.window.count(kind) == MAX_NR_GENS {
                 self.fold_oldest(id, kind, can_swap);
             }
         }
         let generations = &mut self.lruvecs[id.index()].generations;
         // What was second youngest becomes inactive. What has the number to come (left
         // behind where swap was out of reach) becomes active.
-        let leaves = generations.pages[index(generations.max_seq - 1)];
-        let joins = generations.pages[index(generations.max_seq + 1)];
-        generations.max_seq += 1;
-        generations.births[index(generations.max_seq)] = self.now;
+        let leaves = generations.pages[index(generations.window.open())];
+        let youngest = index(generations.window.max_seq());
+        let joins = generations.pages[youngest];
+        generations.births[youngest] = self.now;
         for kind in Kind::BOTH {
             let delta = joins[kind as usize] as i64 - leaves[kind as usize] as i64;
             if delta != 0 {
@@ -290,7 +245,7 @@ impl Mm {
     /// Folds the oldest generation of a kind into the next.
     fn fold_oldest(&mut self, id: LruvecId, kind: Kind, can_swap: bool) {
         let at = kind as usize;
-        let oldest = index(self.lruvec(id).generations.min_seq[at]);
+        let oldest = index(self.lruvec(id).generations.window.min_seq(kind));
         if kind == Kind::File || can_swap {
             while let Some(folio) = self.lruvec(id).generations.lists[oldest][at].tail() {
                 let to = self.increment(folio, false);
@@ -303,62 +258,41 @@ impl Mm {
     fn retire(&mut self, id: LruvecId, kind: Kind) {
         let generations = &mut self.lruvecs[id.index()].generations;
         generations.feedback[kind as usize].carry_over();
-        generations.min_seq[kind as usize] += 1;
+        generations.window.retire(kind);
     }
 
     /// Leaves empty generations behind, keeping two (SPEC 3.7 step 4). Returns whether
     /// any was.
     pub(super) fn advance_min_seq(&mut self, id: LruvecId, can_swap: bool) -> bool {
-        let generations = &self.lruvec(id).generations;
-        let now = generations.min_seq;
-        let mut min = now;
-        for kind in Kind::BOTH {
-            let at = kind as usize;
+        let lru = self.switches.lru;
+        let Generations {
+            window,
+            lists,
+            feedback,
+            ..
+        } = &mut self.lruvecs[id.index()].generations;
+        let reached = Kind::BOTH.map(|kind| {
             if kind == Kind::Anon && !can_swap {
-                continue;
+                return window.min_seq(kind);
             }
-            while min[at] + MIN_NR_GENS <= generations.max_seq
-                && generations.lists[index(min[at])][at].is_empty()
-            {
-                min[at] += 1;
-            }
-        }
-        if can_swap {
-            let [anon, file] = min;
-            if self.switches.lru == Lru::Mglru614 {
-                let seq = generations.max_seq - MIN_NR_GENS;
-                match (anon > seq, file > seq) {
-                    (true, false) if file < seq => min[0] = seq,
-                    (false, true) if anon < seq => min[1] = seq,
-                    _ => {}
-                }
-                min = [min[0].max(now[0]), min[1].max(now[1])];
-            } else {
-                min[0] = anon.min(file);
-                min[1] = min[0].max(now[1]);
-            }
-        }
-        let generations = &mut self.lruvecs[id.index()].generations;
-        for at in 0..2 {
+            window.first_in_use(kind, |seq| lists[index(seq)][kind as usize].is_empty())
+        });
+        let moved = window.leave(reached, can_swap, lru);
+        for (feedback, moved) in feedback.iter_mut().zip(moved) {
             // However many are left behind: those after the first are empty.
-            if min[at] != now[at] {
-                generations.feedback[at].carry_over();
-                generations.min_seq[at] = min[at];
+            if moved {
+                feedback.carry_over();
             }
         }
-        min != now
+        moved.contains(&true)
     }
 
     pub(super) fn check_generations(&self, id: LruvecId) {
         let lruvec = self.lruvec(id);
         let generations = &lruvec.generations;
+        generations.window.check();
         let mut pages = [[0; 2]; MAX_NR_GENS as usize];
         for kind in Kind::BOTH {
-            let count = generations.count(kind);
-            assert!(
-                (MIN_NR_GENS..=MAX_NR_GENS).contains(&count),
-                "{count} generations"
-            );
             for lists in &generations.lists {
                 lists[kind as usize].check(&self.folios, |folio| {
                     let flags = self.folios.flags(folio);
@@ -372,16 +306,14 @@ impl Mm {
         assert_eq!(generations.pages, pages, "pages by generation");
         for kind in Kind::BOTH {
             for active in [false, true] {
-                let is = |&generation: &usize| generations.is_active(generation) == active;
+                let is = |&generation: &usize| generations.window.is_active(generation) == active;
                 let sum: u64 = (0..4).filter(is).map(|g| pages[g][kind as usize]).sum();
                 assert_eq!(lruvec.own[list_of(kind, active)], sum, "{kind:?} {active}");
             }
         }
         if self.switches.lru == Lru::Mglru63 {
-            assert!(
-                generations.min_seq[0] <= generations.min_seq[1],
-                "anon lags behind"
-            );
+            let oldest = |kind| generations.window.min_seq(kind);
+            assert!(oldest(Kind::Anon) <= oldest(Kind::File), "anon lags behind");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Onto a list, off it, and marks of use.
 
-use super::{Kind, Mm, list_of};
+use super::Mm;
 use crate::counters::Counter;
-use crate::folio::{Flags, FolioId};
+use crate::folio::{Flags, FolioId, Kind, list_of};
 
 impl Mm {
     /// A folio is new during a fault of a mapping whose accesses count: generations take

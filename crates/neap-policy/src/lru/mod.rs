@@ -3,69 +3,25 @@
 
 mod classic;
 mod evict;
-mod feedback;
 mod generations;
 mod insert;
 mod workingset;
 
 pub(crate) use classic::Deactivate;
 pub use generations::Promotion;
-pub(crate) use generations::{MAX_NR_GENS, MIN_LRU_BATCH, MIN_NR_GENS};
 pub use workingset::Shadow;
 
 use generations::Generations;
 use neap_units::{Nanos, Pages};
 
-use crate::counters::{Counter, Counters};
-use crate::folio::{Flags, FolioId, Folios, List, LruvecId};
+use crate::counters::Counters;
+use crate::folio::{FolioId, Folios, Kind, LruvecId, list_of};
+use crate::generations::NonresidentAge;
+use crate::list::List;
 use crate::memcg::{Cookie, Limits, MemcgId, Memcgs};
 use crate::memcg_lru::{MemcgLru, Op, Place};
 use crate::reclaim::HeatLevel;
 use crate::switches::{Lru, Switches};
-
-/// Anonymous or file: which storage a folio goes to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Anonymous and shared memory.
-    Anon = 0,
-    /// Page cache of files.
-    File = 1,
-}
-
-impl Kind {
-    pub(crate) const BOTH: [Kind; 2] = [Kind::Anon, Kind::File];
-
-    #[inline]
-    pub(crate) fn of(flags: Flags) -> Kind {
-        if flags.has(Flags::SWAPBACKED) {
-            Kind::Anon
-        } else {
-            Kind::File
-        }
-    }
-
-    /// The other one.
-    pub(crate) fn other(self) -> Kind {
-        match self {
-            Kind::Anon => Kind::File,
-            Kind::File => Kind::Anon,
-        }
-    }
-
-    /// `anon` or `file`.
-    pub(crate) fn pick(self, anon: Counter, file: Counter) -> Counter {
-        match self {
-            Kind::Anon => anon,
-            Kind::File => file,
-        }
-    }
-}
-
-/// Index of a size: inactive and active anonymous, inactive and active file.
-#[inline]
-pub(crate) fn list_of(kind: Kind, active: bool) -> usize {
-    kind as usize * 2 + usize::from(active)
-}
 
 /// The lists of one cgroup on one node.
 pub(crate) struct Lruvec {
@@ -73,7 +29,7 @@ pub(crate) struct Lruvec {
     /// The cgroup above, on the same node.
     parent: Option<LruvecId>,
     /// Classic lists, by [`list_of`].
-    lists: [List; 4],
+    lists: [List<FolioId>; 4],
     /// Pages by [`list_of`], here and with those below. With generations the two
     /// youngest count as active.
     pub(crate) own: [u64; 4],
@@ -81,7 +37,7 @@ pub(crate) struct Lruvec {
     /// Cost of reclaim from either kind (SPEC 3.2).
     cost: [u64; 2],
     /// Evictions and activations here and below.
-    nonresident_age: u64,
+    nonresident_age: NonresidentAge,
     /// Recent refaults here and below, and what they were when reclaim last ended.
     activates: [u64; 2],
     refaults: [u64; 2],
@@ -161,7 +117,7 @@ impl Mm {
                 own: [0; 4],
                 total: [0; 4],
                 cost: [0; 2],
-                nonresident_age: 0,
+                nonresident_age: NonresidentAge::default(),
                 activates: [0; 2],
                 refaults: [0; 2],
                 generations: Generations::new(self.now),
@@ -242,7 +198,7 @@ impl Mm {
     /// Sequence number of the youngest generation of some lists.
     #[must_use]
     pub fn max_seq(&self, id: LruvecId) -> u64 {
-        self.lruvec(id).generations.max_seq
+        self.lruvec(id).generations.window.max_seq()
     }
 
     #[inline]

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::counters::Counter;
+use crate::folio::Flags;
 use crate::switches::MemcgWalk;
 
 fn machine(lru: Lru) -> (Mm, LruvecId) {
@@ -28,7 +30,7 @@ fn add(mm: &mut Mm, lruvec: LruvecId, flags: Flags, faulting: bool) -> FolioId {
 /// How many generations a folio is behind the youngest.
 fn distance(mm: &Mm, id: FolioId) -> u64 {
     let generation = mm.folios.flags(id).generation().unwrap() as u64;
-    let max = mm.lruvec(mm.folios.lruvec(id)).generations.max_seq;
+    let max = mm.lruvec(mm.folios.lruvec(id)).generations.window.max_seq();
     (max - generation) % 4
 }
 

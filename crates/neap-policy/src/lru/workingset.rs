@@ -3,10 +3,10 @@
 
 use neap_units::Pages;
 
-use super::feedback::MAX_NR_TIERS;
-use super::{Kind, MAX_NR_GENS, Mm, list_of};
+use super::Mm;
 use crate::counters::Counter;
-use crate::folio::{Flags, FolioId, LruvecId};
+use crate::folio::{Flags, FolioId, Kind, LruvecId};
+use crate::generations::{MAX_NR_TIERS, Refault, competing, tier_of};
 use crate::switches::Lru;
 
 /// Eight bytes in place of an evicted folio: whose it was, when it left, and whether it
@@ -16,6 +16,8 @@ pub struct Shadow(u64);
 
 /// Bits of the lists' id.
 const LRUVEC_BITS: u32 = 20;
+/// Bits that are left for the token.
+const TOKEN_BITS: u32 = u64::BITS - LRUVEC_BITS - 1;
 /// Bits of the reference field in a token of generations.
 const REFS_BITS: u32 = 2;
 
@@ -55,7 +57,7 @@ impl Mm {
         let mut at = Some(id);
         while let Some(id) = at {
             let lruvec = self.lruvec_mut(id);
-            lruvec.nonresident_age += pages;
+            lruvec.nonresident_age.advance(pages);
             at = lruvec.parent;
         }
     }
@@ -67,7 +69,7 @@ impl Mm {
         if self.generational() {
             return self.generation_shadow(id);
         }
-        let age = self.lruvec(target).nonresident_age;
+        let age = self.lruvec(target).nonresident_age.stamp(TOKEN_BITS);
         let pages = self.folios.pages(id);
         self.age_nonresident(target, pages);
         let workingset = self.folios.flags(id).has(Flags::WORKINGSET);
@@ -89,7 +91,7 @@ impl Mm {
             let refs = total_refs(flags);
             (refs.saturating_sub(1), refs > 0)
         };
-        let token = generations.min_seq[kind as usize] << REFS_BITS | u64::from(field);
+        let token = generations.window.min_seq(kind) << REFS_BITS | u64::from(field);
         Shadow::pack(lruvec, mark, token)
     }
 
@@ -106,13 +108,13 @@ impl Mm {
             return;
         }
         self.count_workingset(lruvec, kind, WORKINGSET_REFAULT, pages);
-        if !self.recent(shadow, kind) {
-            return;
+        let refault = Refault::judge(self.recent(shadow, kind), true, shadow.workingset());
+        if refault.activated {
+            self.folios.flags_mut(id).set(Flags::ACTIVE, true);
+            self.age_nonresident(lruvec, pages);
+            self.count_activate(lruvec, kind, pages);
         }
-        self.folios.flags_mut(id).set(Flags::ACTIVE, true);
-        self.age_nonresident(lruvec, pages);
-        self.count_activate(lruvec, kind, pages);
-        if shadow.workingset() {
+        if refault.restored {
             self.folios.flags_mut(id).set(Flags::WORKINGSET, true);
             self.note_cost(lruvec, kind, pages, 0);
             self.count_workingset(lruvec, kind, WORKINGSET_RESTORE, pages);
@@ -120,23 +122,12 @@ impl Mm {
     }
 
     /// Whether a page left so lately that it could have stayed if all lists of the lists it
-    /// left had been its own. Anonymous lists count only where swap has room.
+    /// left had been its own.
     fn recent(&self, shadow: Shadow, kind: Kind) -> bool {
         let lruvec = self.lruvec(shadow.lruvec());
-        let distance =
-            lruvec.nonresident_age.wrapping_sub(shadow.token()) & (u64::MAX >> (LRUVEC_BITS + 1));
-        let size = |kind, active| lruvec.total[list_of(kind, active)];
-        let mut workingset = size(Kind::File, true);
-        if kind == Kind::Anon {
-            workingset += size(Kind::File, false);
-        }
-        if self.memcgs.swap_available(lruvec.memcg, self.free_swap) > Pages::ZERO {
-            workingset += size(Kind::Anon, true);
-            if kind == Kind::File {
-                workingset += size(Kind::Anon, false);
-            }
-        }
-        distance <= workingset
+        let swap = self.memcgs.swap_available(lruvec.memcg, self.free_swap) > Pages::ZERO;
+        let distance = lruvec.nonresident_age.distance(shadow.token(), TOKEN_BITS);
+        distance <= competing(kind, &lruvec.total, swap)
     }
 
     fn refault_generation(&mut self, id: FolioId, shadow: Shadow, faulting: bool) {
@@ -145,11 +136,8 @@ impl Mm {
         let pages = self.folios.pages(id);
         self.count_workingset(lruvec, kind, WORKINGSET_REFAULT, pages);
         let seq = shadow.token() >> REFS_BITS;
-        let generations = &self.lruvec(lruvec).generations;
-        let recent = match self.switches.lru {
-            Lru::Mglru614 => generations.max_seq.abs_diff(seq) < MAX_NR_GENS,
-            _ => generations.min_seq[kind as usize] == seq,
-        };
+        let window = &self.lruvec(lruvec).generations.window;
+        let recent = window.recent(kind, seq, self.switches.lru);
         if !recent {
             return;
         }
@@ -161,10 +149,11 @@ impl Mm {
         };
         let generations = &mut self.lruvec_mut(lruvec).generations;
         generations.feedback[kind as usize].refaulted[tier] += pages;
-        if faulting {
+        let refault = Refault::judge(recent, faulting, shadow.workingset());
+        if refault.activated {
             self.count_activate(lruvec, kind, pages);
         }
-        if shadow.workingset() {
+        if refault.restored {
             self.folios.flags_mut(id).set(Flags::WORKINGSET, true);
             self.count_workingset(lruvec, kind, WORKINGSET_RESTORE, pages);
         }
@@ -224,9 +213,4 @@ const WORKINGSET_RESTORE: [Counter; 2] = [
 /// Accesses beyond the first: the field and the mark after it (SPEC 3.5).
 pub(super) fn total_refs(flags: Flags) -> u32 {
     flags.refs() + u32::from(flags.has(Flags::WORKINGSET))
-}
-
-/// Tier for accesses beyond the first: 0, 1, 2-3, 4 give 0, 1, 2, 3.
-pub(super) fn tier_of(refs: u32) -> usize {
-    (u32::BITS - refs.leading_zeros()) as usize
 }

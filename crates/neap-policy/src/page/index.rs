@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::NONE;
+use crate::list::NONE;
 
 /// Leaves in a directory.
 const SPAN: usize = 512;

@@ -16,12 +16,10 @@
 use neap_units::{EntryId, PageNr, SlotId, SpaceId};
 
 use super::State;
+use crate::list::NONE;
 
 /// Pages in a leaf.
 pub(crate) const LEAF_PAGES: usize = 64;
-
-/// "No page", "no entry", "no leaf" in a packed word.
-pub(crate) const NONE: u32 = u32::MAX;
 
 /// The space of a leaf that is on the free list.
 const NO_SPACE: SpaceId = SpaceId(u16::MAX);

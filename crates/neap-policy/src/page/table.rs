@@ -3,6 +3,7 @@
 use neap_units::{PageId, SpaceId};
 
 use super::leaf::{LEAF_PAGES, Leaf};
+use crate::list::{LinkId, Links};
 
 /// Leaves made at once: 27 KiB, enough for 8 MiB of pages. The arena grows by whole
 /// chunks and never moves a leaf, so growth costs one allocation and no copying.
@@ -32,6 +33,46 @@ pub(crate) fn split(id: PageId) -> (u32, usize) {
         id.0 >> LEAF_PAGES.trailing_zeros(),
         (id.0 as usize) % LEAF_PAGES,
     )
+}
+
+impl LinkId for PageId {
+    #[inline]
+    fn from_raw(raw: u32) -> PageId {
+        PageId(raw)
+    }
+
+    #[inline]
+    fn raw(self) -> u32 {
+        self.0
+    }
+}
+
+/// Only resident pages have links.
+impl Links<PageId> for Table {
+    #[inline]
+    fn links(&self, id: PageId) -> (u32, u32) {
+        let (leaf, at) = self.at(id);
+        (leaf.prev(at), leaf.next(at))
+    }
+
+    #[inline]
+    fn set_prev(&mut self, id: PageId, prev: u32) {
+        let (leaf, at) = self.at_mut(id);
+        leaf.set_prev(at, prev);
+    }
+
+    #[inline]
+    fn set_next(&mut self, id: PageId, next: u32) {
+        let (leaf, at) = self.at_mut(id);
+        leaf.set_next(at, next);
+    }
+
+    #[inline]
+    fn set_links(&mut self, id: PageId, prev: u32, next: u32) {
+        let (leaf, at) = self.at_mut(id);
+        leaf.set_prev(at, prev);
+        leaf.set_next(at, next);
+    }
 }
 
 impl Table {

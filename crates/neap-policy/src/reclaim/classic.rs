@@ -4,8 +4,8 @@ use neap_units::Pages;
 
 use super::{Cause, Host, Reclaim, SWAP_CLUSTER_MAX};
 use crate::counters::Counter;
-use crate::folio::{Flags, LruvecId};
-use crate::lru::{Deactivate, Kind, Mm, list_of};
+use crate::folio::{Flags, Kind, LruvecId, list_of};
+use crate::lru::{Deactivate, Mm};
 use crate::shrinker::DEF_PRIORITY;
 
 /// What holds for a whole pass over a node (kernel: prepare_scan_control).

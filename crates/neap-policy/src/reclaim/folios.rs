@@ -1,8 +1,8 @@
 //! From isolated folios to free pages (SPEC 3.2, 3.7 step 5; kernel: shrink_folio_list).
 
 use super::{Host, Pageout, Reclaim};
-use crate::folio::{Flags, FolioId};
-use crate::lru::{Kind, Mm};
+use crate::folio::{Flags, FolioId, Kind};
+use crate::lru::Mm;
 use crate::switches::Lru;
 
 /// What a batch came to, in pages.

@@ -4,8 +4,9 @@ use neap_units::{Nanos, Pages};
 
 use super::{Cause, Host, Reclaim, Visit, VisitWork, walk::Pass};
 use crate::counters::Counter;
-use crate::folio::{Flags, FolioId, LruvecId};
-use crate::lru::{Kind, MIN_LRU_BATCH, Mm, list_of};
+use crate::folio::{Flags, FolioId, Kind, LruvecId, list_of};
+use crate::generations::MIN_LRU_BATCH;
+use crate::lru::Mm;
 use crate::memcg::{MemcgId, Protection};
 use crate::memcg_lru::{Op, Seg};
 use crate::shrinker::DEF_PRIORITY;

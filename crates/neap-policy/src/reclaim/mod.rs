@@ -16,8 +16,8 @@ pub use host::{Host, Pageout, Referenced};
 use neap_units::Pages;
 
 use crate::counters::Counter;
-use crate::folio::{FolioId, LruvecId};
-use crate::lru::{Kind, Mm};
+use crate::folio::{FolioId, Kind, LruvecId};
+use crate::lru::Mm;
 use crate::memcg::MemcgId;
 use crate::shrinker::DEF_PRIORITY;
 use crate::switches::MemcgWalk;

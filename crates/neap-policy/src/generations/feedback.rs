@@ -1,7 +1,7 @@
 //! Refault feedback of generations (SPEC 3.8): which tiers to evict, which kind first.
 
-use super::{Kind, MIN_LRU_BATCH, Mm};
-use crate::folio::LruvecId;
+use super::MIN_LRU_BATCH;
+use crate::folio::Kind;
 use crate::switches::Lru;
 
 /// Tiers of a generation (SPEC 0).
@@ -10,25 +10,25 @@ pub(crate) const MAX_NR_TIERS: usize = 4;
 /// Counters of one kind: those of the generation under eviction, and the moving averages
 /// of those before.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Feedback {
-    pub(super) refaulted: [u64; MAX_NR_TIERS],
-    pub(super) evicted: [u64; MAX_NR_TIERS],
-    pub(super) protected: [u64; MAX_NR_TIERS],
+pub(crate) struct Feedback {
+    pub(crate) refaulted: [u64; MAX_NR_TIERS],
+    pub(crate) evicted: [u64; MAX_NR_TIERS],
+    pub(crate) protected: [u64; MAX_NR_TIERS],
     avg_refaulted: [u64; MAX_NR_TIERS],
     avg_total: [u64; MAX_NR_TIERS],
 }
 
 /// Refaults out of evictions, with a gain.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Position {
-    pub(super) refaulted: u64,
-    pub(super) total: u64,
-    pub(super) gain: u64,
+struct Position {
+    refaulted: u64,
+    total: u64,
+    gain: u64,
 }
 
 impl Feedback {
     /// A generation is retired: averages take its counters in.
-    pub(super) fn carry_over(&mut self) {
+    pub(crate) fn carry_over(&mut self) {
         for tier in 0..MAX_NR_TIERS {
             let total = self.evicted[tier] + self.protected[tier];
             self.avg_refaulted[tier] = (self.avg_refaulted[tier] + self.refaulted[tier]) / 2;
@@ -66,52 +66,59 @@ impl Feedback {
             },
         )
     }
+
+    /// Highest tier to evict.
+    pub(crate) fn tier_limit(&self, lru: Lru) -> usize {
+        let (base, gain) = match lru {
+            Lru::Mglru614 => (2, 3),
+            _ => (1, 2),
+        };
+        let a = self.position(0, base);
+        let fails = |&tier: &usize| !not_worse(a, self.position(tier, gain));
+        (1..MAX_NR_TIERS).find(fails).unwrap_or(MAX_NR_TIERS) - 1
+    }
 }
 
 /// Whether B is not worse than A.
-pub(super) fn not_worse(a: Position, b: Position) -> bool {
+fn not_worse(a: Position, b: Position) -> bool {
     let wide = u128::from;
     b.refaulted < MIN_LRU_BATCH
         || wide(b.refaulted) * wide(a.total + MIN_LRU_BATCH) * wide(a.gain)
             <= wide(a.refaulted + 1) * wide(b.total) * wide(b.gain)
 }
 
-impl Mm {
-    /// Highest tier to evict.
-    pub(super) fn tier_limit(&self, id: LruvecId, kind: Kind) -> usize {
-        let feedback = &self.lruvec(id).generations.feedback[kind as usize];
-        let (base, gain) = match self.switches.lru {
-            Lru::Mglru614 => (2, 3),
-            _ => (1, 2),
-        };
-        let a = feedback.position(0, base);
-        let fails = |&tier: &usize| !not_worse(a, feedback.position(tier, gain));
-        (1..MAX_NR_TIERS).find(fails).unwrap_or(MAX_NR_TIERS) - 1
+/// Which kind to evict from first, by the feedback and the oldest generation of each.
+pub(crate) fn kind_to_scan(
+    feedback: &[Feedback; 2],
+    oldest: [u64; 2],
+    swappiness: u8,
+    lru: Lru,
+) -> Kind {
+    let [anon, file] = oldest;
+    let rework = lru == Lru::Mglru614;
+    match swappiness {
+        0 => return Kind::File,
+        1 if rework => return Kind::File,
+        _ if !rework && anon < file => return Kind::Anon,
+        _ if !rework && file < anon => return Kind::File,
+        1 => return Kind::File,
+        200 => return Kind::Anon,
+        _ => {}
     }
+    let [anon, file] = feedback;
+    let (low, high) = (u64::from(swappiness), 200 - u64::from(swappiness));
+    let better = if rework {
+        not_worse(anon.sum(low), file.sum(high))
+    } else {
+        not_worse(anon.position(0, low), file.position(0, high))
+    };
+    if better { Kind::File } else { Kind::Anon }
+}
 
-    /// Which kind to evict from first.
-    pub(super) fn kind_to_scan(&self, id: LruvecId, swappiness: u8) -> Kind {
-        let generations = &self.lruvec(id).generations;
-        let [anon, file] = generations.min_seq;
-        let rework = self.switches.lru == Lru::Mglru614;
-        match swappiness {
-            0 => return Kind::File,
-            1 if rework => return Kind::File,
-            _ if !rework && anon < file => return Kind::Anon,
-            _ if !rework && file < anon => return Kind::File,
-            1 => return Kind::File,
-            200 => return Kind::Anon,
-            _ => {}
-        }
-        let [anon, file] = &generations.feedback;
-        let (low, high) = (u64::from(swappiness), 200 - u64::from(swappiness));
-        let better = if rework {
-            not_worse(anon.sum(low), file.sum(high))
-        } else {
-            not_worse(anon.position(0, low), file.position(0, high))
-        };
-        if better { Kind::File } else { Kind::Anon }
-    }
+/// Tier for accesses through descriptors beyond the first (SPEC 3.5): 0, 1, 2-3, 4 give
+/// 0, 1, 2, 3.
+pub(crate) fn tier_of(refs: u32) -> usize {
+    (u32::BITS - refs.leading_zeros()) as usize
 }
 
 #[cfg(test)]
