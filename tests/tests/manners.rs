@@ -2,16 +2,13 @@
 //! cannot manage.
 
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use neap_tests::{
-    Managed, Neap, Need, Run, install, neap_binary, paging, program, require, skip, static_program,
-};
+use neap_tests::{Neap, Need, Run, install, neap_binary, paging, program, require};
 
 /// Generous: these runs are about manners, not about memory.
 fn neap() -> Neap {
@@ -156,76 +153,6 @@ fn a_preload_of_the_users_is_kept_and_comes_first() {
             "{text}"
         );
     }
-}
-
-#[test]
-fn a_static_program_runs_unmanaged_with_one_warning() {
-    if !ready("a_static_program_runs_unmanaged_with_one_warning") {
-        return;
-    }
-    let Some(hog) = static_program("hog") else {
-        return skip(
-            "a_static_program_runs_unmanaged_with_one_warning",
-            "no static C library",
-        );
-    };
-    let hog = Run::new([hog.as_os_str(), "64".as_ref()]);
-    let plain = hog.go();
-    let run = Neap::limit("32M").run(&hog);
-    run.must_exit(0);
-    assert_eq!(run.text(), plain.text());
-    one_warning(&run, "static");
-    Neap::limit("32M")
-        .option("--require")
-        .run(&hog)
-        .must_exit(125);
-}
-
-fn one_warning(run: &Managed, word: &str) {
-    assert_eq!(
-        run.stderr.lines().count(),
-        1,
-        "one line of warning, not: {}",
-        run.stderr
-    );
-    assert!(
-        run.stderr.starts_with("neap: ") && run.stderr.contains(word),
-        "{}",
-        run.stderr
-    );
-    assert_eq!(run.pages_out(), 0);
-}
-
-#[test]
-fn a_setuid_program_runs_unmanaged_with_one_warning() {
-    let name = "a_setuid_program_runs_unmanaged_with_one_warning";
-    if !require(
-        name,
-        &[
-            Need::Neap,
-            Need::Root,
-            Need::Tool("id"),
-            Need::Tool("chown"),
-        ],
-    ) {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a temporary folder");
-    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755))
-        .expect("our own folder");
-    let copy = dir.path().join("id");
-    install(Path::new("/usr/bin/id"), &copy, "755");
-    let owned = Command::new("chown").arg("65534").arg(&copy).status();
-    assert!(owned.is_ok_and(|s| s.success()));
-    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o4755)).expect("our own file");
-    let run = neap().run(&Run::new([copy.as_os_str(), "-u".as_ref()]));
-    run.must_exit(0);
-    assert_eq!(
-        run.text(),
-        "65534\n",
-        "the bit must take effect as without neap"
-    );
-    one_warning(&run, "setuid");
 }
 
 #[test]
@@ -464,6 +391,11 @@ fn when_neap_is_killed_the_command_dies_and_reads_nothing_wrong() {
             !run.stderr.contains("FAIL") && run.stdout.is_empty(),
             "{}{}",
             run.text(),
+            run.stderr
+        );
+        assert!(
+            run.stderr.contains("the engine ended while it held pages"),
+            "{}",
             run.stderr
         );
     }

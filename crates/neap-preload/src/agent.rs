@@ -265,8 +265,7 @@ fn recycle(span: wire::Span, uffd: Fd) -> i64 {
 /// The engine is gone. If it holds none of the program's pages, the program just goes on.
 fn orphaned(armed: bool, uffd: Fd) -> ! {
     if armed {
-        sys::write(
-            sys::STDERR,
+        sys::write_as_process(
             b"neap: the engine ended while it held pages of this program, which are lost; \
               the program is killed rather than let it read wrong bytes\n",
         );

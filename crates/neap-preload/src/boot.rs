@@ -66,7 +66,8 @@ pub unsafe fn start() {
         return;
     }
     let required = state.name[..state.name_len].ends_with(wire::REQUIRED_END.as_bytes());
-    if attach(wire::purpose::ATTACH, 0) {
+    let emulated = is_emulated();
+    if !emulated && attach(wire::purpose::ATTACH, 0) {
         hook::register_fork_handlers();
     } else if required {
         sys::write(
@@ -74,7 +75,20 @@ pub unsafe fn start() {
             b"neap: a program ends because it could not be managed, as --require asks\n",
         );
         sys::exit(UNMANAGED);
+    } else if emulated {
+        state.name_len = 0;
+        sys::write(
+            sys::STDERR,
+            b"neap: a program that valgrind runs stays unmanaged: valgrind emulates no agent\n",
+        );
     }
+}
+
+/// Whether valgrind runs this program, which ends it at the start of a thread without libc's help. The variable is
+/// in the environment of valgrind itself, which is the process's, and not in the program's.
+fn is_emulated() -> bool {
+    let mut path = [0; 512];
+    environment::find(b"VALGRIND_LAUNCHER", &mut path) > 0
 }
 
 /// In the child of a fork: attach anew, or claim the space that the kernel announced.

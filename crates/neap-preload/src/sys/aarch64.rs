@@ -29,6 +29,8 @@ pub mod nr {
     pub const MPROTECT: usize = 226;
     pub const MADVISE: usize = 233;
     pub const USERFAULTFD: usize = 282;
+    pub const PIDFD_OPEN: usize = 434;
+    pub const PIDFD_GETFD: usize = 438;
     pub const CLOSE_RANGE: usize = 436;
 }
 

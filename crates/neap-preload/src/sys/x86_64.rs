@@ -29,6 +29,8 @@ pub mod nr {
     pub const OPENAT: usize = 257;
     pub const PPOLL: usize = 271;
     pub const USERFAULTFD: usize = 323;
+    pub const PIDFD_OPEN: usize = 434;
+    pub const PIDFD_GETFD: usize = 438;
     pub const CLOSE_RANGE: usize = 436;
 }
 

@@ -1,0 +1,107 @@
+//! Programs that neap cannot manage: they run unharmed, with one warning.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use neap_tests::{Managed, Neap, Need, Run, install, program, require, skip, static_program, tool};
+
+/// Generous: these runs are about manners, not about memory.
+fn neap() -> Neap {
+    Neap::limit("512M")
+}
+
+fn ready(name: &str) -> bool {
+    require(name, &[Need::Neap])
+}
+
+#[test]
+fn a_static_program_runs_unmanaged_with_one_warning() {
+    if !ready("a_static_program_runs_unmanaged_with_one_warning") {
+        return;
+    }
+    let Some(hog) = static_program("hog") else {
+        return skip(
+            "a_static_program_runs_unmanaged_with_one_warning",
+            "no static C library",
+        );
+    };
+    let hog = Run::new([hog.as_os_str(), "64".as_ref()]);
+    let plain = hog.go();
+    let run = Neap::limit("32M").run(&hog);
+    run.must_exit(0);
+    assert_eq!(run.text(), plain.text());
+    one_warning(&run, "static");
+    Neap::limit("32M")
+        .option("--require")
+        .run(&hog)
+        .must_exit(125);
+}
+
+fn one_warning(run: &Managed, word: &str) {
+    assert_eq!(
+        run.stderr.lines().count(),
+        1,
+        "one line of warning, not: {}",
+        run.stderr
+    );
+    assert!(
+        run.stderr.starts_with("neap: ") && run.stderr.contains(word),
+        "{}",
+        run.stderr
+    );
+    assert_eq!(run.pages_out(), 0);
+}
+
+#[test]
+fn a_setuid_program_runs_unmanaged_with_one_warning() {
+    let name = "a_setuid_program_runs_unmanaged_with_one_warning";
+    if !require(
+        name,
+        &[
+            Need::Neap,
+            Need::Root,
+            Need::Tool("id"),
+            Need::Tool("chown"),
+        ],
+    ) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755))
+        .expect("our own folder");
+    let copy = dir.path().join("id");
+    install(Path::new("/usr/bin/id"), &copy, "755");
+    let owned = Command::new("chown").arg("65534").arg(&copy).status();
+    assert!(owned.is_ok_and(|s| s.success()));
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o4755)).expect("our own file");
+    let run = neap().run(&Run::new([copy.as_os_str(), "-u".as_ref()]));
+    run.must_exit(0);
+    assert_eq!(
+        run.text(),
+        "65534\n",
+        "the bit must take effect as without neap"
+    );
+    one_warning(&run, "setuid");
+}
+
+#[test]
+fn a_program_that_valgrind_runs_is_left_alone() {
+    let name = "a_program_that_valgrind_runs_is_left_alone";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let Some(valgrind) = tool("valgrind") else {
+        return skip(name, "no valgrind");
+    };
+    let hog = program("hog");
+    let words = [valgrind.as_os_str(), "--tool=none".as_ref(), "-q".as_ref()];
+    let run = Run::new(words.into_iter().chain([hog.as_os_str(), "4".as_ref()]));
+    let neap = Neap::limit("64M");
+    let managed = neap.run(&run);
+    managed.must_exit(0);
+    let line = "neap: a program that valgrind runs stays unmanaged: valgrind emulates no agent\n";
+    assert_eq!(managed.stderr, line);
+    let required = neap.option("--require").run(&run);
+    required.must_exit(125);
+}
