@@ -294,9 +294,14 @@ fn an_output_that_cannot_be_written_is_known_before_the_work() {
     }
     let foreign = "--mglru and --zswap: are of Linux: add --kernel VERSION";
     fails(&dir, &["forecast", &trace, "--zswap"], 2, foreign);
-    let foreign = "--ratio, --time and --no-swap: are of neap run: leave --kernel out";
+    let foreign =
+        "--ratio, --content, --models, --time and --no-swap: are of neap run: leave --kernel out";
     let both = ["forecast", &trace, "--kernel", "6.12", "--ratio", "2"];
     fails(&dir, &both, 2, foreign);
+    let advice =
+        "there are lz4, zstd:-1, zstd:1, deflate:1; neap sim fit --compressors zstd:7 makes one";
+    let unknown = ["forecast", &trace, "--compressor", "zstd:7"];
+    fails(&dir, &unknown, 2, advice);
     let fit = ["fit", "--name", "x", "-o", bad, &trace];
     fails(&dir, &fit, 1, denied);
     // An input that is there to be waited for: the fault comes before it is read.

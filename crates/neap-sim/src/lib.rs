@@ -33,7 +33,9 @@ pub use experiment::{
     Reported, Row, Setup, Values, find as find_experiment, run as run_experiment,
     sweep as sweep_experiment,
 };
-pub use forecast::{NeapCosts, NeapCounts, NeapForecast, NeapJob, NeapPoint};
+pub use forecast::{
+    NeapCosts, NeapCounts, NeapForecast, NeapJob, NeapPoint, Packing, Ratio, with_dictionary,
+};
 pub use kernel::{
     Advice, Area, AreaKind, Costs, CpuId, FileId, Kernel, KernelConfig, Limits, MemcgId, NodeId,
     Op, Reply, ShmemId, SpaceId, SwapConfig, TaskId, ZswapConfig,

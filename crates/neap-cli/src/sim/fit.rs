@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use neap_sim::{Fitter, Measured, Models, Nanos};
-use neap_store::{CodecError, Compressor, Page, SCRATCH};
+use neap_sim::{Fitter, Measured, Models, Nanos, with_dictionary};
+use neap_store::{CodecError, Compressor, CompressorKind, Dictionary, Page, SCRATCH};
 use neap_sys::monotonic_nanos;
 use neap_units::PAGE_SIZE;
 
@@ -17,11 +17,56 @@ use super::output::{Output, is_stdout};
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 
+/// Pages that a dictionary is chosen from, as in the engine.
+const SAMPLES: usize = 64;
+
+/// One way to compress: a compressor, with a dictionary of these pages or without.
+struct Way {
+    name: String,
+    compressor: Box<dyn Compressor>,
+    dictionary: Option<Dictionary>,
+}
+
+/// Each compressor, and those of zstd also with the dictionary that `neap run` would make of such pages, if it
+/// would make one.
+fn ways(kinds: &[CompressorKind], samples: &[u8]) -> Vec<Way> {
+    let mut ways = Vec::new();
+    for kind in kinds {
+        let name = kind.to_string();
+        if let CompressorKind::Zstd(level) = *kind
+            && let Ok(dictionary) = Dictionary::train(samples, level)
+        {
+            ways.push(Way {
+                name: with_dictionary(&name),
+                compressor: kind.build(),
+                dictionary: Some(dictionary),
+            });
+        }
+        ways.push(Way {
+            name,
+            compressor: kind.build(),
+            dictionary: None,
+        });
+    }
+    ways
+}
+
+/// Pages to make a dictionary of, spread over all.
+fn samples(input: &mut File, offsets: &[u64]) -> Vec<u8> {
+    let mut page = [0; PAGE_SIZE];
+    let mut samples = Vec::with_capacity(SAMPLES * PAGE_SIZE);
+    let stride = (offsets.len() / (2 * SAMPLES)).max(1);
+    for &offset in offsets.iter().step_by(stride) {
+        let kept = page_at(input, offset, &mut page).is_ok() && page[8..] != page[..PAGE_SIZE - 8];
+        if kept && samples.len() < SAMPLES * PAGE_SIZE {
+            samples.extend_from_slice(&page);
+        }
+    }
+    samples
+}
+
 /// Fits a model and writes it, with the models that are in the file already.
 pub fn run(args: &FitArgs) -> Result<(), Failure> {
-    let names: Vec<String> = args.compressors.iter().map(ToString::to_string).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut compressors: Vec<_> = args.compressors.iter().map(|kind| kind.build()).collect();
     let mut models = earlier(&args.output)?;
     let output = Output::open(&args.output)?;
     let (path, offsets) = source(args)?;
@@ -31,12 +76,14 @@ pub fn run(args: &FitArgs) -> Result<(), Failure> {
     };
     let mut input = File::open(&path).map_err(read)?;
     let stride = offsets.len().div_ceil(args.pages as usize).max(1);
+    let mut ways = ways(&args.compressors, &samples(&mut input, &offsets));
+    let names: Vec<&str> = ways.iter().map(|way| way.name.as_str()).collect();
     let mut fitter = Fitter::new(&names);
     let mut page = [0; PAGE_SIZE];
     for &offset in offsets.iter().step_by(stride) {
         // A page that went meanwhile is none of the process's.
         if page_at(&mut input, offset, &mut page).is_ok() {
-            fitter.page(&page, |number| measure(&mut *compressors[number], &page));
+            fitter.page(&page, |number| measure(&mut ways[number], &page));
         }
     }
     let model = fitter.finish(&args.name, &command(args));
@@ -163,11 +210,12 @@ fn page_at(input: &mut File, offset: u64, page: &mut Page) -> io::Result<()> {
 }
 
 /// Compresses a page and decompresses it again.
-fn measure(compressor: &mut dyn Compressor, page: &Page) -> Measured {
+fn measure(way: &mut Way, page: &Page) -> Measured {
+    let (compressor, dictionary) = (&mut *way.compressor, way.dictionary.as_ref());
     let mut packed = [0; SCRATCH];
     let mut back = [0; PAGE_SIZE];
     let begun = monotonic_nanos();
-    let length = compressor.compress(page, None, &mut packed);
+    let length = compressor.compress(page, dictionary, &mut packed);
     let done = monotonic_nanos();
     let bytes = match length {
         Ok(bytes) => bytes,
@@ -176,7 +224,7 @@ fn measure(compressor: &mut dyn Compressor, page: &Page) -> Measured {
     let unpacking = monotonic_nanos();
     if length.is_ok() {
         // A page that does not come back would show as a fast one; it never happens.
-        let _ = compressor.decompress(&packed[..bytes], None, &mut back);
+        let _ = compressor.decompress(&packed[..bytes], dictionary, &mut back);
     }
     Measured {
         bytes,

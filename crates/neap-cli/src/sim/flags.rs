@@ -182,7 +182,16 @@ pub struct ForecastArgs {
         allow_hyphen_values = true
     )]
     pub limits: Vec<String>,
-    /// How many times smaller pages get compressed [default: 3, and 2 to 5 for the range]
+    /// Compressor of neap run
+    #[arg(long, value_name = "NAME", default_value_t = CompressorKind::default())]
+    pub compressor: CompressorKind,
+    /// Pages of which model are alike the program's [default: those of all, and their range]
+    #[arg(long, value_name = "NAME")]
+    pub content: Option<String>,
+    /// Models of neap sim fit [default: those built in]
+    #[arg(long, value_name = "FILE")]
+    pub models: Option<PathBuf>,
+    /// How many times smaller pages get compressed [default: as the models say]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub ratio: Option<f64>,
     /// How long the program takes without a limit [default: as the trace says]
@@ -226,7 +235,7 @@ pub struct FitArgs {
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        default_value = "lz4,zstd:1,deflate:1"
+        default_value = "lz4,zstd:-1,zstd:1,deflate:1"
     )]
     pub compressors: Vec<CompressorKind>,
     /// Most pages to take, spread evenly over what there is

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use neap_sim::{
-    Align, Bytes, Curve, NeapCosts, NeapForecast, NeapJob, NeapPoint, Plot, Table, Trace, count,
-    forecast as of_linux, number,
+    Align, Bytes, Curve, Models, NeapCosts, NeapForecast, NeapJob, NeapPoint, Packing, Plot, Table,
+    Trace, count, forecast as of_linux, number,
 };
 use serde_json::{Map, Value, json};
 
@@ -166,6 +166,35 @@ fn mib(limit: Bytes) -> f64 {
     limit.0 as f64 / 1_048_576.0
 }
 
+/// What the compressor makes of pages, as far as there are models.
+fn packing(args: &ForecastArgs) -> Result<Packing, Failure> {
+    let models = match &args.models {
+        Some(path) => models(path)?,
+        None => Models::of_neap(),
+    };
+    let compressor = args.compressor.to_string();
+    let packing = Packing::of(&models, &compressor, args.content.as_deref());
+    let packing = packing.map_err(|unknown| {
+        let advice = format!("neap sim fit --compressors {compressor} makes one for --models");
+        flag("--compressor and --content", format!("{unknown}; {advice}"))
+    })?;
+    Ok(match args.ratio {
+        Some(ratio) => packing.of_ratio(ratio),
+        None => packing,
+    })
+}
+
+fn models(path: &Path) -> Result<Models, Failure> {
+    let text = std::fs::read(path).map_err(|source| Failure::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    serde_json::from_slice(&text).map_err(|fault| {
+        let is = format!("{} is no file of neap sim fit: {fault}", path.display());
+        flag("--models", is)
+    })
+}
+
 fn neap(args: &ForecastArgs, trace: &Trace) -> Result<Shown, Failure> {
     if args.machine.mglru || args.machine.zswap {
         let fault = "are of Linux: add --kernel VERSION";
@@ -183,7 +212,7 @@ fn neap(args: &ForecastArgs, trace: &Trace) -> Result<Shown, Failure> {
             swap: !args.no_swap,
             cpus: args.cpus,
         },
-        ratio: args.ratio,
+        packing: packing(args)?,
         time: took.transpose()?,
         costs: NeapCosts {
             disk_read: machine(&args.machine)?.swap_latency,
@@ -200,7 +229,13 @@ fn neap(args: &ForecastArgs, trace: &Trace) -> Result<Shown, Failure> {
         let known = |point| of(point).map(|value| (mib(point.limit), value));
         points.iter().filter_map(known).collect()
     };
-    let json = json!({ "machine": "neap", "notes": notes, "points": points });
+    let json = json!({
+        "machine": "neap",
+        "compressor": forecast.packing.compressor,
+        "ratio": forecast.packing.dictionary.likely,
+        "notes": notes,
+        "points": points,
+    });
     Ok(Shown {
         text,
         json: json.as_object().cloned().unwrap_or_default(),
@@ -213,9 +248,13 @@ fn neap(args: &ForecastArgs, trace: &Trace) -> Result<Shown, Failure> {
 }
 
 fn linux(args: &ForecastArgs, trace: &std::sync::Arc<Trace>) -> Result<Shown, Failure> {
-    if args.ratio.is_some() || args.time.is_some() || args.no_swap {
+    let packed = args.ratio.is_some() || args.content.is_some() || args.models.is_some();
+    if packed || args.time.is_some() || args.no_swap {
         let fault = "are of neap run: leave --kernel out";
-        return Err(flag("--ratio, --time and --no-swap", fault));
+        return Err(flag(
+            "--ratio, --content, --models, --time and --no-swap",
+            fault,
+        ));
     }
     let limits = limits(args, trace.pages())?;
     let points = of_linux(&machine(&args.machine)?, trace, &limits);

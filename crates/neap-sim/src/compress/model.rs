@@ -89,11 +89,7 @@ impl Models {
         let model = self.contents.iter().find(|model| model.name == content);
         let model = model.ok_or_else(|| self.unknown_content(content))?;
         let found = model.compressors.iter().find(|c| c.name == compressor);
-        let found = found.ok_or_else(|| UnknownModel {
-            what: "compressor",
-            name: compressor.to_owned(),
-            known: join(model.compressors.iter().map(|c| c.name.as_str())),
-        })?;
+        let found = found.ok_or_else(|| unknown_compressor(compressor, &model.compressors))?;
         Ok(PageModel {
             zero: model.zero,
             same_filled: model.same_filled,
@@ -103,12 +99,39 @@ impl Models {
         })
     }
 
+    /// That no content was fitted with this compressor.
+    pub(crate) fn unknown_compressor(&self, name: &str) -> UnknownModel {
+        let there_are = self
+            .contents
+            .first()
+            .map(|content| &content.compressors[..]);
+        unknown_compressor(name, there_are.unwrap_or_default())
+    }
+
+    /// The models of `neap run`'s compressors that come with the simulator.
+    ///
+    /// # Panics
+    /// If the file built in is damaged, which a test rules out.
+    #[must_use]
+    pub fn of_neap() -> Models {
+        let text = include_str!("../../data/neap.json");
+        serde_json::from_str(text).expect("the models built in are well-formed")
+    }
+
     fn unknown_content(&self, name: &str) -> UnknownModel {
         UnknownModel {
             what: "content",
             name: name.to_owned(),
             known: join(self.contents.iter().map(|c| c.name.as_str())),
         }
+    }
+}
+
+fn unknown_compressor(name: &str, there_are: &[CompressorModel]) -> UnknownModel {
+    UnknownModel {
+        what: "compressor",
+        name: name.to_owned(),
+        known: join(there_are.iter().map(|compressor| compressor.name.as_str())),
     }
 }
 

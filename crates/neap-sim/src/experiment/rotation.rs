@@ -2,7 +2,9 @@
 
 use neap_policy::{Rotate, Switches};
 
-use super::build::{CLUSTER, FILES, MEMORY, OBJECT, RAM, SOURCE, UNITS, build, effect, reported};
+use super::build::{
+    CLUSTER, COMPRESSOR, FILES, MEMORY, OBJECT, RAM, SOURCE, UNITS, build, effect, reported,
+};
 use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
 
 fn rotation(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
@@ -63,6 +65,7 @@ const S4_PARAMETERS: &[Parameter] = &[
         &["10", "20", "100"],
     ),
     CLUSTER,
+    COMPRESSOR,
 ];
 
 /// Where a folio lands when zswap's write of it ends.

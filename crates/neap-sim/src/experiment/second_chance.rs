@@ -3,8 +3,8 @@
 use neap_policy::{ShrinkerScheme, SwapinCount, Switches};
 
 use super::build::{
-    CLUSTER, FILES, LATENCY, MEMORY, OBJECT, RAM, SOURCE, UNITS, build, effect, reported,
-    scaled_bytes,
+    CLUSTER, COMPRESSOR, FILES, LATENCY, MEMORY, OBJECT, RAM, SOURCE, UNITS, build, effect,
+    reported, scaled_bytes,
 };
 use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
 
@@ -43,6 +43,7 @@ pub(super) const S0_PARAMETERS: &[Parameter] = &[
     Parameter::chosen("swap", "51200", "MiB", "not stated; never full", &[]),
     LATENCY,
     CLUSTER,
+    COMPRESSOR,
 ];
 
 const BOTH: &str = "second-chance+disk-swapins";
@@ -121,6 +122,7 @@ const COLD_PARAMETERS: &[Parameter] = &[
     Parameter::chosen("swap", "51200", "MiB", "not stated; never full", &[]),
     LATENCY,
     CLUSTER,
+    COMPRESSOR,
 ];
 
 /// The same with cold data that should go to disk.

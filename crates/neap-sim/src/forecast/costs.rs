@@ -2,6 +2,9 @@
 
 use neap_units::Nanos;
 
+use super::Packing;
+use super::packing::LZ4;
+
 /// Times of `neap run` on a virtual machine of two cpus with Linux 6.18. Measured there: a fault with one
 /// page, and what reclaim takes for a page in all (`docs/experiments/forecast.md` has the commands). How
 /// they divide, and the rest, is chosen: see [`NeapCosts::LIKELY`].
@@ -30,8 +33,8 @@ pub struct NeapCosts {
 }
 
 impl NeapCosts {
-    /// `fault` and `fill` are 28 us together, `out` and `compress` 8 us with their share of `run`. The rest are
-    /// guesses of their size: a comparison decompresses, a move back is one of many, and the disk is a VM's.
+    /// With lz4, `fault` and `fill` are 28 us together, `out` and `compress` 8 us with their share of `run`. The rest
+    /// are guesses of their size: a comparison decompresses, a move back is one of many, and the disk is a VM's.
     pub const LIKELY: NeapCosts = NeapCosts {
         fault: Nanos(26_000),
         fill: Nanos(2_300),
@@ -44,6 +47,20 @@ impl NeapCosts {
         disk_read: Nanos(75_000),
         disk_write: Nanos(20_000),
     };
+
+    /// The same with another compressor: what a page takes beside it stays.
+    #[must_use]
+    pub fn with(&self, packing: &Packing) -> NeapCosts {
+        let other = |cost: Nanos, lz4: u64, times: f64| {
+            Nanos(cost.0.saturating_sub(lz4) + (lz4 as f64 * times) as u64)
+        };
+        NeapCosts {
+            fill: other(self.fill, LZ4.1, packing.decompress),
+            compress: other(self.compress, LZ4.0, packing.compress),
+            compare: other(self.compare, LZ4.1, packing.decompress),
+            ..*self
+        }
+    }
 
     /// So many percent of all of them.
     #[must_use]

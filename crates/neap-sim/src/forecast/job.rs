@@ -31,6 +31,12 @@ pub(super) const WRITTEN: u8 = 1;
 pub(super) const IN_POOL: u8 = 2;
 pub(super) const ON_DISK: u8 = 4;
 pub(super) const UNWATCHED: u8 = 8;
+pub(super) const BY_DICTIONARY: u8 = 16;
+
+/// As in the engine: a dictionary is made of one page of 64 that a space stores, when there are 64, and not
+/// where the limit is less than 16 MiB.
+const DICTIONARY_FROM: u64 = 64 * 64;
+const DICTIONARY_LIMIT: Bytes = Bytes(16 << 20);
 
 /// The job that a trace runs in.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -49,8 +55,8 @@ pub struct NeapJob {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Assumed {
     pub costs: NeapCosts,
-    /// How many times smaller pages get.
-    pub ratio: f64,
+    /// How many times smaller pages get, alone and with a dictionary.
+    pub ratio: (f64, f64),
     /// Pages brought ahead were used at once.
     pub ahead_used: bool,
     /// Pages that neap did not watch were touched all the time.
@@ -105,6 +111,8 @@ pub(super) struct Player {
     /// Compressed pages in the order of their stores, and how many are in the pool.
     pub(super) stored: VecDeque<u32>,
     pub(super) pool: u64,
+    /// How many of these were compressed with a dictionary.
+    pub(super) helped: u64,
     /// The program's clock, and reclaim's.
     pub(super) now: Nanos,
     pub(super) busy: Nanos,
@@ -192,6 +200,7 @@ impl Player {
             staged: 0,
             stored: VecDeque::new(),
             pool: 0,
+            helped: 0,
             now: Nanos::ZERO,
             busy: Nanos::ZERO,
             reclaiming: false,
@@ -232,7 +241,9 @@ impl Player {
     }
 
     pub(super) fn pool_bytes(&self) -> u64 {
-        let bytes = self.pool as f64 * PAGE_SIZE as f64 / self.assumed.ratio.max(1.0);
+        let of = |pages: u64, ratio: f64| pages as f64 * PAGE_SIZE as f64 / ratio.max(1.0);
+        let (alone, dictionary) = self.assumed.ratio;
+        let bytes = of(self.pool - self.helped, alone) + of(self.helped, dictionary);
         bytes as u64 * (100 + POOL_OVERHEAD) / 100
     }
 
@@ -345,10 +356,22 @@ impl Player {
         self.reclaim();
     }
 
+    /// The page is compressed into the pool.
+    pub(super) fn keep(&mut self, page: u32) {
+        let dictionary =
+            self.out.counts.zswpout > DICTIONARY_FROM && self.job.limit >= DICTIONARY_LIMIT;
+        self.pool += 1;
+        self.helped += u64::from(dictionary);
+        self.mark(page, IN_POOL, true);
+        self.mark(page, BY_DICTIONARY, dictionary);
+        self.stored.push_back(page);
+    }
+
     /// The compressed page is there no more.
     pub(super) fn forget(&mut self, page: u32) {
         self.pool -= u64::from(self.has(page, IN_POOL));
-        self.mark(page, IN_POOL | ON_DISK, false);
+        self.helped -= u64::from(self.has(page, BY_DICTIONARY));
+        self.mark(page, IN_POOL | ON_DISK | BY_DICTIONARY, false);
     }
 
     fn free(&mut self, page: u32) {

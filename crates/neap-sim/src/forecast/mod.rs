@@ -5,6 +5,7 @@
 
 mod costs;
 mod job;
+mod packing;
 mod reclaim;
 
 #[cfg(test)]
@@ -15,13 +16,11 @@ use serde::Serialize;
 
 pub use costs::NeapCosts;
 pub use job::{NeapCounts, NeapJob};
+pub use packing::{Packing, Ratio, with_dictionary};
 
 use crate::trace::{Event, Trace, as_bytes};
 use job::{Assumed, Played, play};
 
-/// What pages compress to where nobody says: likely, and the range. Chosen: no trace says it.
-const RATIO: f64 = 3.0;
-const RATIOS: (f64, f64) = (5.0, 2.0);
 /// Least and most of the costs, in percent of the likely ones. Chosen: machines, and how busy they are, differ.
 const COSTS: (u64, u64) = (70, 170);
 /// Of a record's own time, what the program itself takes at least: what is taken off for waits is only
@@ -33,14 +32,14 @@ const LEAST_OWN: f64 = 0.02;
 const RECORDED: (f64, f64) = (0.75, 0.55);
 
 /// What a forecast is asked.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct NeapForecast {
     /// The job; its limit is replaced by each that is tried.
     pub job: NeapJob,
-    /// What neap takes for its work, likely.
+    /// What neap takes for its work, likely, with lz4.
     pub costs: NeapCosts,
-    /// How many times smaller pages get, if that is known.
-    pub ratio: Option<f64>,
+    /// What the compressor makes of pages.
+    pub packing: Packing,
     /// How long the program takes without a limit, if that is known.
     pub time: Option<Nanos>,
 }
@@ -78,16 +77,18 @@ struct Three {
 impl NeapForecast {
     /// What is assumed: likely, kindest, harshest.
     fn assumed(&self) -> [Assumed; 3] {
-        let of = |percent, ratio: f64, ahead_used, unwatched_hot| Assumed {
-            costs: self.costs.percent(percent),
-            ratio: self.ratio.unwrap_or(ratio),
+        let costs = self.costs.with(&self.packing);
+        let (alone, dictionary) = (&self.packing.alone, &self.packing.dictionary);
+        let of = |percent, which: fn(&Ratio) -> f64, ahead_used, unwatched_hot| Assumed {
+            costs: costs.percent(percent),
+            ratio: (which(alone), which(dictionary)),
             ahead_used,
             unwatched_hot,
         };
         [
-            of(100, RATIO, true, false),
-            of(COSTS.0, RATIOS.0, false, false),
-            of(COSTS.1, RATIOS.1, true, true),
+            of(100, |ratio| ratio.likely, true, false),
+            of(COSTS.0, |ratio| ratio.most, false, false),
+            of(COSTS.1, |ratio| ratio.least, true, true),
         ]
     }
 
@@ -106,10 +107,17 @@ impl NeapForecast {
             "of neap run, which limits private memory only, as one space used by one thread at a time"
                 .to_owned(),
         ];
-        if self.ratio.is_none() {
+        let packing = &self.packing;
+        let Ratio {
+            likely,
+            least,
+            most,
+        } = packing.dictionary;
+        if least < most {
             notes.push(format!(
-                "no trace says what its pages compress to: {RATIO} times smaller is assumed, {} to {} for the range (--ratio)",
-                RATIOS.1, RATIOS.0
+                "no trace says what its pages compress to: {likely:.1} times smaller with {} is assumed, {least:.1} to {most:.1} for the range, as pages of {} (--ratio, --content)",
+                packing.compressor,
+                packing.contents.join(", ")
             ));
         }
         let Some(seen) = trace.limit() else {
@@ -121,6 +129,12 @@ impl NeapForecast {
             }
             return notes;
         };
+        let processes = trace.areas().len();
+        if processes > 1 {
+            notes.push(format!(
+                "recorded of {processes} processes, which are played as one: their pages on one list, one touch after the other"
+            ));
+        }
         if self.time.is_none() {
             notes.push(
                 "a record does not tell the program's own time from what it waited: say how long it takes without a limit (--time)"

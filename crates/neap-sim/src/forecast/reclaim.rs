@@ -125,9 +125,7 @@ impl Player {
             self.out.counts.zswpout += 1;
             if !same {
                 self.forget(page);
-                self.pool += 1;
-                self.mark(page, IN_POOL, true);
-                self.stored.push_back(page);
+                self.keep(page);
             }
         }
         stored

@@ -1,4 +1,5 @@
 use super::*;
+use crate::compress::Models;
 use crate::trace::{Backing, TraceArea};
 
 const PAGES: u32 = 4096;
@@ -18,6 +19,10 @@ fn touch(first: u32, count: u32) -> Event {
     }
 }
 
+fn packing() -> Packing {
+    Packing::of(&Models::of_neap(), "lz4", None).expect("lz4 is fitted")
+}
+
 fn asked() -> NeapForecast {
     NeapForecast {
         job: NeapJob {
@@ -27,7 +32,7 @@ fn asked() -> NeapForecast {
             cpus: 2,
         },
         costs: NeapCosts::LIKELY,
-        ratio: Some(3.0),
+        packing: packing().of_ratio(3.0),
         time: Some(Nanos::millis(50)),
     }
 }
@@ -152,4 +157,62 @@ fn a_record_without_pressure_says_that_it_knows_nothing() {
 fn what_neap_saw_survives_the_file() {
     let trace = seen();
     assert_eq!(Trace::decode(&trace.encode()).as_ref(), Ok(&trace));
+}
+
+#[test]
+fn a_denser_compressor_keeps_more_in_the_pool_and_takes_longer_for_a_page() {
+    let of = |compressor: &str| NeapForecast {
+        packing: Packing::of(&Models::of_neap(), compressor, Some("python")).unwrap(),
+        ..asked()
+    };
+    let (lz4, zstd) = (of("lz4"), of("zstd:-1"));
+    let disk = |asked: &NeapForecast| asked.run(&walks(4), &[Bytes::mib(4)])[0].counts.pswpout;
+    assert!(disk(&zstd) < disk(&lz4), "{} {}", disk(&zstd), disk(&lz4));
+    let costs = |asked: &NeapForecast| asked.costs.with(&asked.packing);
+    assert_eq!(costs(&lz4), NeapCosts::LIKELY);
+    assert!(costs(&zstd).compress > costs(&lz4).compress);
+    assert!(costs(&zstd).fill > costs(&lz4).fill);
+    assert_eq!(costs(&zstd).fault, costs(&lz4).fault);
+}
+
+#[test]
+fn a_dictionary_counts_from_where_the_engine_has_one() {
+    let packing = Packing {
+        dictionary: Ratio::known(30.0),
+        ..packing().of_ratio(1.5)
+    };
+    let helped = NeapForecast {
+        packing: packing.clone(),
+        ..asked()
+    };
+    let alone = NeapForecast {
+        packing: packing.of_ratio(1.5),
+        ..asked()
+    };
+    let long: Vec<_> = (0..4 * PAGES / 64)
+        .flat_map(|at| [touch(at * 64, 64), Event::Time(Nanos::micros(50))])
+        .collect();
+    let area = vec![TraceArea {
+        backing: Backing::Anon,
+        pages: 4 * PAGES,
+    }];
+    let trace = Trace::build(area, [long.clone(), long].concat());
+    let disk = |asked: &NeapForecast, mib| asked.run(&trace, &[Bytes::mib(mib)])[0].counts.pswpout;
+    assert!(disk(&helped, 20) < disk(&alone, 20));
+    assert_eq!(disk(&helped, 12), disk(&alone, 12), "not below 16 MiB");
+}
+
+#[test]
+fn a_record_of_several_processes_is_told_to_be_played_as_one() {
+    let area = TraceArea {
+        backing: Backing::Anon,
+        pages: PAGES / 2,
+    };
+    let noted = |areas: Vec<TraceArea>| {
+        let trace = Trace::build(areas, [touch(0, PAGES / 2)]).seen_at(Bytes::mib(12));
+        let notes = asked().notes(&trace, &[Bytes::mib(12)]);
+        notes.iter().any(|note| note.contains("of 2 processes"))
+    };
+    assert!(noted(vec![area, area]));
+    assert!(!noted(vec![area]));
 }

@@ -138,10 +138,16 @@ impl Pages {
         for (at, &page) in order.iter().enumerate() {
             number[page as usize] = at as u32;
         }
-        let area = TraceArea {
+        // One area for each space: a program of several processes is told from one of one.
+        let mut areas: BTreeMap<u32, u32> = BTreeMap::new();
+        for (came, _) in &self.first {
+            *areas.entry(*came).or_default() += 1;
+        }
+        let area = |pages: u32| TraceArea {
             backing: Backing::Anon,
-            pages: number.len() as u32,
+            pages,
         };
+        let areas = areas.into_values().map(area).collect();
         let events = self.events.iter().map(|&raw| match raw {
             Raw::Time(nanos) => Event::Time(Nanos(nanos)),
             Raw::Touch(page) => Event::Touch {
@@ -159,7 +165,7 @@ impl Pages {
                 count: 1,
             },
         });
-        Trace::build(vec![area], Runs::new(events))
+        Trace::build(areas, Runs::new(events))
     }
 }
 
@@ -302,6 +308,27 @@ mod tests {
     }
 
     #[test]
+    fn each_process_has_an_area_of_its_own() {
+        let bytes = Tape::default();
+        let mut core = Recorded::new();
+        core.start(Box::new(bytes.clone()));
+        for pages in 1..=2 {
+            let space = core.add_space();
+            for page in 0..pages {
+                let id = core.ensure(space, PageNr(page));
+                core.apply(id, Step::Adopt(Heat::Warm)).unwrap();
+            }
+        }
+        assert!(core.finish());
+        let mut file = Header::default().encode();
+        file.extend(bytes.0.lock().unwrap().iter());
+        file.extend(end_block());
+        let (trace, _) = from_record(&file[..]).unwrap();
+        let pages: Vec<u32> = trace.areas().iter().map(|area| area.pages).collect();
+        assert_eq!(pages, [1, 2]);
+    }
+
+    #[test]
     fn what_the_engine_saw_of_a_page_becomes_touches_and_frees() {
         let bytes = Tape::default();
         let mut core = Recorded::new();
@@ -340,6 +367,7 @@ mod tests {
         file.extend(end_block());
         let (trace, end) = from_record(&file[..]).unwrap();
         assert_eq!((trace.pages(), end), (3, End::Whole));
+        assert_eq!(trace.areas().len(), 1, "one process");
         let touch = |first, count| Event::Touch {
             first,
             count,

@@ -74,7 +74,11 @@ pub enum TrainError {
 impl Dictionary {
     /// Chooses among `samples` (pages one after another) for zstd at `level`. Every second page judges
     /// what the others make of it.
-    pub(crate) fn train(samples: &[u8], level: i32) -> Result<Self, TrainError> {
+    ///
+    /// # Errors
+    ///
+    /// When there are too few pages, or a dictionary would not pay.
+    pub fn train(samples: &[u8], level: i32) -> Result<Self, TrainError> {
         let pages: Vec<&Page> = samples
             .chunks_exact(PAGE_SIZE)
             .filter_map(|chunk| <&Page>::try_from(chunk).ok())
