@@ -225,3 +225,22 @@ fn a_new_user_namespace_may_be_entered() {
     run.must_exit(0);
     assert_eq!((run.text().as_str(), run.stderr.as_str()), ("inside\n", ""));
 }
+
+#[test]
+fn a_page_that_vanished_without_a_word_is_not_read_as_zeros() {
+    let name = "a_page_that_vanished_without_a_word_is_not_read_as_zeros";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let run = Run::new([program("vanish").as_os_str(), "64".as_ref()]);
+    if run.go().code() == 3 {
+        return skip(name, "no guard regions: Linux 6.13 or later");
+    }
+    let run = Neap::limit("32M").run(&run);
+    run.must_exit(128 + libc::SIGKILL);
+    assert!(
+        run.stderr.contains("is lost (it is neither"),
+        "{}",
+        run.stderr
+    );
+}

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use bytemuck::{Zeroable, bytes_of, bytes_of_mut};
@@ -47,6 +47,11 @@ pub(crate) enum Called {
     Gone(Errand),
 }
 
+/// No command is late; one is; it moves pages.
+const PROMPT: u8 = 0;
+const LATE: u8 = 1;
+const LATE_MOVE: u8 = 2;
+
 /// A reply that takes longer is late, in milliseconds: a hundred times what it needs.
 pub(crate) const PATIENCE_MILLIS: u32 = 20;
 
@@ -62,6 +67,8 @@ pub(crate) struct Agent {
     /// It is about to throw pages away: from the decision to the answer.
     throwing: AtomicBool,
     turn: Mutex<Option<Errand>>,
+    /// What is in `turn`: it must be known also while another thread just looks there.
+    late: AtomicU8,
 }
 
 impl Agent {
@@ -75,6 +82,7 @@ impl Agent {
             gone: AtomicBool::new(false),
             throwing: AtomicBool::new(false),
             turn: Mutex::new(None),
+            late: AtomicU8::new(PROMPT),
         }
     }
 
@@ -132,16 +140,13 @@ impl Agent {
 
     /// Whether a command is late (one that is just under way is not).
     pub fn is_late(&self) -> bool {
-        self.turn.try_lock().is_ok_and(|turn| turn.is_some())
+        self.late.load(Relaxed) != PROMPT
     }
 
-    /// Whether a move is late. A command that is just under way is none: moves are made under the
-    /// shared gate, and who asks holds it exclusively.
+    /// Whether a move is late. One that is just under way is none: moves are made, and late ones completed,
+    /// under the shared gate, and who asks holds it exclusively.
     pub fn has_late_move(&self) -> bool {
-        let late = |errand: &Errand| matches!(errand, Errand::Stage { .. } | Errand::Return(_));
-        self.turn
-            .try_lock()
-            .is_ok_and(|turn| turn.as_ref().is_some_and(late))
+        self.late.load(Relaxed) == LATE_MOVE
     }
 
     /// Looks whether a late reply has come; nothing if none is late. `wait`: as long as a call would.
@@ -185,12 +190,16 @@ impl Agent {
                 if message.len == size_of::<wire::Reply>() && reply.magic == wire::MAGIC =>
             {
                 self.thread.store(reply.thread, Relaxed);
+                self.late.store(PROMPT, Relaxed);
                 if let Errand::Discard(_) = errand {
                     self.set_throwing(false);
                 }
                 Called::Done(errand, Box::new(reply))
             }
             Err(error) if error.is_timeout() => {
+                let moves = matches!(errand, Errand::Stage { .. } | Errand::Return(_));
+                let late = if moves { LATE_MOVE } else { LATE };
+                self.late.store(late, Relaxed);
                 *turn = Some(errand);
                 Called::Late
             }
@@ -200,6 +209,7 @@ impl Agent {
 
     fn end(&self, errand: Errand) -> Called {
         self.gone.store(true, Relaxed);
+        self.late.store(PROMPT, Relaxed);
         self.set_throwing(false);
         Called::Gone(errand)
     }

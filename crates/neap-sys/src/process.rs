@@ -81,12 +81,20 @@ pub fn is_in_mremap(pid: i32, tid: u32) -> bool {
 /// bytes. The kernel walks every page for it.
 pub fn anon_of_sharers(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let field = |name| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
-        Some(kib * 1024)
-    };
-    Some(field("Anonymous:")?.saturating_sub(field("Pss_Anon:")?))
+    Some(sum_of(&text, "Anonymous:")?.saturating_sub(sum_of(&text, "Pss_Anon:")?))
+}
+
+/// Bytes that process `pid` has declared free (MADV_FREE) and that are still there. Slow: the kernel walks every page.
+pub fn declared_free(pid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    sum_of(&text, "LazyFree:")
+}
+
+/// A field of smaps_rollup, in bytes.
+fn sum_of(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kib * 1024)
 }
 
 /// Where each thread of process `pid` keeps its list of robust futexes, in its own record in libc.

@@ -26,7 +26,7 @@ pub enum Reason {
     Static,
     /// The same, built by Go.
     #[error(
-        "it is a statically linked Go program (build it with CGO_ENABLED=1 -linkmode=external)"
+        "it is a statically linked Go program (build it with CGO_ENABLED=1 go build -ldflags=-linkmode=external)"
     )]
     StaticGo,
     /// The set-user-ID or set-group-ID bit takes effect.

@@ -180,6 +180,14 @@ impl FaultThread {
         if !matches!(state, State::Resident { .. }) {
             return Served::Later;
         }
+        if self.is_lost(page) {
+            if self.space.is_changing() {
+                return Served::Later; // what is still to be read may explain it
+            }
+            let why = "it is neither in the program nor with neap";
+            self.job.lose(&self.space, page, why);
+            return Served::Done;
+        }
         match self.space.uffd.zero(addresses(page, 1)).stop {
             None => Served::Done,
             Some(Stop::Retry | Stop::NoMemory) => Served::Later,
@@ -188,6 +196,14 @@ impl FaultThread {
                 Served::Done
             }
         }
+    }
+
+    /// Whether a page that must be there is not: the program has never declared memory free, so that the
+    /// kernel had none to drop.
+    fn is_lost(&self, page: PageNr) -> bool {
+        let frees = self.space.frees.load(Relaxed);
+        let body = self.space.body.get().filter(|_| !frees);
+        body.is_some_and(|body| body.pagemap.holds(page.addr()).is_ok_and(|there| !there))
     }
 
     /// A write to a write-protected page: the program wants it, so it stays. Only reclaim takes a page

@@ -30,6 +30,7 @@ impl Space {
             return 0;
         };
         let asked = self.refused.lock().expect("refused lock").asked();
+        let first = self.ranges.lock().expect("ranges lock").is_empty();
         let inherits = self.kin.inherits();
         if inherits && !self.forget_unregistered(job, body) {
             return 0;
@@ -60,6 +61,10 @@ impl Space {
                 continue;
             }
             new += usize::from(self.adopt(job, body, range));
+        }
+        // From its registration on the program tells when it declares memory free.
+        if first && neap_sys::declared_free(body.pid) != Some(0) {
+            self.frees.store(true, Relaxed);
         }
         new
     }

@@ -57,6 +57,7 @@ impl Space {
             Event::Fault { .. } | Event::Fork(_) => {}
             Event::Remap { from, to, len } => self.remapped(job, from, to, len),
             Event::Remove(range) => {
+                self.frees.store(true, Relaxed);
                 self.quarantine
                     .lock()
                     .expect("quarantine lock")
@@ -273,6 +274,7 @@ impl Space {
         child.kin.set_parent(self);
         // What children of its own find wiped is not registered in it either.
         child.wipes.store(self.wipes.load(Relaxed), Relaxed);
+        child.frees.store(self.frees.load(Relaxed), Relaxed);
         child
             .cookie_page
             .store(self.cookie_page.load(Relaxed), Relaxed);

@@ -106,6 +106,8 @@ pub(crate) struct Space {
     pub failed: Mutex<HashMap<u64, (u64, u64)>>,
     /// The program uses MADV_WIPEONFORK.
     pub wipes: AtomicBool,
+    /// It declares memory free (MADV_FREE): the kernel may drop pages of it without a word.
+    pub frees: AtomicBool,
     pub quarantine: Mutex<Quarantine>,
     pub kin: Kin,
     pub order: Mutex<Order>,
@@ -159,6 +161,7 @@ impl Space {
             refused: Mutex::default(),
             failed: Mutex::default(),
             wipes: AtomicBool::new(false),
+            frees: AtomicBool::new(false),
             quarantine: Mutex::default(),
             kin: Kin::default(),
             order: Mutex::default(),

@@ -10,6 +10,11 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
     /// Adds a range.
     pub fn insert(&mut self, range: Range<u64>) {
         let Range { mut start, mut end } = range;

@@ -160,7 +160,7 @@ impl Stage {
         let (block, at) = inner.slot(slot);
         debug_assert!(block.live & (1 << at) != 0, "{slot} released twice");
         block.live &= !(1 << at);
-        inner.bury(slot.0 / SLOTS)
+        inner.settle(slot.0 / SLOTS)
     }
 
     /// Holds the slot's block back from recycling while somebody uses the frame.
@@ -172,7 +172,7 @@ impl Stage {
     pub fn unpin(&self, slot: SlotId) -> bool {
         let mut inner = self.lock();
         inner.slot(slot).0.pins -= 1;
-        inner.bury(slot.0 / SLOTS)
+        inner.settle(slot.0 / SLOTS)
     }
 
     /// Takes the oldest waiting block for storing, pinned, with its live slots; `early` also takes
@@ -197,12 +197,8 @@ impl Stage {
     /// again. True when it became ready to be recycled.
     pub fn unpin_block(&self, block: BlockId) -> bool {
         let mut inner = self.lock();
-        let held = &mut inner.blocks[block.0 as usize];
-        held.pins -= 1;
-        if held.live != 0 {
-            inner.waiting.push_back(block.0);
-        }
-        inner.bury(block.0)
+        inner.blocks[block.0 as usize].pins -= 1;
+        inner.settle(block.0)
     }
 
     /// Blocks for the agent to empty, at most `max`.
@@ -265,8 +261,10 @@ impl Stage {
                 }
                 Phase::Open => assert_eq!(inner.open, Some(number)),
                 Phase::Closed => assert!(
-                    block.live != 0 || block.pins != 0 || inner.dead.contains(&number),
-                    "block {number} is dead and forgotten"
+                    block.pins != 0
+                        || inner.dead.contains(&number)
+                        || inner.waiting.contains(&number),
+                    "block {number} is forgotten"
                 ),
                 Phase::Recycling | Phase::Broken => assert!(block.live == 0 && block.pins == 0),
             }
@@ -301,16 +299,25 @@ impl Blocks {
     fn close_open(&mut self) {
         if let Some(number) = self.open.take() {
             self.blocks[number as usize].phase = Phase::Closed;
-            self.waiting.push_back(number);
+            self.settle(number);
         }
     }
 
-    fn bury(&mut self, number: u32) -> bool {
+    /// A closed block that nobody uses waits to be stored, or to be recycled if no page is left in it: true.
+    fn settle(&mut self, number: u32) -> bool {
         let block = &self.blocks[number as usize];
-        let dead = block.phase == Phase::Closed && block.live == 0 && block.pins == 0;
-        if dead && !self.dead.contains(&number) {
+        if block.phase != Phase::Closed || block.pins > 0 {
+            return false;
+        }
+        let dead = block.live == 0;
+        if dead {
             self.waiting.retain(|&waiting| waiting != number);
-            self.dead.push(number);
+        }
+        let queued = self.waiting.contains(&number) || self.dead.contains(&number);
+        match dead {
+            _ if queued => {}
+            true => self.dead.push(number),
+            false => self.waiting.push_back(number),
         }
         dead
     }
@@ -363,6 +370,20 @@ mod tests {
         stage.fill(SlotId(reserved.first.0 + 1), PageId(2));
         assert!(!stage.unpin(reserved.first));
         assert!(stage.release(SlotId(reserved.first.0 + 1)));
+    }
+
+    #[test]
+    fn a_block_that_was_looked_at_before_its_pages_came_is_not_forgotten() {
+        let stage = stage(1);
+        let reserved = stage.reserve(64).expect("room");
+        if let Some((block, _)) = stage.take_oldest(true) {
+            stage.unpin_block(block);
+        }
+        stage.fill(reserved.first, PageId(1));
+        stage.unpin(reserved.first);
+        stage.check();
+        let taken = stage.take_oldest(true).map(|(_, slots)| slots);
+        assert_eq!(taken, Some(vec![reserved.first]));
     }
 
     #[test]
