@@ -244,3 +244,16 @@ fn a_page_that_vanished_without_a_word_is_not_read_as_zeros() {
         run.stderr
     );
 }
+
+#[test]
+fn mappings_beside_each_other_leave_together() {
+    let name = "mappings_beside_each_other_leave_together";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let run = Neap::limit("32M").run(&Run::new([program("patched").as_os_str(), "96".as_ref()]));
+    run.must_have_paged();
+    // Pages that would not move.
+    let busy = run.number("/neap/busy");
+    assert!(busy < run.pages_out() / 10, "{}", run.stats);
+}

@@ -223,11 +223,13 @@ fn move_out(command: &wire::Command, uffd: Fd, reply: &mut wire::Reply) {
         let mut source = span.start;
         let end = span.start + span.bytes;
         while source < end && at < reply.pages.len() {
-            let mut arg = [target, source, end - source, MOVE_DONT_WAKE, 0];
-            let address = (&raw mut arg) as usize;
-            let result = sys::call(nr::IOCTL, [uffd.0 as usize, UFFDIO_MOVE, address, 0, 0, 0]);
-            // SAFETY: the kernel wrote through the address, so the count is read anew.
-            let moved = unsafe { (&raw const arg[4]).read_volatile() }.cast_signed();
+            let mut bytes = end - source;
+            let (mut result, mut moved) = move_pages(uffd, target, source, bytes);
+            // A run that crosses from one mapping into another is refused whole.
+            while result == -sys::EINVAL && bytes > PAGE {
+                bytes = bytes / PAGE / 2 * PAGE;
+                (result, moved) = move_pages(uffd, target, source, bytes);
+            }
             let mut pages = (moved.max(0) as u64 / PAGE).min(wire::BLOCK_PAGES - at as u64);
             if pages == 0 {
                 reply.pages[at] = (-result) as u8;
@@ -243,6 +245,16 @@ fn move_out(command: &wire::Command, uffd: Fd, reply: &mut wire::Reply) {
             source += pages * PAGE;
         }
     }
+}
+
+/// The kernel's answer, and how many bytes it moved.
+fn move_pages(uffd: Fd, target: u64, source: u64, bytes: u64) -> (i64, i64) {
+    let mut arg = [target, source, bytes, MOVE_DONT_WAKE, 0];
+    let address = (&raw mut arg) as usize;
+    let result = sys::call(nr::IOCTL, [uffd.0 as usize, UFFDIO_MOVE, address, 0, 0, 0]);
+    // SAFETY: the kernel wrote through the address, so the count is read anew.
+    let moved = unsafe { (&raw const arg[4]).read_volatile() };
+    (result, moved.cast_signed())
 }
 
 /// Empties a staging block. While it is not registered its discard raises no event, so nobody waits

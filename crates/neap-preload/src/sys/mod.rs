@@ -21,6 +21,7 @@ pub const PROT_READ_WRITE: usize = 3;
 pub const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
 pub const MAP_NORESERVE: usize = 0x4000;
 pub const EAGAIN: i64 = 11;
+pub const EINVAL: i64 = 22;
 pub const ENAMETOOLONG: i64 = 36;
 pub const ECONNREFUSED: i64 = 111;
 pub const STDERR: Fd = Fd(2);
