@@ -257,3 +257,27 @@ fn mappings_beside_each_other_leave_together() {
     let busy = run.number("/neap/busy");
     assert!(busy < run.pages_out() / 10, "{}", run.stats);
 }
+
+#[test]
+fn what_is_written_right_after_each_of_many_forks_is_kept() {
+    let name = "what_is_written_right_after_each_of_many_forks_is_kept";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let words = [program("hotfork").into(), OsString::from("32"), "6".into()];
+    let run = Neap::limit("24M").run(&Run::new(words));
+    run.must_have_paged();
+    assert_eq!(run.text(), "0 wrong\n");
+}
+
+/// The ground that the engine stands on where it looks for a page that is said not to have moved.
+#[test]
+fn a_page_that_moves_is_in_one_place_whatever_the_kernel_says() {
+    let name = "a_page_that_moves_is_in_one_place_whatever_the_kernel_says";
+    let run = Run::new([program("moved").as_os_str(), "3".as_ref()]).go();
+    if run.code() == SKIPPED {
+        return skip(name, "no UFFDIO_MOVE for this user");
+    }
+    run.must_exit(0);
+    assert_eq!(run.text(), "0 astray\n", "{}", run.stderr);
+}

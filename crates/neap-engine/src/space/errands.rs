@@ -60,7 +60,10 @@ impl Space {
                 let reply = self.judge(job, body, &errand, true);
                 Some(self.finish(job, body, errand, &reply))
             }
-            Called::Done(errand, reply) => Some(self.finish(job, body, errand, &reply)),
+            Called::Done(errand, mut reply) => {
+                self.correct(job, body, &errand, &mut reply);
+                Some(self.finish(job, body, errand, &reply))
+            }
             Called::Late | Called::Busy(_) => None,
             Called::Gone(errand) => {
                 let reply = self.judge(job, body, &errand, false);

@@ -15,6 +15,43 @@ const AGAIN: u8 = 11;
 pub(super) const GONE: u8 = 2;
 
 impl Space {
+    /// Linux 6.18 may move a page and say that its target was taken already (EEXIST): where the page changed while
+    /// it was looked at (a write after a fork), the kernel tries again after it has moved it. So each page that is
+    /// said not to have moved is looked for. The caller holds the gate.
+    pub(super) fn correct(&self, job: &Job, body: &Body, errand: &Errand, reply: &mut wire::Reply) {
+        let there = |page: PageNr| body.pagemap.holds(page.addr()).ok();
+        let slot_of = |slot: SlotId| PageNr::containing(body.stage.address(slot));
+        let (ids, first) = match errand {
+            Errand::Stage { pages, first } => (pages, Some(*first)),
+            Errand::Return(pages) => (pages, None),
+            _ => return,
+        };
+        let said = ids.iter().zip(&mut reply.pages).enumerate();
+        for (i, (&id, result)) in said.filter(|(_, (_, result))| **result != 0) {
+            let (home, slot) = {
+                let core = job.core();
+                let state = match core.try_locate(id) {
+                    Some((space, home)) if space == self.id => Some((home, core.state(id))),
+                    _ => None,
+                };
+                match (state, first) {
+                    (Some((home, State::Isolated { .. })), Some(first)) => {
+                        (home, SlotId(first.0 + i as u32))
+                    }
+                    (Some((home, State::Returning { slot, .. })), None) => (home, slot),
+                    _ => continue, // dropped by an event since
+                }
+            };
+            let (from, to) = match first {
+                Some(_) => (home, slot_of(slot)),
+                None => (slot_of(slot), home),
+            };
+            if there(from) == Some(false) && there(to) == Some(true) {
+                *result = 0;
+            }
+        }
+    }
+
     /// The agent ended before it answered, or `failed`: where the pages are tells what it did.
     pub(super) fn judge(
         &self,
