@@ -1,4 +1,4 @@
-//! What an agent had done when it ended without an answer.
+//! What an agent has done where its answer does not tell: it ended without one, or had a wrong one from the kernel.
 
 use bytemuck::Zeroable;
 use neap_policy::State;
