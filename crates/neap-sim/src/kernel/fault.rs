@@ -5,6 +5,7 @@ use neap_units::{Nanos, PageNr, Pages, SwapSlot};
 
 use super::ids::{AreaId, FileId, ObjectId, SpaceId};
 use super::machine::{Event, Machine, has_recency};
+use super::swapin::Ahead;
 use super::tables::Entry;
 use crate::swap::Direction;
 
@@ -64,13 +65,14 @@ impl Machine {
         }
     }
 
-    /// Handles a touch that did not hit.
+    /// Handles a touch that did not hit. `ahead`: what it has still to read ahead.
     pub(super) fn fault(
         &mut self,
         mm: &mut Mm,
         space: SpaceId,
         page: PageNr,
         write: bool,
+        ahead: &mut Option<Ahead>,
     ) -> Result<(), Missing> {
         let found = self.space_mut(space).find(page);
         let area = found.unwrap_or_else(|| panic!("{page} of space {} is not mapped", space.0));
@@ -85,6 +87,7 @@ impl Machine {
         };
         let (entry, bit) = (self.tables.entry(state.entries + at), state.bits + at);
         self.spent += self.config.costs.fault;
+        self.read_ahead(mm, &fault, ahead, Vec::new())?;
         match entry {
             Entry::Folio(id) if self.tables.is_present(bit) => self.write_fault(mm, &fault, at, id),
             Entry::Folio(id) => {
@@ -94,7 +97,7 @@ impl Machine {
                 self.map_folio(mm, &fault, at, id);
                 Ok(())
             }
-            Entry::Slot(slot) => self.slot_fault(mm, &fault, at, slot),
+            Entry::Slot(slot) => self.slot_fault(mm, &fault, at, slot, ahead),
             Entry::None | Entry::Shadow(_) => self.first_touch(mm, &fault, at, entry),
         }
     }
@@ -105,10 +108,11 @@ impl Machine {
         fault: &Fault,
         at: u64,
         slot: SwapSlot,
+        ahead: &mut Option<Ahead>,
     ) -> Result<(), Missing> {
         let cached = |machine: &Machine| machine.swap.as_ref().and_then(|swap| swap.cached(slot));
         if cached(self).is_none() {
-            self.swap_in(mm, fault, at, slot)?;
+            self.swap_in(mm, fault, at, slot, ahead)?;
         }
         let Some(id) = cached(self) else {
             return Err(Missing::Memory);

@@ -1,6 +1,8 @@
 //! Back from swap: the page of a fault and its neighbours (SPEC 1.7, 2).
 
-use neap_policy::{Counter, Flags, FolioId, LoadError, Loading, Mm, Source, Swapin, SwapinPath};
+use neap_policy::{
+    Counter, Flags, FolioId, LoadError, Loading, LruvecId, Mm, Source, Swapin, SwapinPath,
+};
 use neap_units::{PageNr, Pages, SwapSlot};
 
 use super::fault::{Fault, Missing};
@@ -9,6 +11,27 @@ use super::machine::{Event, Machine, NOWHERE};
 use super::swap::Ledger;
 use super::tables::Entry;
 use crate::swap::Direction;
+
+/// A neighbour of a fault's page: where it lies.
+#[derive(Clone, Copy, Debug)]
+enum Neighbour {
+    /// A page of the area.
+    Page(u64),
+    /// A slot of the device.
+    Slot(SwapSlot),
+}
+
+/// What a fault still has to read ahead: it may have to make room in between.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    /// Lists of the page of the fault, which is read already.
+    owner: LruvecId,
+    /// In reverse order.
+    rest: Vec<Neighbour>,
+    path: SwapinPath,
+    /// The window was that page alone.
+    alone: bool,
+}
 
 impl Machine {
     /// Reads the page of a fault, and neighbours as the readahead of its kind says. Then
@@ -19,6 +42,7 @@ impl Machine {
         fault: &Fault,
         at: u64,
         slot: SwapSlot,
+        ahead: &mut Option<Ahead>,
     ) -> Result<(), Missing> {
         let private = self.tables.area(fault.area).private;
         let path = self.path(slot, private);
@@ -26,31 +50,74 @@ impl Machine {
         // window is opened once, however often the charge has to be tried.
         let key = self.key_of(fault.area, at);
         let (id, source) = self.read_slot(mm, fault, slot, Some(key))?;
-        let window = self.window(fault, at, slot, path);
-        let alone = window.is_empty();
+        let (mut rest, alone) = self.window(fault, at, slot, path);
+        rest.reverse();
         let memcg = self.space(fault.space).memcg;
         mm.memcgs.count(memcg, Counter::Pgmajfault, 1);
         let mut device = Vec::new();
         self.note_read(mm, id, source, false, &mut device);
-        for (slot, key) in window {
-            let cached = self.swap.as_ref().is_none_or(|s| {
-                s.cached(slot).is_some()
-                    || s.slots.users(slot) == 0
-                    || s.slots.users(slot) == u8::MAX
-            });
-            if cached {
+        *ahead = Some(Ahead {
+            owner: mm.folios.lruvec(id),
+            rest,
+            path,
+            alone,
+        });
+        self.read_ahead(mm, fault, ahead, device)
+    }
+
+    /// Goes on with what a fault reads ahead, and submits it with what is to be read `device`
+    /// already. Neighbours are charged as the page itself is: at the limit reclaim comes in
+    /// between.
+    pub(super) fn read_ahead(
+        &mut self,
+        mm: &mut Mm,
+        fault: &Fault,
+        ahead: &mut Option<Ahead>,
+        mut device: Vec<FolioId>,
+    ) -> Result<(), Missing> {
+        let Some(mut window) = ahead.take() else {
+            return Ok(());
+        };
+        let together = window.path == SwapinPath::Cluster;
+        while let Some(neighbour) = window.rest.pop() {
+            let Some((slot, key)) = self.to_read(fault, neighbour) else {
                 continue;
-            }
-            let Ok((id, source)) = self.read_slot(mm, fault, slot, key) else {
-                break;
             };
-            self.note_read(mm, id, source, true, &mut device);
+            match self.read_slot(mm, fault, slot, key) {
+                Ok((id, source)) => self.note_read(mm, id, source, true, &mut device),
+                Err(Missing::Room(level)) => {
+                    window.rest.push(neighbour);
+                    *ahead = Some(window);
+                    self.submit_reads(mm, &device, together);
+                    return Err(Missing::Room(level));
+                }
+                Err(_) => break,
+            }
         }
-        if path != SwapinPath::Direct {
-            self.count_swapin(mm, id, Swapin::ReadaheadEnded { read_last: alone });
+        if window.path != SwapinPath::Direct {
+            let read_last = window.alone;
+            self.count_swapin(mm, window.owner, Swapin::ReadaheadEnded { read_last });
         }
-        self.submit_reads(mm, &device, path == SwapinPath::Cluster);
+        self.submit_reads(mm, &device, together);
         Ok(())
+    }
+
+    /// Slot and key of a neighbour, if it is out and nobody reads it.
+    fn to_read(&self, fault: &Fault, neighbour: Neighbour) -> Option<(SwapSlot, Option<u32>)> {
+        let (slot, key) = match neighbour {
+            Neighbour::Slot(slot) => (slot, None),
+            Neighbour::Page(at) => {
+                let entries = self.tables.area(fault.area).entries;
+                let Entry::Slot(slot) = self.tables.entry(entries + at) else {
+                    return None;
+                };
+                (slot, Some(self.key_of(fault.area, at)))
+            }
+        };
+        let swap = self.swap.as_ref()?;
+        let users = swap.slots.users(slot);
+        let out = swap.cached(slot).is_none() && users != 0 && users != u8::MAX;
+        out.then_some((slot, key))
     }
 
     /// A folio was read, or has to be: what is counted, and what readahead marks.
@@ -71,7 +138,8 @@ impl Machine {
             flags.set(Flags::DISK_READ, source == Source::Device);
             mm.memcgs.count(mm.folio_memcg(id), Counter::SwapRa, 1);
         }
-        self.count_swapin(mm, id, Swapin::Read { source, readahead });
+        let owner = mm.folios.lruvec(id);
+        self.count_swapin(mm, owner, Swapin::Read { source, readahead });
     }
 
     /// Which way a fault reads. Shared memory always goes by place on the device.
@@ -87,41 +155,34 @@ impl Machine {
         SwapinPath::of_fault(device.synchronous, sole, true, device.rotating)
     }
 
-    /// The other slots to read with one.
+    /// The others to read with a page, and whether the window is that page alone. A window
+    /// that finds no other is none of one: what it holds is read within it.
     fn window(
         &mut self,
         fault: &Fault,
         at: u64,
         slot: SwapSlot,
         path: SwapinPath,
-    ) -> Vec<(SwapSlot, Option<u32>)> {
+    ) -> (Vec<Neighbour>, bool) {
         match path {
-            SwapinPath::Direct => Vec::new(),
+            SwapinPath::Direct => (Vec::new(), true),
             SwapinPath::Cluster => {
                 let Some(swap) = &mut self.swap else {
-                    return Vec::new();
+                    return (Vec::new(), true);
                 };
-                let end = SwapSlot(swap.slots.len());
-                let slots = swap.readahead.fault(slot, end);
-                slots
-                    .map(SwapSlot)
-                    .filter(|&other| other != slot)
-                    .map(|other| (other, None))
-                    .collect()
+                let slots = swap.readahead.fault(slot, SwapSlot(swap.slots.len()));
+                let alone = slots.len() == 1;
+                let others = slots.map(SwapSlot).filter(|&other| other != slot);
+                (others.map(Neighbour::Slot).collect(), alone)
             }
             SwapinPath::Vma => {
                 let area = self.tables.area_mut(fault.area);
-                let (start, len, entries) = (area.start, area.area.len.0, area.entries);
+                let (start, len) = (area.start, area.area.len.0);
                 let pages = area.readahead.fault(fault.page);
+                let alone = pages.end.0 - pages.start.0 == 1;
                 let pages = pages.start.0.max(start) - start..pages.end.0.min(start + len) - start;
-                let slot_of = |page| match self.tables.entry(entries + page) {
-                    Entry::Slot(slot) => Some((slot, Some(self.key_of(fault.area, page)))),
-                    _ => None,
-                };
-                pages
-                    .filter(|&page| page != at)
-                    .filter_map(slot_of)
-                    .collect()
+                let others = pages.filter(|&page| page != at);
+                (others.map(Neighbour::Page).collect(), alone)
             }
         }
     }
@@ -202,11 +263,11 @@ impl Machine {
         Source::Device
     }
 
-    fn count_swapin(&mut self, mm: &Mm, id: FolioId, event: Swapin) {
+    fn count_swapin(&mut self, mm: &Mm, owner: LruvecId, event: Swapin) {
         if mm.switches.swapin_count.counts(event)
             && let Some(zswap) = &mut self.zswap
         {
-            zswap.on_disk_swapin(mm.folios.lruvec(id));
+            zswap.on_disk_swapin(owner);
         }
     }
 
@@ -264,7 +325,8 @@ impl Machine {
         if mm.folios.flags_mut(id).take(Flags::READAHEAD) {
             mm.memcgs.count(mm.folio_memcg(id), Counter::SwapRaHit, 1);
             if mm.folios.flags_mut(id).take(Flags::DISK_READ) {
-                self.count_swapin(mm, id, Swapin::FirstUse);
+                let owner = mm.folios.lruvec(id);
+                self.count_swapin(mm, owner, Swapin::FirstUse);
             }
             if private
                 && !self

@@ -8,6 +8,7 @@ use neap_units::{Bytes, Nanos, Pages};
 
 use super::fault::Missing;
 use super::machine::Machine;
+use super::swapin::Ahead;
 use super::{Op, Reply};
 
 /// Attempts before a charge, an allocation or `memory.reclaim` gives up (SPEC 0).
@@ -38,6 +39,8 @@ pub(super) struct Entry {
     reclaim: Option<(Purpose, Reclaim)>,
     /// A call of zswap's shrinker under way, which comes before more reclaim.
     shrinker: Option<ShrinkCall>,
+    /// What a fault has still to read ahead.
+    ahead: Option<Ahead>,
     retries: u32,
     drained: bool,
     /// `memory.reclaim`: pages so far.
@@ -64,6 +67,7 @@ impl Entry {
             op,
             reclaim: None,
             shrinker: None,
+            ahead: None,
             retries: MAX_RECLAIM_RETRIES,
             drained: false,
             reclaimed: 0,
@@ -130,7 +134,10 @@ impl Entry {
         let (result, memcg) = match self.op {
             Op::Touch { space, page, write } => {
                 let memcg = machine.space(space).memcg;
-                (machine.fault(mm, space, page, write), memcg)
+                (
+                    machine.fault(mm, space, page, write, &mut self.ahead),
+                    memcg,
+                )
             }
             Op::FileIo {
                 space,
