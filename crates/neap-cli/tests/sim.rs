@@ -1,8 +1,9 @@
 //! `neap sim` as users call it: what it prints where, its exit codes, and one-line errors.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -56,6 +57,39 @@ fn list_names_every_experiment() {
         let first = |line: &str| line.split_whitespace().next() == Some(name);
         assert!(stdout(&output).lines().any(first), "{name}");
     }
+}
+
+#[test]
+fn list_says_what_each_experiment_costs() {
+    let output = neap(&["experiment", "list"]);
+    let mut lines = stdout(&output).lines();
+    let head = lines.next().unwrap();
+    let (from, to) = ("name", "what it shows");
+    assert!(head.starts_with(from) && head.contains("cpu time") && head.ends_with(to));
+    let rows: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(rows.len(), 14);
+    let end = head.find("cpu time").unwrap() + "cpu time".len();
+    for row in rows {
+        let (number, unit) = row[..end].trim_end().rsplit_once(' ').unwrap();
+        assert!(["s", "min", "h"].contains(&unit), "{row}");
+        let number = number.rsplit(' ').next().unwrap();
+        assert!(number.parse::<f64>().unwrap() > 0.0, "{row}");
+    }
+    assert!(lines.next().unwrap().starts_with("cpu time: "));
+}
+
+#[test]
+fn all_says_beforehand_how_long_it_takes_and_which_experiment_is_running() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_neap"));
+    command.args(["sim", "experiment", "all", "--seeds", "1"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(child.stderr.take().unwrap());
+    let said: Vec<String> = said.lines().take(2).map(Result::unwrap).collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(said[0].starts_with("neap: 14 experiments, about "));
+    let first = "neap: 1 of 14: second-chance with --seeds 1: about ";
+    assert!(said[1].starts_with(first), "{}", said[1]);
 }
 
 #[test]

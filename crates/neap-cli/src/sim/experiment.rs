@@ -39,7 +39,7 @@ pub fn run(args: &ExperimentArgs) -> Result<(), Failure> {
             flag: "--set and --sweep",
             fault: "they belong to one experiment: name it instead of all".to_owned(),
         }),
-        "all" => several(args, EXPERIMENTS),
+        "all" => all(args),
         name => {
             let experiment = find_experiment(name)?;
             match &args.sweep {
@@ -54,14 +54,51 @@ fn list() -> String {
     let columns = [
         ("name", Align::Left),
         ("seed", Align::Left),
+        ("cpu time", Align::Right),
         ("what it shows", Align::Left),
     ];
     let mut table = Table::new(&columns);
     for experiment in EXPERIMENTS {
-        let cells = [experiment.name, experiment.source, experiment.title];
-        table.row(cells.map(str::to_owned).to_vec());
+        table.row(vec![
+            experiment.name.to_owned(),
+            experiment.source.to_owned(),
+            about(experiment.seconds_of(1, None)),
+            experiment.title.to_owned(),
+        ]);
     }
-    table.text()
+    format!(
+        "{}\ncpu time: about, of one run with one seed at the scale it has by default; --seeds is 20 by default\n",
+        table.text()
+    )
+}
+
+/// A time of which only the order of magnitude is known.
+fn about(seconds: f64) -> String {
+    match seconds {
+        s if s < 90.0 => format!("{} s", s.ceil()),
+        s if s < 5400.0 => format!("{} min", (s / 60.0).round()),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+/// Says what is about to run and what it costs, for it may be long until the first table: always when all
+/// are run, and on a terminal.
+fn announce(args: &ExperimentArgs, experiment: &Experiment, number: usize, of: usize) {
+    if of == 1 && !stderr().is_terminal() {
+        return;
+    }
+    let seeds = args.seeds;
+    let cost = about(experiment.seconds_of(seeds, args.scale));
+    let threads = options(args).threads;
+    let which = if of == 1 {
+        String::new()
+    } else {
+        format!("{number} of {of}: ")
+    };
+    talk::note(&format!(
+        "{which}{} with --seeds {seeds}: about {cost} of cpu time, over {threads} threads",
+        experiment.name
+    ));
 }
 
 fn options(args: &ExperimentArgs) -> Options {
@@ -126,7 +163,8 @@ impl Outputs {
 fn several(args: &ExperimentArgs, experiments: &[&'static Experiment]) -> Result<(), Failure> {
     let outputs = Outputs::open(args)?;
     let mut outcomes: Vec<Outcome> = Vec::new();
-    for experiment in experiments {
+    for (at, experiment) in experiments.iter().enumerate() {
+        announce(args, experiment, at + 1, experiments.len());
         let outcome = run_experiment(experiment, &options(args), &progress(experiment.name))?;
         if !outputs.quiet {
             let gap = if outcomes.is_empty() { "" } else { "\n" };
@@ -140,6 +178,17 @@ fn several(args: &ExperimentArgs, experiments: &[&'static Experiment]) -> Result
     };
     let parts: Vec<Part> = outcomes.iter().flat_map(Outcome::parts).collect();
     outputs.write(json, &format!("neap sim experiment {}", args.name), &parts)
+}
+
+/// Runs every experiment, after saying how long that takes.
+fn all(args: &ExperimentArgs) -> Result<(), Failure> {
+    let cost = |experiment: &&Experiment| experiment.seconds_of(args.seeds, args.scale);
+    let total = about(EXPERIMENTS.iter().map(cost).sum());
+    talk::note(&format!(
+        "{} experiments, about {total} of cpu time; --seeds and --scale make it less",
+        EXPERIMENTS.len()
+    ));
+    several(args, EXPERIMENTS)
 }
 
 fn nothing_to_try(experiment: &Experiment, key: &str) -> Failure {

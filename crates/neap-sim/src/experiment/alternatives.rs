@@ -128,6 +128,7 @@ pub(super) const ALTERNATIVES: Experiment = Experiment {
         "system_per_stolen",
     ],
     scale: 1.0,
+    seconds: 35,
     notes: &[
         "Unequal: one cgroup of sixteen has half of their memory; fairness is then of pgsteal over size.",
     ],
@@ -209,6 +210,7 @@ pub(super) const WALK_COST: Experiment = Experiment {
     effects: &[],
     headline: &["visits_per_request", "system_per_request"],
     scale: 1.0,
+    seconds: 18,
     notes: &["The pages are written once and not touched again: only the walk is measured."],
     run: cost,
 };

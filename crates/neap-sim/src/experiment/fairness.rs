@@ -345,6 +345,7 @@ pub(super) const MEMCG_LRU: Experiment = Experiment {
     effects: &[],
     headline: &["pgsteal_stddev_over_mean", "pgsteal_sum_over_requested"],
     scale: 1.0 / 64.0,
+    seconds: 91,
     notes: &[
         "Scale divides memory, rates, requests, and the speed of the device and of the kernel alike: the \
          share of pages touched between two writes stays, and while a pass lasts, and how long a job \
@@ -443,6 +444,7 @@ pub(super) const MEMCG_LRU_6_12: Experiment = Experiment {
         "workingset_refault_anon",
     ],
     scale: 1.0,
+    seconds: 1,
     notes: &["Scale changes the number of cgroups and the size of a request, nothing else."],
     run: memcg_lru_6_12,
 };

@@ -111,10 +111,22 @@ pub struct Experiment {
     pub headline: &'static [&'static str],
     /// The scale if none is given: what runs in minutes.
     pub scale: f64,
+    /// CPU time of all configurations with one seed at that scale and with no parameter set, in whole seconds:
+    /// measured once, so that a user knows whether to wait for seconds, minutes or hours.
+    pub seconds: u32,
     /// What a reader must know to judge the numbers.
     pub notes: &'static [&'static str],
     /// One run.
     pub run: fn(&Setup<'_>) -> Result<Vec<Measure>, ExperimentFault>,
+}
+
+impl Experiment {
+    /// Order of magnitude of the CPU time, in seconds, of so many seeds at a scale. It grows with the scale.
+    #[must_use]
+    pub fn seconds_of(&self, seeds: u64, scale: Option<f64>) -> f64 {
+        let scale = scale.map_or(1.0, |scale| scale / self.scale);
+        f64::from(self.seconds) * seeds as f64 * scale
+    }
 }
 
 /// All experiments, in the order of reports.

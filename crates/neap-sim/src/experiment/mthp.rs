@@ -338,6 +338,7 @@ pub(super) const MTHP_STORE: Experiment = Experiment {
     ),
     headline: &["throughput", "sys_seconds", "memcg_high"],
     scale: 1.0 / 64.0,
+    seconds: 1,
     notes: &[
         "After is one set of runs, compared with both cases, as in the seed.",
         "Scale divides the memory of the machine and of each process; counts and CPU times shown are \

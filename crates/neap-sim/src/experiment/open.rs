@@ -55,6 +55,7 @@ pub(super) const CONCURRENT: Experiment = Experiment {
     ],
     headline: &["swapins", "zswpwb", "slabs_scanned"],
     scale: 1.0 / 18.0,
+    seconds: 4,
     notes: &[NOTE],
     run,
 };
@@ -74,6 +75,7 @@ pub(super) const USEFUL: Experiment = Experiment {
     ],
     headline: &["swapins", "zswpwb"],
     scale: 1.0 / 18.0,
+    seconds: 4,
     notes: &[NOTE],
     run,
 };
@@ -93,6 +95,7 @@ pub(super) const PENALTY: Experiment = Experiment {
     ],
     headline: &["swapins", "zswpwb"],
     scale: 1.0 / 18.0,
+    seconds: 4,
     notes: &[NOTE],
     run,
 };

@@ -240,6 +240,7 @@ pub(super) const LARGE_STORE_LIMIT: Experiment = Experiment {
     ],
     headline: &["real_seconds", "sys_seconds", "compressed_in_vain"],
     scale: 1.0 / 64.0,
+    seconds: 1,
     notes: &[
         "The seed documents give no number for this: the question is the SPEC's, the remedy ours.",
         "merged: the limit is looked at once for each folio. by-page: before each page, and a folio that fails \

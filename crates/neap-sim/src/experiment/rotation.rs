@@ -136,6 +136,7 @@ pub(super) const ROTATION: Experiment = Experiment {
     ],
     headline: &["workingset_refault_anon", "sys_seconds", "pgscan"],
     scale: 1.0 / 18.0,
+    seconds: 6,
     notes: &[
         "Scale divides CPUs, jobs, units and memory; pages and CPU times shown are divided by it.",
         "The reported counters are of the whole build with its link step, which is not simulated.",

@@ -84,6 +84,7 @@ pub(super) const SECOND_CHANCE: Experiment = Experiment {
     ],
     headline: &["swapins", "real_seconds", "sys_seconds"],
     scale: 1.0 / 18.0,
+    seconds: 8,
     notes: &[
         "Scale divides CPUs, jobs, units and memory; pages and CPU times shown are divided by it.",
         "No link step and no serial part of make: real time is that of the compile jobs alone.",
@@ -150,6 +151,7 @@ pub(super) const COLD_DATA: Experiment = Experiment {
     ],
     headline: &["zswpwb", "real_seconds"],
     scale: 1.0 / 18.0,
+    seconds: 7,
     notes: &[
         "Scale divides CPUs, jobs, units and memory; pages and CPU times shown are divided by it.",
         "The rows without a reported number are those the seed documents left out.",
