@@ -246,6 +246,21 @@ fn a_page_that_vanished_without_a_word_is_not_read_as_zeros() {
 }
 
 #[test]
+fn guard_regions_stay_where_their_neighbours_are_filled() {
+    let name = "guard_regions_stay_where_their_neighbours_are_filled";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let run = Run::new([program("guards").as_os_str(), "64".as_ref()]);
+    if run.go().code() == 3 {
+        return skip(name, "no guard regions: Linux 6.13 or later");
+    }
+    let run = Neap::limit("40M").run(&run);
+    assert_eq!(run.text(), "0 of 2457 guards open, 0 wrong\n");
+    run.must_have_paged();
+}
+
+#[test]
 fn mappings_beside_each_other_leave_together() {
     let name = "mappings_beside_each_other_leave_together";
     if !require(name, &[Need::Neap, Need::Userfaultfd]) {

@@ -27,7 +27,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Mutex, OnceLock, RwLock};
 
-use neap_sys::{Maps, Pagemap, Pidfd, Remote, Stop, Uffd, Waker};
+use neap_sys::{Maps, Pagemap, Pidfd, Remote, Stop, Uffd, Waker, Word};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
@@ -258,6 +258,20 @@ impl Space {
     pub fn is_in_discard(&self, page: PageNr) -> bool {
         let throwing = self.in_discard.lock().expect("in discard lock");
         throwing.contains(&page)
+    }
+
+    /// How many of the pages from `first` on are `such`, one after the other. A fill (UFFDIO_COPY) takes the place of
+    /// a guard region (MADV_GUARD_INSTALL), of which the kernel tells nobody: so nothing that no thread waits for is
+    /// filled unseen. Where nothing can be seen (a forked child that has told nothing of itself), none is.
+    pub fn leading(&self, first: PageNr, count: usize, such: fn(Word) -> bool) -> usize {
+        let mut words = [Word::default(); Pagemap::MOST_WORDS];
+        let words = &mut words[..count.min(Pagemap::MOST_WORDS)];
+        let body = self.body.get().filter(|_| !words.is_empty());
+        let seen = body.is_some_and(|body| body.pagemap.words(first.addr(), words).is_ok());
+        if !seen {
+            return 0;
+        }
+        words.iter().take_while(|&&word| such(word)).count()
     }
 
     /// The registered range that holds a page.
