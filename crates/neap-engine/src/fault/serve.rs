@@ -204,11 +204,12 @@ impl FaultThread {
         }
     }
 
-    /// Whether a page that must be there is not: the program has never declared memory free, so that the
-    /// kernel had none to drop.
+    /// Whether a page that must be there is not: the program has not declared it free, so that the kernel had
+    /// none to drop.
     fn is_lost(&self, page: PageNr) -> bool {
         let frees = self.space.frees.load(Relaxed);
-        let body = self.space.body.get().filter(|_| !frees);
+        let vouched = !frees && self.space.is_vouched_for(page.addr());
+        let body = self.space.body.get().filter(|_| vouched);
         body.is_some_and(|body| body.pagemap.holds(page.addr()).is_ok_and(|there| !there))
     }
 

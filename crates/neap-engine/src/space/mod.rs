@@ -19,6 +19,7 @@ mod ranges;
 mod refused;
 mod stage;
 mod threads;
+mod vouch;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -108,6 +109,8 @@ pub(crate) struct Space {
     pub wipes: AtomicBool,
     /// It declares memory free (MADV_FREE): the kernel may drop pages of it without a word.
     pub frees: AtomicBool,
+    /// Where pages are sure not to have been declared free unheard.
+    pub vouched: Mutex<Ranges>,
     pub quarantine: Mutex<Quarantine>,
     pub kin: Kin,
     pub order: Mutex<Order>,
@@ -162,6 +165,7 @@ impl Space {
             failed: Mutex::default(),
             wipes: AtomicBool::new(false),
             frees: AtomicBool::new(false),
+            vouched: Mutex::default(),
             quarantine: Mutex::default(),
             kin: Kin::default(),
             order: Mutex::default(),
