@@ -246,6 +246,36 @@ fn a_page_that_vanished_without_a_word_is_not_read_as_zeros() {
 }
 
 #[test]
+fn memory_declared_free_before_it_was_found_reads_as_zeros() {
+    let name = "memory_declared_free_before_it_was_found_reads_as_zeros";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let run = Run::new([program("latefree").as_os_str(), "96".as_ref()]);
+    if matches!(run.go().code(), 3 | 4) {
+        return skip(name, "the kernel drops nothing when it is asked to");
+    }
+    let run = Neap::limit("40M").run(&run);
+    assert_eq!(run.text(), "0 wrong\n", "{}", run.stderr);
+    run.must_have_paged();
+}
+
+#[test]
+fn guard_regions_stay_where_their_neighbours_are_filled() {
+    let name = "guard_regions_stay_where_their_neighbours_are_filled";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let run = Run::new([program("guards").as_os_str(), "64".as_ref()]);
+    if run.go().code() == 3 {
+        return skip(name, "no guard regions: Linux 6.13 or later");
+    }
+    let run = Neap::limit("40M").run(&run);
+    assert_eq!(run.text(), "0 of 2457 guards open, 0 wrong\n");
+    run.must_have_paged();
+}
+
+#[test]
 fn mappings_beside_each_other_leave_together() {
     let name = "mappings_beside_each_other_leave_together";
     if !require(name, &[Need::Neap, Need::Userfaultfd]) {

@@ -105,3 +105,42 @@ fn a_program_that_valgrind_runs_is_left_alone() {
     let required = neap.option("--require").run(&run);
     required.must_exit(125);
 }
+
+#[test]
+fn a_program_that_is_held_before_it_has_said_who_it_is_is_managed_all_the_same() {
+    let name = "a_program_that_is_held_before_it_has_said_who_it_is_is_managed_all_the_same";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let (held, hog) = (program("held"), program("hog"));
+    for call in ["3", "4"] {
+        let words = [held.as_os_str(), call.as_ref(), "3".as_ref()];
+        let hog = [hog.as_os_str(), "64".as_ref()];
+        let run = Neap::limit("32M").run(&Run::new(words.into_iter().chain(hog)));
+        if run.code() == 77 {
+            return skip(name, "no program may be traced");
+        }
+        run.must_have_paged();
+        assert!(!run.stderr.contains("unmanaged"), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_child_that_cannot_be_managed_for_want_of_descriptors_is_told_of() {
+    let name = "a_child_that_cannot_be_managed_for_want_of_descriptors_is_told_of";
+    if !require(name, &[Need::Neap, Need::Userfaultfd, Need::Root]) {
+        return;
+    }
+    let starved = program("starved");
+    for (left, why) in [
+        ("0", "it could make no socket"),
+        ("1", "not all of its descriptors came"),
+        ("3", "not all of its descriptors came"),
+        ("4", "its agent could not start"),
+    ] {
+        let words = [starved.as_os_str(), left.as_ref(), "32".as_ref()];
+        let run = Neap::limit("16M").run(&Run::new(words));
+        run.must_exit(0);
+        assert!(run.stderr.contains(why), "{left} left: {}", run.stderr);
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, mpsc};
@@ -19,11 +20,13 @@ use crate::fault::FaultThread;
 use crate::job::Job;
 use crate::report::ProcessReport;
 use crate::space::{Body, Ranges, Space, Stage};
+use crate::spawn::{PAUSE, no_thread, spawn, try_spawn};
 
-/// A program that takes longer to say who it is is not waited for, in milliseconds.
+/// A program that takes longer to say who it is is not waited for at the end, in milliseconds; nor by the listening
+/// thread. Its own thread waits until it hangs up: it may be stopped.
 const HANDSHAKE_MILLIS: u32 = 2000;
-/// Pause before what a resource limit refused is tried again.
-const PAUSE: Duration = Duration::from_millis(10);
+const FEW_DESCRIPTORS: &str =
+    "not all of its descriptors came; raise `ulimit -n`, or mount /proc for it";
 /// Staging area of each process, in bytes of address space: 64 MiB.
 const STAGE_BYTES: u64 = 64 << 20;
 
@@ -92,45 +95,23 @@ impl Drop for Conversation {
     }
 }
 
-/// Starts a thread of the engine; where the limit of threads is reached, once another has ended.
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    const TRIES: u32 = 200;
-    let work = Arc::new(Mutex::new(Some(work)));
-    let mut tries = 0;
-    loop {
-        let again = work.clone();
-        let started = try_spawn(name, move || {
-            let work = again.lock().expect("work lock").take();
-            if let Some(work) = work {
-                work();
-            }
-        });
-        tries += 1;
-        if started.is_ok() || tries == TRIES {
-            return started.map(drop);
-        }
-        thread::sleep(PAUSE);
-    }
-}
-
-/// Starts a thread of the engine, or says why there is none.
-pub(crate) fn try_spawn(
-    name: &str,
-    work: impl FnOnce() + Send + 'static,
-) -> io::Result<thread::JoinHandle<()>> {
-    let builder = thread::Builder::new().name(name.to_owned());
-    builder.stack_size(256 << 10).spawn(work)
-}
-
 /// `thread`: whether there was a thread for it. Without, no process can be served that is not yet.
 fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, thread: &io::Result<()>) {
     neap_sys::block_signals();
     let mut hello = wire::Hello::zeroed();
-    let known = peer.set_timeout(HANDSHAKE_MILLIS).is_ok()
-        && receive(&peer, &mut hello).is_some()
-        && hello.magic == wire::MAGIC
-        && hello.version == wire::VERSION;
-    if !known {
+    let listens = thread.is_err();
+    let patient = !listens || peer.set_timeout(HANDSHAKE_MILLIS).is_ok();
+    if !patient || receive(&peer, &mut hello).is_none() {
+        if let Err(error) = thread {
+            job.keeps_out(&no_thread(error));
+        }
+        return; // else it has ended
+    }
+    if hello.magic != wire::MAGIC {
+        return; // none of ours
+    }
+    if hello.version != wire::VERSION {
+        job.keeps_out("its libneap_preload.so is of another version");
         return;
     }
     match hello.purpose {
@@ -150,6 +131,13 @@ fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, thread: &io::Resu
         purpose::FORKED => crate::thaw::forked(job, &peer),
         _ => {}
     }
+}
+
+/// Whether the process at the other end has not ended: who ends in the middle of a conversation needs no advice.
+fn lives(peer: &Peer) -> bool {
+    let pid = peer.pid().ok();
+    pid.and_then(neap_sys::anon_resident)
+        .is_some_and(|bytes| bytes > 0)
 }
 
 /// Receives one message of exactly the size of `into`.
@@ -188,13 +176,13 @@ fn welcome(job: &Job, peer: &Peer, device: Option<&OwnedFd>) -> Option<(wire::At
 fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::Hello) {
     let (parent, wipes) = (hello.arg, hello.arg2 != 0);
     let Some((offer, message)) = welcome(job, &peer, device) else {
-        job.warn("a process stays unmanaged: it could make no userfaultfd, or has no room for staging; look at its own `ulimit -n` and `-v`".into());
+        job.keeps_out("it could make no userfaultfd, or has no room for staging; look at its own `ulimit -n` and `-v`");
         return;
     };
     let mut fds = message.fds.into_iter();
     // Its userfaultfd, and three files of its own.
     if fds.len() < 4 {
-        job.warn("a process stays unmanaged: not all of its descriptors came; raise `ulimit -n`, or mount /proc for it".into());
+        job.keeps_out(FEW_DESCRIPTORS);
         return;
     }
     let Some(uffd) = fds.next().map(Uffd::adopt) else {
@@ -220,9 +208,12 @@ fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::He
 /// A forked child, whose userfaultfd the kernel gave us, offers the rest.
 fn adopt(job: &Arc<Job>, peer: Peer, cookie: u64) {
     let Some(space) = job.space_by_cookie(cookie) else {
-        return;
+        return; // it has ended, or is none of ours
     };
     let Some((offer, message)) = welcome(job, &peer, None) else {
+        if lives(&peer) {
+            job.keeps_out("a forked child has no room for staging; look at its own `ulimit -v`");
+        }
         return;
     };
     // If this fails the child is still served, like one that never asked.
@@ -239,13 +230,14 @@ fn take_over(
     fds: Vec<OwnedFd>,
     give_uffd: bool,
 ) -> Option<()> {
-    let pid = peer.pid().ok()?;
-    let [mem, pagemap, maps] = <[OwnedFd; 3]>::try_from(fds).ok()?;
-    let stage = offer.stage..offer.stage.checked_add(STAGE_BYTES)?;
-    space
-        .uffd
-        .register(stage.clone(), neap_sys::Mode::Wp)
+    let pid = peer
+        .pid()
+        .map_err(|error| job.stays_unmanaged(&error))
         .ok()?;
+    let files = <[OwnedFd; 3]>::try_from(fds);
+    let [mem, pagemap, maps] = files.map_err(|_| job.keeps_out(FEW_DESCRIPTORS)).ok()?;
+    let stage = offer.stage..offer.stage.checked_add(STAGE_BYTES)?;
+    register_stage(job, space, &peer, &stage)?;
     let begin = prepare_to_attend(job, space)?;
     if job.options.require && !give_uffd {
         job.serve_early(space)?;
@@ -290,14 +282,29 @@ fn take_over(
     begin.send(()).ok()
 }
 
+fn register_stage(job: &Job, space: &Space, peer: &Peer, stage: &Range<u64>) -> Option<()> {
+    let registered = space.uffd.register(stage.clone(), neap_sys::Mode::Wp);
+    if let Err(error) = &registered
+        && lives(peer)
+    {
+        job.stays_unmanaged(error);
+    }
+    registered.ok().map(drop)
+}
+
 /// Waits for the word that the process has an agent; it may be stopped before it says so.
 fn await_agent(job: &Job, peer: &Peer) -> Option<()> {
     neap_sys::wait_readable(&[peer.as_fd()], None).ok()?;
     let mut reply = wire::Reply::zeroed();
-    receive(peer, &mut reply).filter(|_| reply.magic == wire::MAGIC)?;
+    if receive(peer, &mut reply).is_none() || reply.magic != wire::MAGIC {
+        if lives(peer) {
+            job.warn("a process keeps its pages, and may go over the limit: its agent could not start; raise its `ulimit -n`".into());
+        }
+        return None;
+    }
     if reply.errno != 0 {
         let error = io::Error::from_raw_os_error(reply.errno);
-        job.warn(format!("a process stays unmanaged: {}", no_thread(&error)));
+        job.keeps_out(&no_thread(&error));
         return None;
     }
     Some(())
@@ -312,14 +319,8 @@ fn prepare_to_attend(job: &Arc<Job>, space: &Arc<Space>) -> Option<mpsc::Sender<
             attend(&attended.0, &attended.1);
         }
     });
-    let unmanaged = |error| {
-        job.warn(format!("a process stays unmanaged: {}", no_thread(&error)));
-    };
+    let unmanaged = |error| job.keeps_out(&no_thread(&error));
     waits.map_err(unmanaged).ok().map(|()| begin)
-}
-
-fn no_thread(error: &io::Error) -> String {
-    format!("no thread for neap: {error}; raise `ulimit -u`, or pids.max of the cgroup")
 }
 
 /// Waits until the agent of one space is gone. It ends when the process exits or execs, and nearly
@@ -374,7 +375,7 @@ impl Job {
 
     fn is_served(&self, space: &Space, started: io::Result<()>) -> bool {
         if let Err(error) = &started {
-            self.warn(format!("a process stays unmanaged: {}", no_thread(error)));
+            self.keeps_out(&no_thread(error));
         } else {
             space.armed.store(true, Relaxed);
         }

@@ -14,13 +14,14 @@ use neap_store::{Arena as StoreArena, BlockFile, Config, NoFile, Store};
 use neap_sys::{Features, Listener, SwapFile, SysError, Uffd, Waker};
 use neap_units::{Bytes, PAGE_SIZE, Pages};
 
-use crate::attendant::{listen, try_spawn};
+use crate::attendant::listen;
 use crate::job::Job;
 use crate::options::{Options, Swap, WayOut};
 use crate::reclaim::{Reclaimer, Work};
 use crate::record::Recording;
 use crate::report::Report;
 use crate::sampler::Sampler;
+use crate::spawn::try_spawn;
 use crate::writeback;
 
 /// Path of the device that hands out userfaultfds, unless NEAP_UFFD_DEVICE names another.

@@ -300,9 +300,13 @@ impl Job {
     /// Says why a process is not managed, and which limit to raise if that is why.
     pub fn stays_unmanaged(&self, error: &SysError) {
         let advice = error.shortage().map(|advice| format!("; {advice}"));
+        self.keeps_out(&format!("{error}{}", advice.unwrap_or_default()));
+    }
+
+    /// Says why a process is not managed. It is in no figure either.
+    pub fn keeps_out(&self, why: &str) {
         self.warn(format!(
-            "a process stays unmanaged: {error}{}",
-            advice.unwrap_or_default()
+            "a process stays unmanaged: {why}; what it takes is not counted"
         ));
     }
 

@@ -27,6 +27,7 @@ mod report;
 mod room;
 mod sampler;
 mod space;
+mod spawn;
 mod thaw;
 mod writeback;
 

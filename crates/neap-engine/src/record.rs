@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use neap_record::{Header, Sink, block, end_block};
 
-use crate::attendant::try_spawn;
 use crate::job::Job;
+use crate::spawn::try_spawn;
 
 /// Most bytes that wait to be written. They count against the limit, as all memory of neap.
 const MOST_WAITING: usize = 4 << 20;

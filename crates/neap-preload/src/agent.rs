@@ -222,14 +222,17 @@ fn move_out(command: &wire::Command, uffd: Fd, reply: &mut wire::Reply) {
     for span in &command.spans[..count] {
         let mut source = span.start;
         let end = span.start + span.bytes;
+        let mut most = span.bytes;
         while source < end && at < reply.pages.len() {
-            let mut bytes = end - source;
+            let mut bytes = most.min(end - source);
             let (mut result, mut moved) = move_pages(uffd, target, source, bytes);
-            // A run that crosses from one mapping into another is refused whole.
+            // A run that crosses from one mapping into another is refused whole, as is each part of a mapping that
+            // does not let its pages go: what was too much stays so until something moves.
             while result == -sys::EINVAL && bytes > PAGE {
                 bytes = bytes / PAGE / 2 * PAGE;
                 (result, moved) = move_pages(uffd, target, source, bytes);
             }
+            most = if moved > 0 { bytes * 2 } else { bytes };
             let mut pages = (moved.max(0) as u64 / PAGE).min(wire::BLOCK_PAGES - at as u64);
             if pages == 0 {
                 reply.pages[at] = (-result) as u8;

@@ -152,8 +152,19 @@ fn hello(purpose: u32, arg: u64, arg2: u64) -> wire::Hello {
 }
 
 fn attach(purpose: u32, number: u64) -> bool {
-    let Ok(socket) = sys::connect(engine_name()) else {
-        return false;
+    let socket = match sys::connect(engine_name()) {
+        Ok(socket) => socket,
+        Err(errno) => {
+            // An engine that has ended, or is in another network namespace, asks for nothing.
+            if errno != -sys::ECONNREFUSED {
+                sys::write(
+                    sys::STDERR,
+                    b"neap: a process stays unmanaged: it could make no socket (no descriptor left, or forbidden); \
+                      what it takes is not counted\n",
+                );
+            }
+            return false;
+        }
     };
     let mut device = None;
     let mut welcome = wire::Welcome::default();

@@ -20,7 +20,32 @@ const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
 const WORD_PRESENT: u64 = 1 << 63;
 const WORD_FILE: u64 = 1 << 61;
+const WORD_SWAPPED: u64 = 1 << 62;
+/// Told since Linux 6.15, beside `WORD_SWAPPED`.
+const WORD_GUARD: u64 = 1 << 58;
 const PAGE: u64 = 4096;
+
+/// What the kernel has at one page.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Word(u64);
+
+impl Word {
+    /// A page, in memory or in the kernel's swap.
+    pub fn holds(self) -> bool {
+        self.0 & (WORD_PRESENT | WORD_SWAPPED) != 0 && self.0 & WORD_GUARD == 0
+    }
+
+    /// No page, and yet not nothing: a guard region, or a page in the kernel's swap, which Linux before 6.15 does
+    /// not tell apart.
+    pub fn may_guard(self) -> bool {
+        self.0 & WORD_PRESENT == 0 && self.0 & (WORD_SWAPPED | WORD_GUARD) != 0
+    }
+
+    /// Nothing at all. (Other bits say something of the mapping.)
+    pub fn is_empty(self) -> bool {
+        self.0 & (WORD_PRESENT | WORD_SWAPPED | WORD_GUARD) == 0
+    }
+}
 
 /// An open `/proc/PID/pagemap`.
 #[derive(Debug)]
@@ -30,6 +55,9 @@ pub struct Pagemap {
 }
 
 impl Pagemap {
+    /// Words that are read at once.
+    pub const MOST_WORDS: usize = 64;
+
     /// Takes over the open file and finds out whether it can be scanned.
     pub fn adopt(file: File) -> Self {
         let mut pagemap = Self {
@@ -61,12 +89,27 @@ impl Pagemap {
 
     /// Whether there is a page at `address`, in memory or in the kernel's swap.
     pub fn holds(&self, address: u64) -> Result<bool> {
-        const WORD_SWAPPED: u64 = 1 << 62;
-        let mut word = [0u8; 8];
+        self.word(address).map(Word::holds)
+    }
+
+    /// What the kernel has at `address`.
+    fn word(&self, address: u64) -> Result<Word> {
+        let mut words = [Word(0)];
+        self.words(address, &mut words)?;
+        Ok(words[0])
+    }
+
+    /// What the kernel has at each page from `address` on, [`Self::MOST_WORDS`] at most.
+    pub fn words(&self, address: u64, words: &mut [Word]) -> Result<()> {
+        let mut bytes = [0u8; Self::MOST_WORDS * 8];
+        let bytes = &mut bytes[..words.len() * 8];
         self.file
-            .read_exact_at(&mut word, address / PAGE * 8)
+            .read_exact_at(bytes, address / PAGE * 8)
             .map_err(|e| SysError::new("read", "/proc/PID/pagemap", e))?;
-        Ok(u64::from_ne_bytes(word) & (WORD_PRESENT | WORD_SWAPPED) != 0)
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = Word(u64::from_ne_bytes(bytes.try_into().unwrap_or([0; 8])));
+        }
+        Ok(())
     }
 
     fn scan(&self, range: Range<u64>, each: &mut dyn FnMut(Range<u64>)) -> Result<()> {
@@ -171,5 +214,24 @@ mod tests {
         }
         assert!(pagemap.holds(base + 3 * 4096).expect("a page"));
         assert!(!pagemap.holds(base + 6 * 4096).expect("no page"));
+    }
+
+    #[test]
+    fn a_guard_region_is_neither_a_page_nor_nothing() {
+        const GUARD_INSTALL: i32 = 102;
+        let mut memory = crate::Arena::new(8 * 4096).expect("arena");
+        memory.bytes_mut()[4096] = 1;
+        let base = memory.bytes().as_ptr() as u64;
+        let guard = (base + 2 * 4096) as *mut libc::c_void;
+        // SAFETY: a page of the arena that nobody reads.
+        if unsafe { libc::madvise(guard, 4096, GUARD_INSTALL) } != 0 {
+            return; // Linux before 6.13
+        }
+        let pagemap = Pagemap::adopt(File::open("/proc/self/pagemap").expect("pagemap"));
+        let mut words = [Word(0); 4];
+        pagemap.words(base, &mut words).expect("words");
+        assert_eq!(words.map(Word::is_empty), [true, false, false, true]);
+        assert_eq!(words.map(Word::may_guard), [false, false, true, false]);
+        assert!(words[1].holds());
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{Heat, State, Step};
-use neap_sys::Stop;
+use neap_sys::{Stop, Word};
 use neap_units::{PAGE_SIZE, PageNr};
 
 use super::{Fault, FaultThread, Served};
@@ -149,7 +149,7 @@ impl FaultThread {
         }
     }
 
-    /// How many pages from `page` on are unknown to the table, within the registered range: twice
+    /// How many pages from `page` on are unknown to the table and empty, within the registered range: twice
     /// the last run if this fault continues it, else one.
     fn fresh_run(&self, page: PageNr) -> usize {
         let want = if page.0 == self.fresh.next {
@@ -162,12 +162,18 @@ impl FaultThread {
         };
         let room = (range.end - page.addr()) / PAGE_SIZE as u64;
         let want = want.min(room);
-        let core = self.job.core();
-        let free = |at: &u64| {
-            let page = PageNr(page.0 + at);
-            core.find(self.space.id, page).is_none() && !self.space.is_in_discard(page)
+        let known = {
+            let core = self.job.core();
+            let free = |at: &u64| {
+                let page = PageNr(page.0 + at);
+                core.find(self.space.id, page).is_none() && !self.space.is_in_discard(page)
+            };
+            (1..want).take_while(free).count() + 1
         };
-        (1..want).take_while(free).count() + 1
+        // The page itself is no guard region: those never ask.
+        1 + self
+            .space
+            .leading(PageNr(page.0 + 1), known - 1, Word::is_empty)
     }
 
     /// The table says that the page is there. Either another fault was served meanwhile, or the
@@ -198,11 +204,12 @@ impl FaultThread {
         }
     }
 
-    /// Whether a page that must be there is not: the program has never declared memory free, so that the
-    /// kernel had none to drop.
+    /// Whether a page that must be there is not: the program has not declared it free, so that the kernel had
+    /// none to drop.
     fn is_lost(&self, page: PageNr) -> bool {
         let frees = self.space.frees.load(Relaxed);
-        let body = self.space.body.get().filter(|_| !frees);
+        let vouched = !frees && self.space.is_vouched_for(page.addr());
+        let body = self.space.body.get().filter(|_| vouched);
         body.is_some_and(|body| body.pagemap.holds(page.addr()).is_ok_and(|there| !there))
     }
 

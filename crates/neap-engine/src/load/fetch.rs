@@ -109,7 +109,11 @@ impl Loader {
             return false;
         }
         let window = self.window(page);
-        let bounds = space.registered(page).unwrap_or(addresses(page, 1));
+        // Nothing that nobody asked for is filled unseen.
+        let seen = space
+            .registered(page)
+            .filter(|_| space.body.get().is_some());
+        let bounds = seen.unwrap_or(addresses(page, 1));
         let first = window.start.max(PageNr::containing(bounds.start));
         let last = window.end.min(PageNr::containing(bounds.end));
         let mut core = job.core();
@@ -199,10 +203,10 @@ impl Loader {
                 from += 1;
                 continue;
             }
-            let run = self.run_at(from);
+            let run = self.without_guards(space, from, self.run_at(from), wanted);
             let done = match self.inbound[from].at {
-                Some(at) => self.fill_run(job, space, from, run, at, keep, wanted),
-                None => Err(None),
+                Some(at) if run > 0 => self.fill_run(job, space, from, run, at, keep, wanted),
+                _ => Err(None),
             };
             match done {
                 Ok(count) => {
@@ -256,6 +260,22 @@ impl Loader {
             .take_while(follows)
             .count()
             .max(1)
+    }
+
+    /// How many pages of a run may be filled. A page that is a guard region now stays stored: its record says what
+    /// the kernel has zapped, but here, where events may still be unread, it may also be that of a page that has moved
+    /// away. The page that is wanted is no guard region: those never ask.
+    fn without_guards(&self, space: &Space, from: usize, run: usize, wanted: PageNr) -> usize {
+        let first = self.inbound[from].page;
+        if first == wanted {
+            let second = PageNr(first.0 + 1);
+            return 1 + space.leading(second, run - 1, |word| !word.may_guard());
+        }
+        let clear = space.leading(first, run, |word| !word.may_guard());
+        if first.0 + clear as u64 == wanted.0 && clear < run {
+            return clear + 1;
+        }
+        clear
     }
 
     #[expect(clippy::too_many_arguments, reason = "one fill, spelled out once")]

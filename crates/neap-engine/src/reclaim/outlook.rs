@@ -74,6 +74,9 @@ pub(super) struct Outlook {
     progress: u64,
     passes: u64,
     came: u64,
+    /// When somebody was late last, and the passes since: before, not everything could be tried.
+    hampered: u64,
+    tried: u64,
     /// Some pass since then moved pages.
     moved: bool,
     /// Pages written back by then.
@@ -95,6 +98,8 @@ impl Outlook {
             progress: 0,
             passes: 0,
             came: 0,
+            hampered: 0,
+            tried: 0,
             moved: false,
             written: 0,
             halvings: 0,
@@ -127,8 +132,13 @@ impl Outlook {
     pub fn judge(&mut self, pass: &Pass, look: &Look) -> Supply {
         self.came += pass.stored + look.written.saturating_sub(self.written);
         self.written = look.written;
-        self.stored += pass.stored;
-        self.refused += pass.refused;
+        if look.late {
+            (self.hampered, self.tried, self.over_since) = (look.now, 0, None);
+        } else {
+            self.tried += 1;
+            self.stored += pass.stored;
+            self.refused += pass.refused;
+        }
         if self.ends_round(look.resident) {
             self.runs_dry();
         } else if self.came >= PROGRESS {
@@ -172,8 +182,15 @@ impl Outlook {
     fn nothing_comes(&mut self, look: &Look) {
         let vain = look.now.saturating_sub(self.progress);
         let slow = look.writing || look.late;
-        let long = if slow { SLOW_FOR } else { FRUITLESS_FOR };
-        if vain > long && self.passes > PATIENCE + look.round {
+        let (long, passes) = match slow {
+            true => (vain > SLOW_FOR, self.passes),
+            // Who was stopped and goes on is to be tried first.
+            false => {
+                let free = look.now - self.progress.max(self.hampered).min(look.now);
+                (free > FRUITLESS_FOR, self.passes.min(self.tried))
+            }
+        };
+        if long && passes > PATIENCE + look.round {
             self.runs_dry();
         }
         match self.supply {
@@ -186,7 +203,7 @@ impl Outlook {
                     self.supply = Supply::Stuck;
                 }
             }
-            Supply::Stuck if !look.far_over => self.over_since = None,
+            Supply::Stuck if !look.far_over || look.late => self.over_since = None,
             Supply::Stuck => {
                 let since = *self.over_since.get_or_insert(look.now);
                 if look.now - since > OVER_FOR && !slow {
@@ -312,6 +329,36 @@ mod tests {
         let still = pass(0, 0, false);
         assert_eq!(passes_to(Supply::Stuck, &still, MS, late), Some(101));
         assert_eq!(passes_to(Supply::Dry, &still, MS, late), Some(10_001));
+    }
+
+    /// Passes of 1 ms, of which somebody is late in the first `late` of every `of`.
+    fn stopped_and_continued(late: u64, of: u64, pass: &Pass, passes: u64) -> bool {
+        let mut outlook = Outlook::new();
+        outlook.begin(0);
+        (1..passes).any(|i| {
+            let look = Look {
+                now: i * MS,
+                late: i % of < late,
+                far_over: true,
+                ..LOOK
+            };
+            outlook.judge(pass, &look) == Supply::Dry
+        })
+    }
+
+    #[test]
+    fn who_is_stopped_and_goes_on_again_and_again_is_not_judged_by_the_time_it_stood() {
+        let still = pass(0, 0, false);
+        assert!(!stopped_and_continued(60, 100, &still, 9_000));
+        assert!(stopped_and_continued(60, 200, &still, 9_000), "in between");
+        assert!(!stopped_and_continued(3_000, 3_040, &still, 3_040));
+    }
+
+    #[test]
+    fn what_others_refuse_while_one_is_stopped_makes_no_round() {
+        let refused = pass(0, 500, true);
+        assert!(!stopped_and_continued(90, 100, &refused, 110));
+        assert!(stopped_and_continued(90, 100, &refused, 400));
     }
 
     #[test]

@@ -16,9 +16,9 @@ use neap_units::{Bytes, PAGE_SIZE};
 use super::samples::Samples;
 use super::store::{Storer, Taken};
 use super::{IDLE, STAGE_SHARE};
-use crate::attendant::try_spawn;
 use crate::job::Job;
 use crate::space::{Body, Space};
+use crate::spawn::try_spawn;
 
 /// More would find the locks of table and store taken.
 const MOST_WORKERS: usize = 3;

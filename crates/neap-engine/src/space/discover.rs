@@ -12,6 +12,7 @@ use neap_sys::{Mapping, Mode};
 use neap_units::{PAGE_SIZE, PageNr};
 
 use super::kin::inherit;
+use super::vouch::{gaps, widen};
 use super::{Body, Space, addresses, pages};
 use crate::job::Job;
 
@@ -38,6 +39,9 @@ impl Space {
         let Ok(mappings) = body.maps.read() else {
             return 0;
         };
+        if inherits {
+            self.vouch_like_parent();
+        }
         self.kin.end_inherits();
         self.find_threads();
         let mut new = 0;
@@ -60,7 +64,7 @@ impl Space {
             if asks && touches(wiped.as_ref(), range) {
                 continue;
             }
-            new += usize::from(self.adopt(job, body, range));
+            new += usize::from(self.adopt(job, body, range, first));
         }
         // From its registration on the program tells when it declares memory free.
         if first && neap_sys::declared_free(body.pid) != Some(0) {
@@ -121,7 +125,7 @@ impl Space {
     /// Registers one mapping and takes note of the pages it already has. Both happen under the
     /// exclusive gate: a thread that is throwing pages of the mapping away has either finished or
     /// waits for its event to be read, which comes after.
-    fn adopt(&self, job: &Job, body: &Body, range: &Range<u64>) -> bool {
+    fn adopt(&self, job: &Job, body: &Body, range: &Range<u64>, first: bool) -> bool {
         let _gate = self.gate.write().expect("gate");
         if self.is_dead() || self.unsure.load(Relaxed) {
             return false; // what is recorded there may be another's
@@ -140,17 +144,9 @@ impl Space {
         } else {
             Mode::Missing
         };
-        if self.uffd.register(range.clone(), mode).is_err() {
-            // Unmapped meanwhile, or a kind of memory the kernel will not trap.
-            let until = neap_sys::monotonic_nanos() + TRY_AGAIN;
-            let mut failed = self.failed.lock().expect("failed lock");
-            failed.insert(range.start, (range.end, until));
+        let Some(known) = self.register(range, mode) else {
             return false;
-        }
-        self.ranges
-            .lock()
-            .expect("ranges lock")
-            .insert(range.clone());
+        };
         // Grown meanwhile: the rest must be registered too.
         let grown = body.maps.at(range.end).ok().flatten();
         let grown = grown.filter(|rest| rest.range.start == range.end && manageable(rest, body));
@@ -166,12 +162,33 @@ impl Space {
         if self.wipes.load(Relaxed) {
             self.let_go_of_wiped(body, &range);
         }
+        let (new, mut there) = (gaps(&range, &known), 0..0);
         let kept = self.ranges.lock().expect("ranges lock").within(&range);
-        !kept.is_empty()
+        let noted = !kept.is_empty()
             && kept.into_iter().all(|part| {
-                let note = &mut |run| self.take_note(job, &run);
+                let note = &mut |run| {
+                    widen(&mut there, &run, &new);
+                    self.take_note(job, &run);
+                };
                 body.pagemap.present(part, note).is_ok()
-            })
+            });
+        self.vouch(&range, &known, if first { &(0..0) } else { &there });
+        noted
+    }
+
+    /// Registers a mapping; which parts of it were, already. `None`: it cannot be.
+    fn register(&self, range: &Range<u64>, mode: Mode) -> Option<Vec<Range<u64>>> {
+        if self.uffd.register(range.clone(), mode).is_err() {
+            // Unmapped meanwhile, or a kind of memory the kernel will not trap.
+            let until = neap_sys::monotonic_nanos() + TRY_AGAIN;
+            let mut failed = self.failed.lock().expect("failed lock");
+            failed.insert(range.start, (range.end, until));
+            return None;
+        }
+        let mut ranges = self.ranges.lock().expect("ranges lock");
+        let known = ranges.within(range);
+        ranges.insert(range.clone());
+        Some(known)
     }
 
     /// Parts of a range that are mapped and not known to be registered. A mapping that grew is registered where

@@ -11,13 +11,16 @@ use crate::job::Job;
 
 /// EAGAIN, as a reply has it.
 const AGAIN: u8 = 11;
+/// EEXIST: there is a page where it was to go.
+const EXISTS: u8 = 17;
 /// ENOENT: the page is gone, and not by our doing.
 pub(super) const GONE: u8 = 2;
 
 impl Space {
     /// Linux 6.18 may move a page and say that its target was taken already (EEXIST): where the page changed while
-    /// it was looked at (a write after a fork), the kernel tries again after it has moved it. So each page that is
-    /// said not to have moved is looked for. The caller holds the gate.
+    /// it was looked at (a write after a fork), the kernel tries again after it has moved it. So each page of which
+    /// that is said is looked for. No other answer lies: they come before anything has moved, and after a fork there
+    /// are many (EBUSY). The caller holds the gate.
     pub(super) fn correct(&self, job: &Job, body: &Body, errand: &Errand, reply: &mut wire::Reply) {
         let there = |page: PageNr| body.pagemap.holds(page.addr()).ok();
         let slot_of = |slot: SlotId| PageNr::containing(body.stage.address(slot));
@@ -27,7 +30,7 @@ impl Space {
             _ => return,
         };
         let said = ids.iter().zip(&mut reply.pages).enumerate();
-        for (i, (&id, result)) in said.filter(|(_, (_, result))| **result != 0) {
+        for (i, (&id, result)) in said.filter(|(_, (_, result))| **result == EXISTS) {
             let (home, slot) = {
                 let core = job.core();
                 let state = match core.try_locate(id) {

@@ -19,6 +19,7 @@ mod ranges;
 mod refused;
 mod stage;
 mod threads;
+mod vouch;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -27,7 +28,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Mutex, OnceLock, RwLock};
 
-use neap_sys::{Maps, Pagemap, Pidfd, Remote, Stop, Uffd, Waker};
+use neap_sys::{Maps, Pagemap, Pidfd, Remote, Stop, Uffd, Waker, Word};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
@@ -108,6 +109,8 @@ pub(crate) struct Space {
     pub wipes: AtomicBool,
     /// It declares memory free (MADV_FREE): the kernel may drop pages of it without a word.
     pub frees: AtomicBool,
+    /// Where pages are sure not to have been declared free unheard.
+    pub vouched: Mutex<Ranges>,
     pub quarantine: Mutex<Quarantine>,
     pub kin: Kin,
     pub order: Mutex<Order>,
@@ -162,6 +165,7 @@ impl Space {
             failed: Mutex::default(),
             wipes: AtomicBool::new(false),
             frees: AtomicBool::new(false),
+            vouched: Mutex::default(),
             quarantine: Mutex::default(),
             kin: Kin::default(),
             order: Mutex::default(),
@@ -258,6 +262,20 @@ impl Space {
     pub fn is_in_discard(&self, page: PageNr) -> bool {
         let throwing = self.in_discard.lock().expect("in discard lock");
         throwing.contains(&page)
+    }
+
+    /// How many of the pages from `first` on are `such`, one after the other. A fill (UFFDIO_COPY) takes the place of
+    /// a guard region (MADV_GUARD_INSTALL), of which the kernel tells nobody: so nothing that no thread waits for is
+    /// filled unseen. Where nothing can be seen (a forked child that has told nothing of itself), none is.
+    pub fn leading(&self, first: PageNr, count: usize, such: fn(Word) -> bool) -> usize {
+        let mut words = [Word::default(); Pagemap::MOST_WORDS];
+        let words = &mut words[..count.min(Pagemap::MOST_WORDS)];
+        let body = self.body.get().filter(|_| !words.is_empty());
+        let seen = body.is_some_and(|body| body.pagemap.words(first.addr(), words).is_ok());
+        if !seen {
+            return 0;
+        }
+        words.iter().take_while(|&&word| such(word)).count()
     }
 
     /// The registered range that holds a page.

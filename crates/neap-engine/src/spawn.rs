@@ -1,0 +1,44 @@
+//! Starting threads of the engine.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// Pause before what a resource limit refused is tried again.
+pub(crate) const PAUSE: Duration = Duration::from_millis(10);
+
+/// Starts a thread of the engine; where the limit of threads is reached, once another has ended.
+pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    const TRIES: u32 = 200;
+    let work = Arc::new(Mutex::new(Some(work)));
+    let mut tries = 0;
+    loop {
+        let again = work.clone();
+        let started = try_spawn(name, move || {
+            let work = again.lock().expect("work lock").take();
+            if let Some(work) = work {
+                work();
+            }
+        });
+        tries += 1;
+        if started.is_ok() || tries == TRIES {
+            return started.map(drop);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Starts a thread of the engine, or says why there is none.
+pub(crate) fn try_spawn(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<thread::JoinHandle<()>> {
+    let builder = thread::Builder::new().name(name.to_owned());
+    builder.stack_size(256 << 10).spawn(work)
+}
+
+/// What is said where there is none.
+pub(crate) fn no_thread(error: &io::Error) -> String {
+    format!("no thread for neap: {error}; raise `ulimit -u`, or pids.max of the cgroup")
+}
