@@ -17,7 +17,7 @@
 //!   by generation ([`Window::recent`]): without accessed bits a generation can hold any
 //!   share of memory, and "evicted at most four generations ago" says little.
 //! * A recent refault that was asked for earns the mark of the working set at once, and
-//!   one that is not recent is put where readahead's pages are ([`Refault::judge`]).
+//!   one that is not recent is put on probation ([`Refault::judge`], `job/lru.rs`).
 //!
 //! And there is one [`Kind`](crate::folio::Kind), anonymous memory, and no tiers
 //! (`feedback`), since nothing is read through descriptors.

@@ -31,8 +31,8 @@ impl NonresidentAge {
 /// the distance is at most this, for it could have stayed in their place. Anonymous lists
 /// count only where swap has room.
 ///
-/// In `neap run` these are the two youngest generations. The inactive anonymous pages do
-/// not count: they would have left before it.
+/// In `neap run` these are all that are in generations. Those on probation count as the
+/// inactive anonymous pages do here, not at all: they would have left before it.
 #[inline]
 pub(crate) fn competing(kind: Kind, sizes: &[u64; 4], swap: bool) -> u64 {
     let size = |kind, active| sizes[list_of(kind, active)];

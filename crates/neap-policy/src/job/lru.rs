@@ -4,11 +4,11 @@ use neap_units::{PageId, Pages};
 
 use crate::folio::{Kind, list_of};
 use crate::generations::{
-    Aging, Arrival, Insertion, MAX_NR_GENS, NonresidentAge, Refault, Trigger, Window, competing,
+    Aging, Arrival, Insertion, MIN_LRU_BATCH, NonresidentAge, Refault, Trigger, Window, competing,
     index,
 };
 use crate::list::List;
-use crate::page::{Heat, Table};
+use crate::page::{Heat, PROBATION, Table};
 
 /// Whose rules: there is nothing to be seen of a page but its faults (`generations`).
 const INSERTION: Insertion = Insertion::V67;
@@ -17,14 +17,47 @@ const TRIGGER: Trigger = Trigger::Edge;
 /// Bits of a stamp: a page away for 2^32 evictions (16 TiB) can look recent once.
 const STAMP_BITS: u32 = u32::BITS;
 
-/// The generations of one space.
+/// Pages on probation leave before all others while they are more than one in so many of
+/// the resident ones, and more than a batch of reclaim.
+const PROBATION_SHARE: u64 = 8;
+const PROBATION_LEAST: u64 = MIN_LRU_BATCH;
+
+/// A page that left from a generation came back soon within one in so many of the pages
+/// that are in generations.
+const SOON: u64 = 4;
+
+/// Of the pages that are due for probation one in so many is let off, so that memory that
+/// is not used any more gives way even where nothing comes back soon.
+const LET_OFF: u64 = 32;
+
+/// The lists of one space.
 pub(super) struct Lru {
     window: Window<1>,
-    /// By generation. A page is listed with its own: promotion moves it at once.
-    lists: [List<PageId>; MAX_NR_GENS as usize],
+    /// By generation, and [`PROBATION`]. A page is listed with its own: promotion moves it
+    /// at once.
+    lists: [List<PageId>; PROBATION + 1],
     age: NonresidentAge,
     resident: u64,
+    /// Pages so far that came back too late to have been kept.
+    late: u64,
 }
+
+/// Where a page goes that becomes resident.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// To the generation that its heat asks for.
+    Generation(Heat),
+    /// It was away for so long that it could not have been kept, as most pages are of
+    /// memory that is walked through again and again and does not fit. If it were taken
+    /// for young, each would push out one that is needed before it. It takes its turn on a
+    /// short list of its own instead: touched there while it is staged, or back soon after,
+    /// it joins a generation.
+    Probation,
+}
+
+/// The order in which lists are evicted from: probation (`None`), then generations by
+/// sequence number.
+pub(super) type Rank = Option<u64>;
 
 /// How a page arrives: it was asked for, or it came with one that was. Either way it
 /// would first have to be stored to leave.
@@ -44,9 +77,10 @@ impl Lru {
     pub(super) fn new(age: NonresidentAge) -> Lru {
         Lru {
             window: Window::new(),
-            lists: [List::default(); MAX_NR_GENS as usize],
+            lists: [List::default(); PROBATION + 1],
             age,
             resident: 0,
+            late: 0,
         }
     }
 
@@ -70,13 +104,18 @@ impl Lru {
         self.age.stamp(STAMP_BITS) as u32
     }
 
-    /// Puts a resident page on the list its heat asks for.
+    /// Puts a resident page on its list.
     #[inline]
-    pub(super) fn insert(&mut self, table: &mut Table, id: PageId, heat: Heat) {
-        let generation = index(self.window.place(Kind::Anon, INSERTION, arrival(heat)));
+    pub(super) fn insert(&mut self, table: &mut Table, id: PageId, place: Place) {
+        let list = match place {
+            Place::Generation(heat) => {
+                index(self.window.place(Kind::Anon, INSERTION, arrival(heat)))
+            }
+            Place::Probation => PROBATION,
+        };
         let (leaf, at) = table.at_mut(id);
-        leaf.set_generation(at, generation);
-        self.lists[generation].push_head(table, id);
+        leaf.set_list(at, list);
+        self.lists[list].push_head(table, id);
         self.resident += 1;
     }
 
@@ -84,27 +123,28 @@ impl Lru {
     #[inline]
     pub(super) fn remove(&mut self, table: &mut Table, id: PageId) {
         let (leaf, at) = table.at(id);
-        self.lists[leaf.generation(at)].unlink(table, id);
+        let list = leaf.list(at);
+        self.lists[list].unlink(table, id);
+        let (leaf, at) = table.at_mut(id);
+        leaf.set_tried(at, list == PROBATION);
         self.resident -= 1;
     }
 
     /// A resident page has moved to another place in the table.
     pub(super) fn rename(&mut self, table: &mut Table, id: PageId) {
         let (leaf, at) = table.at(id);
-        self.lists[leaf.generation(at)].rename(table, id);
+        self.lists[leaf.list(at)].rename(table, id);
     }
 
-    /// Pages of the two youngest generations (kernel: active).
+    /// Rank of the youngest generation that is not one of the two youngest.
     #[inline]
-    pub(super) fn active(&self) -> u64 {
-        let sizes = self.window.active().map(|seq| self.list(seq).len());
-        u64::from(sizes[0]) + u64::from(sizes[1])
+    pub(super) fn youngest_inactive(&self) -> Rank {
+        Some(self.window.youngest_inactive())
     }
 
-    /// Sequence number of the youngest generation that is not one of the two youngest.
     #[inline]
-    pub(super) fn youngest_inactive(&self) -> u64 {
-        self.window.youngest_inactive()
+    fn on_probation(&self) -> u64 {
+        self.lists[PROBATION].len().into()
     }
 
     #[inline]
@@ -121,18 +161,38 @@ impl Lru {
     }
 
     /// Judges a load of a page that left with a stamp and perhaps the mark of the working
-    /// set. If the page is activated the age advances.
+    /// set, and says where it goes. `tried`: it left from probation.
+    ///
+    /// Such a page was seen as long ago as it was away, nearly: what is in generations
+    /// could have made room for it. One that left from a generation had been there for
+    /// long, unseen; unless it came back very soon, nothing would have kept it.
     #[inline]
-    pub(super) fn refault(&mut self, stamp: u32, heat: Heat, workingset: bool) -> Refault {
+    pub(super) fn refault(
+        &mut self,
+        stamp: u32,
+        tried: bool,
+        heat: Heat,
+        workingset: bool,
+    ) -> (Refault, Place) {
         let mut sizes = [0; 4];
-        sizes[list_of(Kind::Anon, true)] = self.active();
+        sizes[list_of(Kind::Anon, true)] = self.resident - self.on_probation();
         let distance = self.age.distance(stamp.into(), STAMP_BITS);
-        let recent = distance <= competing(Kind::Anon, &sizes, true);
+        let competing = competing(Kind::Anon, &sizes, true);
+        let recent = distance <= if tried { competing } else { competing / SOON };
         let refault = Refault::judge(recent, heat == Heat::Hot, workingset);
-        if refault.activated {
-            self.age.advance(1);
+        (refault, self.place(recent, refault.activated))
+    }
+
+    fn place(&mut self, recent: bool, activated: bool) -> Place {
+        if activated {
+            return Place::Generation(Heat::Hot);
         }
-        refault
+        self.late += u64::from(!recent);
+        if recent || self.late.is_multiple_of(LET_OFF) {
+            Place::Generation(Heat::Warm)
+        } else {
+            Place::Probation
+        }
     }
 
     /// Leaves empty old generations behind, keeping two.
@@ -146,7 +206,7 @@ impl Lru {
     /// unless nothing is resident, there is a page to evict.
     pub(super) fn age(&mut self) -> (u64, Pages) {
         let (mut opened, mut demoted) = (0, Pages::ZERO);
-        if self.resident == 0 {
+        if self.resident == self.on_probation() {
             return (opened, demoted);
         }
         self.advance_min_seq();
@@ -159,26 +219,33 @@ impl Lru {
         (opened, demoted)
     }
 
-    /// The page to evict next. With it, the sequence number of its generation.
+    /// The page to evict next, and the rank of its list.
     #[inline]
-    pub(super) fn oldest(&mut self) -> Option<(PageId, u64)> {
+    pub(super) fn oldest(&mut self) -> Option<(PageId, Rank)> {
+        let share = (self.resident / PROBATION_SHARE).max(PROBATION_LEAST);
+        let due = self.on_probation() > share;
+        let newcomer = self.lists[PROBATION].tail().map(|id| (id, None));
+        if due {
+            return newcomer;
+        }
         self.advance_min_seq();
-        let seq = self.window.evictable(Kind::Anon)?;
-        self.list(seq).tail().map(|id| (id, seq))
+        let seq = self.window.evictable(Kind::Anon);
+        let old = seq.and_then(|seq| Some((self.list(seq).tail()?, Some(seq))));
+        old.or(newcomer)
     }
 
-    /// Sequence number of a generation in the window.
+    /// Rank of a list of the window.
     #[inline]
-    pub(super) fn seq_of(&self, generation: usize) -> u64 {
-        self.window.seq_of(Kind::Anon, generation)
+    pub(super) fn rank_of(&self, list: usize) -> Rank {
+        (list != PROBATION).then(|| self.window.seq_of(Kind::Anon, list))
     }
 
     /// Panics unless the window and the lists agree.
     pub(super) fn check(&self, table: &Table, mut visit: impl FnMut(PageId)) {
         self.window.check();
         let mut sum = 0;
-        for (generation, list) in self.lists.iter().enumerate() {
-            let inside = self.seq_of(generation) <= self.window.max_seq();
+        for (name, list) in self.lists.iter().enumerate() {
+            let inside = self.rank_of(name) <= Some(self.window.max_seq());
             assert!(
                 inside || list.is_empty(),
                 "pages in a generation that does not exist"
@@ -190,12 +257,7 @@ impl Lru {
                     "{} on a list is not resident",
                     leaf.page(at)
                 );
-                assert_eq!(
-                    leaf.generation(at),
-                    generation,
-                    "generation of {}",
-                    leaf.page(at)
-                );
+                assert_eq!(leaf.list(at), name, "list of {}", leaf.page(at));
                 visit(id);
             });
             sum += u64::from(list.len());
@@ -225,15 +287,14 @@ mod tests {
         let leaf = table.claim(SpaceId(0), 0);
         let mut lru = Lru::new(NonresidentAge::default());
         let hot = resident(&mut table, leaf, 0);
-        lru.insert(&mut table, hot, Heat::Hot);
+        lru.insert(&mut table, hot, Place::Generation(Heat::Hot));
         let warm = resident(&mut table, leaf, 1);
-        lru.insert(&mut table, warm, Heat::Warm);
+        lru.insert(&mut table, warm, Place::Generation(Heat::Warm));
         assert_eq!(
             lru.oldest(),
             None,
             "the two youngest generations are not evicted from"
         );
-        assert_eq!(lru.active(), 2);
         lru.age();
         let (id, _) = lru.oldest().expect("aging makes pages evictable");
         assert_eq!(id, warm);
@@ -251,23 +312,30 @@ mod tests {
     }
 
     #[test]
-    fn a_refault_is_recent_within_the_active_pages_also_across_the_wrap() {
+    fn a_refault_is_recent_within_what_is_in_generations_also_across_the_wrap() {
         let mut table = Table::default();
         let leaf = table.claim(SpaceId(0), 0);
         let mut age = NonresidentAge::default();
         age.advance(u64::from(u32::MAX) - 1);
         let mut lru = Lru::new(age);
-        for at in 0..3 {
+        for at in 0..4 {
             let id = resident(&mut table, leaf, at);
-            lru.insert(&mut table, id, Heat::Hot);
+            lru.insert(&mut table, id, Place::Generation(Heat::Hot));
         }
-        let recent = |lru: &mut Lru, stamp| lru.refault(stamp, Heat::Warm, true).restored;
+        let recent = |lru: &mut Lru, stamp, tried| {
+            let (refault, _) = lru.refault(stamp, tried, Heat::Warm, true);
+            refault.restored
+        };
         let stamp = lru.evicted();
-        assert!(recent(&mut lru, stamp), "distance 1 of 3 active");
+        assert!(recent(&mut lru, stamp, true) && recent(&mut lru, stamp, false));
         lru.evicted();
-        assert!(lru.refault(stamp, Heat::Hot, false).activated);
-        assert!(recent(&mut lru, stamp), "distance 3 of 3 active");
+        assert!(recent(&mut lru, stamp, true), "distance 2 of 4");
+        assert!(!recent(&mut lru, stamp, false), "more than a quarter");
         lru.evicted();
-        assert!(!recent(&mut lru, stamp), "distance 4 of 3 active");
+        lru.evicted();
+        assert!(lru.refault(stamp, true, Heat::Hot, false).0.activated);
+        lru.evicted();
+        let late = lru.refault(stamp, true, Heat::Hot, true);
+        assert_eq!(late.1, Place::Probation, "distance 5 of 4");
     }
 }

@@ -4,7 +4,7 @@
 //! [`Core`] is what the engine calls under its lock: every event about a page comes
 //! in as a [`Step`], and every decision about what to evict comes out of
 //! [`Core::pick`]. It keeps one promise throughout: a page is `Resident` if and only
-//! if it is on exactly one generation list of its space.
+//! if it is on exactly one list of its space: that of a generation, or of probation.
 
 mod check;
 mod lru;
@@ -14,6 +14,10 @@ mod vmstat;
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod model_space;
+#[cfg(test)]
+mod probation_tests;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +30,7 @@ use crate::page::{
 
 pub use vmstat::Vmstat;
 
-use lru::Lru;
+use lru::{Lru, Place};
 
 /// Most spaces at once: ids are 16 bits, and the last one marks free leaves.
 const MAX_SPACES: usize = u16::MAX as usize;
@@ -240,16 +244,16 @@ impl Core {
             lru.remove(&mut self.table, id);
             self.total_resident -= 1;
         }
-        let heat = match taken {
+        let place = match taken {
             Step::EndLoad { heat, .. } => self.refault(id, space, heat),
-            _ => heat_of(taken),
+            _ => Place::Generation(heat_of(taken)),
         };
         let (leaf, at) = self.table.at_mut(id);
         leaf.set_state(at, after);
         let lru = &mut self.spaces[space.index()].lru;
         match after {
             State::Resident { .. } if !before.is_resident() => {
-                lru.insert(&mut self.table, id, heat);
+                lru.insert(&mut self.table, id, place);
                 self.total_resident += 1;
             }
             State::Stored { .. } if matches!(taken, Step::CommitStore(_) | Step::Discarded) => {
@@ -261,18 +265,15 @@ impl Core {
         self.vmstat.count(taken);
     }
 
-    /// Judges a load: counts the refault and returns the heat it deserves.
-    fn refault(&mut self, id: PageId, space: SpaceId, heat: Heat) -> Heat {
+    /// Judges a load: counts the refault and says where the page goes.
+    fn refault(&mut self, id: PageId, space: SpaceId, heat: Heat) -> Place {
         let lru = &mut self.spaces[space.index()].lru;
         let (leaf, at) = self.table.at_mut(id);
-        let refault = lru.refault(leaf.stamp(at), heat, leaf.workingset(at));
+        let (refault, place) =
+            lru.refault(leaf.stamp(at), leaf.tried(at), heat, leaf.workingset(at));
         leaf.set_workingset(at, refault.activated || refault.restored);
         self.vmstat.count_refault(refault);
-        if refault.activated {
-            Heat::Hot
-        } else {
-            Heat::Warm
-        }
+        place
     }
 
     /// Takes an empty leaf out of its space.

@@ -1,6 +1,6 @@
 //! What to take next: from which space, and which pages.
 
-use neap_units::{PageId, Pages, SpaceId};
+use neap_units::{PageId, SpaceId};
 
 use super::{Core, Space};
 use crate::page::{LEAF_PAGES, State, Table, page_id, split};
@@ -44,14 +44,14 @@ impl Core {
         Some(SpaceId(chosen as u16))
     }
 
-    /// Isolates up to `max` pages of a space, the oldest generation first, and appends
-    /// them to `out` in order of address.
+    /// Isolates up to `max` pages of a space, those on probation first while they are many,
+    /// then the oldest generation, and appends them to `out` in order of address.
     ///
     /// Ages first when fewer than four generations are left (`Mglru614`, SPEC 3.6). When
     /// the oldest generation does not fill the request, it goes on to the next, but not
     /// to one that was among the two youngest when it was called: those are taken only
     /// when nothing else is left. Each page takes along the resident pages of its
-    /// naturally aligned 16-page folio, as far as they are not of a younger generation.
+    /// naturally aligned 16-page folio, as far as they would not leave later.
     pub fn pick(&mut self, space: SpaceId, max: usize, out: &mut Vec<PageId>) {
         let first = out.len();
         let Space { lru, live, .. } = &mut self.spaces[space.index()];
@@ -61,10 +61,12 @@ impl Core {
         self.vmstat.aged_generations += opened;
         self.vmstat.pgrefill += demoted.0;
         while out.len() - first < max {
-            let Some((id, seq)) = lru.oldest() else { break };
+            let Some((id, rank)) = lru.oldest() else {
+                break;
+            };
             if out.len() == first {
-                limit = limit.max(seq);
-            } else if seq > limit {
+                limit = limit.max(rank);
+            } else if rank > limit {
                 break;
             }
             let (leaf, at) = split(id);
@@ -73,7 +75,7 @@ impl Core {
                     break;
                 }
                 if let State::Resident { copy } = self.table.leaf(leaf).state(at)
-                    && lru.seq_of(self.table.leaf(leaf).generation(at)) <= seq
+                    && lru.rank_of(self.table.leaf(leaf).list(at)) <= rank
                 {
                     let id = page_id(leaf, at);
                     lru.remove(&mut self.table, id);
@@ -88,12 +90,6 @@ impl Core {
         self.total_resident -= picked;
         self.vmstat.pgscan += picked;
         sort_by_address(&self.table, &mut out[first..]);
-    }
-
-    /// Pages of a space that are in its two youngest generations.
-    #[must_use]
-    pub fn active(&self, space: SpaceId) -> Pages {
-        Pages(self.space(space).lru.active())
     }
 }
 

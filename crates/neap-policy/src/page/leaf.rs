@@ -3,7 +3,7 @@
 //! | what | bits | holds |
 //! |---|---|---|
 //! | meta | 0-3 | state tag |
-//! | | 4-5 | generation (sequence number mod 4), while `Resident` |
+//! | | 4-5 | generation (sequence number mod 4), while on the list of one; out of memory: 1 if it left from probation |
 //! | | 6 | wanted: a fault met the page in transit |
 //! | | 7 | workingset: the page was activated by its last refault |
 //! | word a | 32 | `Resident`: previous page on the list; staged: its slot |
@@ -44,6 +44,11 @@ const STORED: u8 = 6;
 const LOADING: u8 = 7;
 const PROTECTED: u8 = 8;
 const DISCARDING: u8 = 9;
+/// `Resident`, and on probation instead of in a generation.
+const ON_PROBATION: u8 = 10;
+
+/// The list of pages on probation, where [`Leaf::list`] names that of a generation otherwise.
+pub(crate) const PROBATION: usize = 4;
 
 /// Records of 64 neighbouring pages of one space.
 #[derive(Clone)]
@@ -115,7 +120,7 @@ impl Leaf {
 
     #[inline]
     pub(crate) fn is_resident(&self, at: usize) -> bool {
-        self.meta[at] & TAG == RESIDENT
+        matches!(self.meta[at] & TAG, RESIDENT | ON_PROBATION)
     }
 
     pub(crate) fn state(&self, at: usize) -> State {
@@ -124,7 +129,7 @@ impl Leaf {
         let entry = EntryId(c);
         let copy = (c != NONE).then_some(entry);
         match self.meta[at] & TAG {
-            RESIDENT => State::Resident { copy },
+            RESIDENT | ON_PROBATION => State::Resident { copy },
             ISOLATED => State::Isolated { copy },
             STAGED => State::Staged { slot, copy },
             STORING => State::Storing { slot, copy },
@@ -137,11 +142,12 @@ impl Leaf {
         }
     }
 
-    /// Writes the state. Leaves the links (words a and b of a resident page) and the
-    /// eviction stamp alone, and clears the flags of a page that becomes absent.
+    /// Writes the state. Leaves the list of a resident page, its links (words a and b) and
+    /// the eviction stamp alone, and clears the flags of a page that becomes absent.
     pub(crate) fn set_state(&mut self, at: usize, state: State) {
         let tag = match state {
             State::Absent => ABSENT,
+            State::Resident { .. } if self.meta[at] & TAG == ON_PROBATION => ON_PROBATION,
             State::Resident { .. } => RESIDENT,
             State::Isolated { .. } => ISOLATED,
             State::Staged { .. } => STAGED,
@@ -166,15 +172,36 @@ impl Leaf {
         self.words[at][C] = state.entry().map_or(NONE, |entry| entry.0);
     }
 
+    /// Which list a resident page is on: that of a generation, or [`PROBATION`].
     #[inline]
-    pub(crate) fn generation(&self, at: usize) -> usize {
-        usize::from((self.meta[at] & GENERATION) >> GENERATION_SHIFT)
+    pub(crate) fn list(&self, at: usize) -> usize {
+        match self.meta[at] & TAG {
+            ON_PROBATION => PROBATION,
+            _ => usize::from((self.meta[at] & GENERATION) >> GENERATION_SHIFT),
+        }
     }
 
+    /// Notes for later whether a page that leaves its list was on probation.
     #[inline]
-    pub(crate) fn set_generation(&mut self, at: usize, generation: usize) {
-        let bits = (generation as u8) << GENERATION_SHIFT;
-        self.meta[at] = self.meta[at] & !GENERATION | bits;
+    pub(crate) fn set_tried(&mut self, at: usize, tried: bool) {
+        self.meta[at] = self.meta[at] & !GENERATION | u8::from(tried) << GENERATION_SHIFT;
+    }
+
+    /// Whether a page that is on no list left from probation.
+    #[inline]
+    pub(crate) fn tried(&self, at: usize) -> bool {
+        self.meta[at] & GENERATION != 0
+    }
+
+    /// Notes the list of a resident page.
+    #[inline]
+    pub(crate) fn set_list(&mut self, at: usize, list: usize) {
+        debug_assert!(self.is_resident(at));
+        let (tag, bits) = match list {
+            PROBATION => (ON_PROBATION, 0),
+            generation => (RESIDENT, (generation as u8) << GENERATION_SHIFT),
+        };
+        self.meta[at] = self.meta[at] & !(TAG | GENERATION) | tag | bits;
     }
 
     #[inline]
@@ -269,7 +296,7 @@ impl Leaf {
         for at in 0..LEAF_PAGES {
             let meta = self.meta[at];
             assert!(
-                meta & TAG <= DISCARDING,
+                meta & TAG <= ON_PROBATION,
                 "state tag {meta:#x} of {}",
                 self.page(at)
             );

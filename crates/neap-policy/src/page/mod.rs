@@ -10,6 +10,6 @@ mod table;
 mod state_tests;
 
 pub(crate) use index::Index;
-pub(crate) use leaf::LEAF_PAGES;
+pub(crate) use leaf::{LEAF_PAGES, PROBATION};
 pub use state::{Effect, Heat, Illegal, State, Step, step};
 pub(crate) use table::{Table, page_id, split};

@@ -17,7 +17,7 @@ use thiserror::Error;
 pub enum State {
     /// Nothing is known: never touched, unmapped, or discarded by the program.
     Absent,
-    /// In the program's memory, on exactly one generation list.
+    /// In the program's memory, on exactly one list.
     Resident {
         /// Compressed copy known to be equal.
         copy: Option<EntryId>,

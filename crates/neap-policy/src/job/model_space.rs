@@ -1,0 +1,241 @@
+//! One space as hash maps and vectors, that does what the table does without packing, links
+//! or indices.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::*;
+use crate::page::step;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    pub(super) state: State,
+    pub(super) stamp: u64,
+    pub(super) workingset: bool,
+    /// It left from probation.
+    pub(super) tried: bool,
+    pub(super) wanted: bool,
+}
+
+/// One space: states by page, for each generation its pages, oldest first, and those on probation.
+#[derive(Debug)]
+pub(super) struct ModelSpace {
+    pub(super) pages: HashMap<u64, Page>,
+    pub(super) lists: BTreeMap<u64, Vec<u64>>,
+    pub(super) probation: Vec<u64>,
+    pub(super) late: u64,
+    pub(super) max_seq: u64,
+    pub(super) min_seq: u64,
+    pub(super) age: u64,
+    pub(super) counted: Vmstat,
+}
+
+impl ModelSpace {
+    pub(super) fn new() -> ModelSpace {
+        let (pages, lists) = (HashMap::new(), BTreeMap::new());
+        ModelSpace {
+            pages,
+            lists,
+            probation: Vec::new(),
+            late: 0,
+            max_seq: 3,
+            min_seq: 0,
+            age: 0,
+            counted: Vmstat::default(),
+        }
+    }
+
+    pub(super) fn len(&self, seq: u64) -> u64 {
+        self.lists.get(&seq).map_or(0, |list| list.len() as u64)
+    }
+
+    /// Pages of all generations.
+    pub(super) fn settled(&self) -> u64 {
+        self.lists.values().map(|list| list.len() as u64).sum()
+    }
+
+    pub(super) fn resident(&self) -> u64 {
+        self.settled() + self.probation.len() as u64
+    }
+
+    pub(super) fn state(&self, page: u64) -> State {
+        self.pages
+            .get(&page)
+            .map_or(State::Absent, |page| page.state)
+    }
+
+    pub(super) fn unlist(&mut self, page: u64) {
+        for list in self.lists.values_mut().chain([&mut self.probation]) {
+            list.retain(|&other| other != page);
+        }
+    }
+
+    pub(super) fn enlist(&mut self, page: u64, heat: Heat) {
+        let seq = if heat == Heat::Hot {
+            self.max_seq
+        } else {
+            self.max_seq - 1
+        };
+        self.lists.entry(seq).or_default().push(page);
+    }
+
+    pub(super) fn apply(&mut self, page: u64, taken: Step) -> Result<Effect, Illegal> {
+        let before = self.state(page);
+        let (after, effect) = step(before, taken)?;
+        let was_on_probation = self.probation.contains(&page);
+        if before.is_resident() && !after.is_resident() {
+            self.unlist(page);
+        }
+        let fresh = Page {
+            state: before,
+            stamp: 0,
+            workingset: false,
+            tried: false,
+            wanted: false,
+        };
+        let mut record = *self.pages.entry(page).or_insert(fresh);
+        record.state = after;
+        if before.is_resident() && !after.is_resident() {
+            record.tried = was_on_probation;
+        }
+        let mut heat = match taken {
+            Step::Adopt(heat) | Step::Putback(heat) | Step::EndReturn(heat) => heat,
+            _ => Heat::Hot,
+        };
+        let mut on_probation = false;
+        if let Step::EndLoad { heat: asked, .. } = taken {
+            let kept = if record.tried {
+                self.settled()
+            } else {
+                self.settled() / 4
+            };
+            let recent = self.age - record.stamp <= kept;
+            self.late += u64::from(!recent);
+            on_probation = !recent && !self.late.is_multiple_of(32);
+            heat = if recent { asked } else { Heat::Warm };
+            self.counted.workingset_refault_anon += 1;
+            self.counted.workingset_activate_anon += u64::from(heat == Heat::Hot);
+            self.counted.pgactivate += u64::from(heat == Heat::Hot);
+            self.counted.workingset_restore_anon += u64::from(recent && record.workingset);
+            record.workingset = recent && (asked == Heat::Hot || record.workingset);
+        }
+        if matches!(taken, Step::CommitStore(_) | Step::Discarded) {
+            record.stamp = self.age;
+            self.age += 1;
+            self.counted.pgsteal += 1;
+        }
+        self.counted.pgrotated += u64::from(taken == Step::Putback(Heat::Warm));
+        let touched = matches!(taken, Step::Putback(Heat::Hot) | Step::EndReturn(Heat::Hot));
+        self.counted.pgactivate += u64::from(touched);
+        self.pages.insert(page, record);
+        if after == State::Absent {
+            self.pages.remove(&page);
+        }
+        if after.is_resident() && !before.is_resident() {
+            match on_probation {
+                true => self.probation.push(page),
+                false => self.enlist(page, heat),
+            }
+        }
+        Ok(effect)
+    }
+
+    pub(super) fn advance(&mut self) {
+        while self.max_seq - self.min_seq >= 2 && self.len(self.min_seq) == 0 {
+            self.min_seq += 1;
+        }
+    }
+
+    /// Where in the order of leaving the list of a resident page is: 0 on probation.
+    pub(super) fn rank_of(&self, page: u64) -> Option<u64> {
+        let mut lists = self.lists.iter();
+        let on_probation = self.probation.contains(&page).then_some(0);
+        on_probation.or_else(|| Some(lists.find(|(_, list)| list.contains(&page))?.0 + 1))
+    }
+
+    /// The list to evict from.
+    pub(super) fn oldest(&mut self) -> Option<(u64, u64)> {
+        let newcomer = self.probation.first().map(|&page| (page, 0));
+        let len = self.probation.len() as u64;
+        if len > 64 && len > self.resident() / 8 {
+            return newcomer;
+        }
+        self.advance();
+        let seq = self.min_seq;
+        let evictable = seq + 2 <= self.max_seq && self.len(seq) > 0;
+        match evictable {
+            true => Some((self.lists[&seq][0], seq + 1)),
+            false => newcomer,
+        }
+    }
+
+    pub(super) fn pick(&mut self, max: usize) -> Vec<u64> {
+        let mut out = Vec::new();
+        let mut limit = self.max_seq - 1; // the rank of the youngest inactive one
+        if self.settled() > 0 {
+            self.advance();
+            while self.min_seq + 2 >= self.max_seq {
+                self.max_seq += 1;
+                self.counted.aged_generations += 1;
+                self.counted.pgrefill += self.len(self.max_seq - 2);
+                self.advance();
+            }
+        }
+        while out.len() < max {
+            let Some((oldest, rank)) = self.oldest() else {
+                break;
+            };
+            if out.is_empty() {
+                limit = limit.max(rank);
+            } else if rank > limit {
+                break;
+            }
+            for page in oldest - oldest % 16..oldest - oldest % 16 + 16 {
+                if out.len() < max && self.rank_of(page).is_some_and(|other| other <= rank) {
+                    self.apply(page, Step::Isolate).unwrap();
+                    out.push(page);
+                }
+            }
+        }
+        self.counted.pgscan += out.len() as u64;
+        out.sort_unstable();
+        out
+    }
+
+    pub(super) fn inside(&self, range: std::ops::Range<u64>) -> Vec<u64> {
+        let mut pages: Vec<u64> = self
+            .pages
+            .keys()
+            .copied()
+            .filter(|page| range.contains(page))
+            .collect();
+        pages.sort_unstable();
+        pages
+    }
+
+    pub(super) fn remove(&mut self, range: std::ops::Range<u64>) -> Vec<Effect> {
+        let pages = self.inside(range);
+        let effects = pages
+            .into_iter()
+            .map(|page| self.apply(page, Step::Drop).unwrap());
+        effects.filter(|effect| !effect.is_none()).collect()
+    }
+
+    pub(super) fn remap(&mut self, from: u64, to: u64, len: u64) -> Vec<Effect> {
+        let effects = self.remove(to..to + len);
+        for page in self.inside(from..from + len) {
+            let record = self.pages.remove(&page).unwrap();
+            self.pages.insert(page - from + to, record);
+            for listed in self
+                .lists
+                .values_mut()
+                .chain([&mut self.probation])
+                .flatten()
+            {
+                if *listed == page {
+                    *listed = page - from + to;
+                }
+            }
+        }
+        effects
+    }
+}

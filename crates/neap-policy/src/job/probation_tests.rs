@@ -1,0 +1,116 @@
+//! What probation is for: memory that is walked through again and again and does not fit,
+//! and memory of an earlier time that must give way to what fits now.
+
+use neap_units::{EntryId, PageNr, SlotId, SpaceId};
+
+use super::*;
+
+/// A program in so many pages of memory.
+struct Machine {
+    core: Core,
+    space: SpaceId,
+    room: u64,
+    loads: u64,
+}
+
+impl Machine {
+    fn new(room: u64) -> Machine {
+        let mut core = Core::new();
+        let space = core.add_space();
+        Machine {
+            core,
+            space,
+            room,
+            loads: 0,
+        }
+    }
+
+    /// Touches pages, one after the other. Returns how many had to be loaded.
+    fn touch(&mut self, pages: impl Iterator<Item = u64>) -> u64 {
+        let before = self.loads;
+        for page in pages {
+            let id = self.core.ensure(self.space, PageNr(page));
+            match self.core.state(id) {
+                State::Absent => self.take(id, Step::Adopt(Heat::Hot)),
+                State::Stored { .. } => {
+                    self.loads += 1;
+                    self.take(id, Step::BeginLoad);
+                    let (keep, heat) = (false, Heat::Hot);
+                    self.take(id, Step::EndLoad { keep, heat });
+                }
+                _ => continue,
+            }
+            while self.core.total_resident().0 > self.room {
+                self.evict();
+            }
+        }
+        self.core.check();
+        self.loads - before
+    }
+
+    fn evict(&mut self) {
+        let mut out = Vec::new();
+        self.core.pick(self.space, 16, &mut out);
+        assert!(!out.is_empty(), "something is resident");
+        for id in out {
+            self.take(id, Step::Stage(SlotId(0)));
+            self.take(id, Step::BeginStore);
+            self.take(id, Step::CommitStore(EntryId(0)));
+        }
+    }
+
+    fn take(&mut self, id: PageId, step: Step) {
+        self.core.apply(id, step).expect("legal");
+    }
+}
+
+#[test]
+fn memory_walked_through_again_and_again_keeps_what_fits() {
+    let mut machine = Machine::new(1_000);
+    machine.touch(0..2_000);
+    for _ in 0..20 {
+        let loads = machine.touch(0..2_000);
+        // An order by age alone loads all of them; at best 1,000 are.
+        assert!((1_000..1_400).contains(&loads), "{loads} of 2,000 loaded");
+    }
+}
+
+#[test]
+fn what_fits_is_kept_from_its_second_round_on() {
+    let mut machine = Machine::new(1_000);
+    machine.touch(0..2_000);
+    for first in [0, 1_000, 0, 1_000] {
+        let now = first..first + 900;
+        machine.touch(now.clone());
+        machine.touch(now.clone());
+        let loads = machine.touch(now);
+        assert!(loads < 30, "{loads} of 900, from {first}");
+    }
+}
+
+#[test]
+fn what_is_not_used_any_more_gives_way_though_nothing_comes_back_soon() {
+    let mut machine = Machine::new(1_000);
+    machine.touch(10_000..13_000);
+    machine.touch(0..1_000); // new, and never used again
+    let first = machine.touch(10_000..13_000);
+    let last = (0..60).map(|_| machine.touch(10_000..13_000)).last();
+    assert!(first > 2_900, "{first}: all but a few were away");
+    assert!(
+        last.is_some_and(|last| last < 2_400),
+        "{last:?}, at best 2,000"
+    );
+}
+
+#[test]
+fn a_job_all_on_probation_can_still_be_evicted() {
+    let mut machine = Machine::new(10);
+    machine.touch(0..400);
+    for page in 0..10 {
+        // What is resident of the generations leaves; only loaded pages stay.
+        machine.touch(std::iter::once(page * 16));
+    }
+    machine.room = 0;
+    machine.touch(std::iter::once(390));
+    assert_eq!(machine.core.total_resident().0, 0);
+}
