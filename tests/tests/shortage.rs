@@ -324,3 +324,22 @@ fn few_descriptors_never_leave_a_job_half_way() {
         );
     }
 }
+
+/// A child needs a descriptor, and no more than that.
+#[test]
+fn a_child_is_served_with_the_last_descriptor() {
+    if !ready("a_child_is_served_with_the_last_descriptor") {
+        return;
+    }
+    let neap = neap_binary().expect("a binary, as required");
+    let survive = program("survive");
+    for count in [24, 26, 28, 32, 40] {
+        let script = format!(
+            "ulimit -n {count}; exec {} run -m 16M -- {} children 40",
+            neap.display(),
+            survive.display()
+        );
+        let run = shell(&script).go();
+        assert_eq!(run.code(), 0, "ulimit -n {count}: {}", run.stderr);
+    }
+}

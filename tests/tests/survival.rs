@@ -300,6 +300,24 @@ fn what_is_written_right_after_each_of_many_forks_is_kept() {
     assert_eq!(run.text(), "0 wrong\n");
 }
 
+/// Several threads change mappings at the same time, so that what one tells of it can be read after what another
+/// has done with the place.
+#[test]
+fn threads_that_change_mappings_at_the_same_time_keep_what_is_theirs() {
+    let test = "threads_that_change_mappings_at_the_same_time_keep_what_is_theirs";
+    for _ in 0..2 {
+        survives(test, "shuffle", "80", "24M");
+    }
+}
+
+/// A walk through memory is filled ahead of, but not into what the program may register with a userfaultfd of its
+/// own.
+#[test]
+fn a_program_with_a_userfaultfd_of_its_own_is_asked_for_every_page() {
+    let test = "a_program_with_a_userfaultfd_of_its_own_is_asked_for_every_page";
+    survives(test, "trapped", "40", "20M");
+}
+
 /// The ground that the engine stands on where it looks for a page that is said not to have moved.
 #[test]
 fn a_page_that_moves_is_in_one_place_whatever_the_kernel_says() {

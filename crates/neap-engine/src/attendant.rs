@@ -192,9 +192,7 @@ fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::He
         job.stays_unmanaged(&error);
         return;
     }
-    let Ok(space) = job.add_space(uffd, Ranges::default()) else {
-        return;
-    };
+    let space = job.add_space(uffd, Ranges::default());
     if let Some(parent) = job.space_by_cookie(parent) {
         space.kin.set_parent(&parent);
         space.kin.end_inherits(); // it was not registered, so all of its mappings will be found
@@ -331,7 +329,7 @@ fn attend(job: &Arc<Job>, space: &Arc<Space>) {
         neap_sys::wait_hangup(body.agent.as_fd());
         body.agent.set_gone();
     }
-    space.bell.wake(); // its fault thread asks the kernel
+    space.ring(); // its fault thread asks the kernel
     if !space.armed.load(Relaxed) {
         job.drop_space(space); // no fault thread does it
     }

@@ -49,6 +49,8 @@ pub(crate) struct Job {
     pub sampler: Bell,
     /// Wakes the listening thread.
     pub bell: Waker,
+    /// A descriptor kept for a forked child, when no other is left.
+    spare: Mutex<Option<Waker>>,
     pub stopping: AtomicBool,
     /// A process has spoken to the engine.
     pub met: AtomicBool,
@@ -102,6 +104,7 @@ impl Job {
             writing: AtomicBool::new(false),
             sampler: Bell::default(),
             bell,
+            spare: Mutex::new(Waker::new().ok()),
             stopping: AtomicBool::new(false),
             met: AtomicBool::new(false),
             conversations: AtomicUsize::new(0),
@@ -142,14 +145,8 @@ impl Job {
     }
 
     /// A new space around a userfaultfd that has shaken hands; gives it back if there is none.
-    pub fn add_space(&self, uffd: Uffd, ranges: Ranges) -> Result<Arc<Space>, Uffd> {
-        let bell = match Waker::new() {
-            Ok(bell) => bell,
-            Err(error) => {
-                self.stays_unmanaged(&error);
-                return Err(uffd);
-            }
-        };
+    pub fn add_space(&self, uffd: Uffd, ranges: Ranges) -> Arc<Space> {
+        let bell = Waker::new().ok(); // a forked child must be served though no descriptor is left
         let id = self.core().add_space();
         let cookie = self.next_cookie.fetch_add(1, Relaxed);
         let space = Arc::new(Space::new(id, cookie, uffd, bell, ranges));
@@ -157,7 +154,7 @@ impl Job {
             .write()
             .expect("spaces lock")
             .push(space.clone());
-        Ok(space)
+        space
     }
 
     /// Nothing depends on a space any more.
@@ -192,6 +189,19 @@ impl Job {
         self.store.put_many(&entries);
         self.store.forget_owner(space.id);
         self.core().drop_space(space.id);
+    }
+
+    /// Frees the descriptor that is kept for a forked child. False: it is taken already.
+    pub fn give_spare(&self) -> bool {
+        self.spare.lock().expect("spare lock").take().is_some()
+    }
+
+    /// Keeps one again, if there is one.
+    pub fn keep_spare(&self) {
+        let mut spare = self.spare.lock().expect("spare lock");
+        if spare.is_none() {
+            *spare = Waker::new().ok();
+        }
     }
 
     /// Gives back what a transition freed.

@@ -36,7 +36,7 @@ impl Room {
         };
         for space in called {
             space.queues.store(false, Relaxed);
-            space.bell.wake();
+            space.ring();
         }
     }
 }

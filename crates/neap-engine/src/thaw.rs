@@ -36,10 +36,13 @@ fn space_of(job: &Job, peer: &Peer) -> Option<Arc<Space>> {
     Some(space)
 }
 
-/// The program will register the range with a userfaultfd of its own.
+/// The program has a userfaultfd of its own and will register the range with it, if any.
 pub(crate) fn release(job: &Arc<Job>, peer: &Peer, range: Range<u64>) {
     if let Some(space) = space_of(job, peer) {
-        let_go(job, &space, range);
+        space.exact.store(true, Relaxed);
+        if !range.is_empty() {
+            let_go(job, &space, range);
+        }
     }
     acknowledge(peer);
 }
@@ -136,7 +139,12 @@ pub(crate) fn resume(job: &Arc<Job>, peer: &Peer) {
 /// the fork, which was read before it went on, has been applied.
 pub(crate) fn forked(job: &Arc<Job>, peer: &Peer) {
     if let Some(space) = space_of(job, peer) {
-        drop(space.gate.write().expect("gate"));
+        while {
+            drop(space.gate.write().expect("gate"));
+            space.expects() && !space.is_dead()
+        } {
+            std::thread::sleep(PAUSE);
+        }
     }
     acknowledge(peer);
 }
@@ -158,6 +166,11 @@ fn bring_back(
                 return;
             }
             let found = elsewhere(job, space, range);
+            if space.expects() {
+                drop(_gate);
+                std::thread::sleep(PAUSE);
+                continue;
+            }
             if found.is_empty() {
                 end();
                 return;

@@ -53,7 +53,7 @@ int verdict(size_t bad, size_t pages)
 int main(int argc, char **argv)
 {
 	if (argc != 3) {
-		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|heirs|orphans|moves|churn|husks|wiped|grows-locked|covered|holes|children MIB\n", stderr);
+		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|heirs|orphans|moves|churn|husks|wiped|grows-locked|covered|holes|children|shuffle|trapped MIB\n", stderr);
 		return 2;
 	}
 	const char *mode = argv[1];
@@ -84,6 +84,10 @@ int main(int argc, char **argv)
 		return holes(pages);
 	if (!strcmp(mode, "children"))
 		return children(pages);
+	if (!strcmp(mode, "shuffle"))
+		return shuffle(pages);
+	if (!strcmp(mode, "trapped"))
+		return trapped(pages);
 	fprintf(stderr, "survive: no mode %s\n", mode);
 	return 2;
 }

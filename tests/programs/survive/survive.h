@@ -27,3 +27,5 @@ int grows_locked(size_t pages);
 int covered(size_t pages);
 int holes(size_t pages);
 int children(size_t pages);
+int shuffle(size_t pages);
+int trapped(size_t pages);

@@ -1,4 +1,5 @@
-//! What the kernel tells of one space: events are applied at once, faults wait here to be served.
+//! What the kernel tells of one space: changes are kept until nothing is still to come, faults wait here to be
+//! served.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,7 +54,8 @@ impl Inbox {
         if !self.space.quiesce(&self.job) {
             return false; // the program is stopped, or starved: so are the threads that wait
         }
-        self.space.settle(&self.job);
+        // Before more is read: what has come since the last look may have been the end of it.
+        born.extend(self.space.settle(&self.job));
         let throwing = self.is_throwing();
         if throwing && !self.agent_stands_still() {
             return false;
@@ -69,7 +71,7 @@ impl Inbox {
                 Event::Fault { .. } => note(waiting, &event),
                 other => {
                     changed = true;
-                    born.extend(space.apply(job, other));
+                    space.hear(job, other);
                 }
             });
             // One event, and the faults before it.
@@ -78,6 +80,9 @@ impl Inbox {
             }
         }
         if read.is_err() && self.space.look_for_life() {
+            if self.job.give_spare() {
+                return false;
+            }
             // No descriptor or no memory for a forked child's: it waits, and we try again.
             self.job.warn("a process forks, and neap has no descriptor left for its child: it waits; raise `ulimit -n`".into());
             return false;

@@ -49,8 +49,11 @@ const FOLLOW_EVERY: u32 = 256;
 const IDLE_NANOS: u64 = 1_000_000_000;
 /// The same while nobody would tell of the end of the address space: it has no agent.
 const ALONE_NANOS: u64 = 10_000_000;
-/// The same while an event is expected that may never come.
-const UNSURE_NANOS: u64 = 1_000_000;
+/// The same while changes wait for others that are still to come: the first look comes after this, the next
+/// after twice as long, and so on.
+const UNSURE_NANOS: u64 = 30_000;
+/// At most so long.
+const UNSURE_MOST: u64 = 1_000_000;
 /// A change of the address space that takes longer is looked into, in nanoseconds.
 const LONG_CHANGE: u64 = 5_000_000;
 /// Pause before faults that had to wait are tried again.
@@ -74,6 +77,8 @@ pub(crate) struct FaultThread {
     /// The thread that is followed, and the cpu it was met on.
     followed: Option<(u32, usize)>,
     until_follow: u32,
+    /// How long the next look for the end of a change waits.
+    unsure: u64,
     /// This thread runs ahead of the program's on a cpu they share.
     ahead: bool,
 }
@@ -90,6 +95,7 @@ impl FaultThread {
             soon: false,
             followed: None,
             until_follow: 0,
+            unsure: UNSURE_NANOS,
             ahead: false,
         }
     }
@@ -102,18 +108,26 @@ impl FaultThread {
             let agent = space.body.get().map(|body| &body.agent);
             let alone = agent.is_none_or(Agent::is_gone);
             let limit = match alone {
+                _ if space.expects() => self.unsure,
                 _ if !self.inbox.waiting.is_empty() => self.pause(),
-                _ if space.expects() => UNSURE_NANOS,
                 true => ALONE_NANOS,
                 false => IDLE_NANOS,
             };
-            let ready =
-                neap_sys::wait_readable(&[space.uffd.as_fd(), space.bell.as_fd()], Some(limit));
+            let ready = match &space.bell {
+                Some(bell) => {
+                    neap_sys::wait_readable(&[space.uffd.as_fd(), bell.as_fd()], Some(limit))
+                }
+                None => {
+                    neap_sys::wait_readable(&[space.uffd.as_fd()], Some(limit.min(ALONE_NANOS)))
+                }
+            };
             if ready.is_err() {
                 break;
             }
-            if ready.as_ref().is_ok_and(|bits| bits & 2 != 0) {
-                space.bell.clear();
+            if let Some(bell) = &space.bell
+                && ready.as_ref().is_ok_and(|bits| bits & 2 != 0)
+            {
+                bell.clear();
             }
             let quiet = self.inbox.waiting.is_empty() && !space.expects();
             if ready.is_ok_and(|bits| bits & 1 == 0) && quiet {
@@ -123,9 +137,16 @@ impl FaultThread {
                 continue;
             }
             self.inbox.read();
+            self.unsure = match space.expects() {
+                true => (self.unsure * 2).min(UNSURE_MOST),
+                false => UNSURE_NANOS,
+            };
             self.serve_all();
         }
         self.job.drop_space(&self.space);
+        let job = self.job.clone();
+        drop(self); // and its descriptors
+        job.keep_spare();
     }
 
     /// How long to sleep while faults wait.

@@ -19,6 +19,9 @@ impl FaultThread {
         if fault.page.addr() == self.space.cookie_page.load(Relaxed) {
             return self.tell_cookie(fault.page);
         }
+        if self.space.expects() {
+            return Served::Later; // only this thread reads and applies, so it stays true that it does not
+        }
         let found = {
             let mut core = self.job.core();
             core.fault(self.space.id, fault.page);
@@ -98,7 +101,7 @@ impl FaultThread {
         if state != State::Absent || self.space.is_in_discard(fault.page) {
             return Served::Later;
         }
-        let run = if fault.write {
+        let run = if fault.write && !self.space.exact.load(Relaxed) {
             self.fresh_run(fault.page)
         } else {
             1

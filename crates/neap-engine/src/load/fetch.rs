@@ -69,6 +69,9 @@ impl Loader {
         if space.is_dead() {
             return Served::Done;
         }
+        if space.expects() {
+            return Served::Later;
+        }
         return_staged(job, space, page, &window, false)
     }
 
@@ -105,7 +108,7 @@ impl Loader {
     /// the next pages of a walk. From here on nobody else loads them.
     fn claim(&mut self, job: &Job, space: &Space, page: PageNr) -> bool {
         let _gate = space.gate.read().expect("gate");
-        if space.is_dead() {
+        if space.is_dead() || space.expects() {
             return false;
         }
         let window = self.window(page);
@@ -205,6 +208,7 @@ impl Loader {
             }
             let run = self.without_guards(space, from, self.run_at(from), wanted);
             let done = match self.inbound[from].at {
+                Some(_) if space.expects() => Err(Some(Stop::Retry)),
                 Some(at) if run > 0 => self.fill_run(job, space, from, run, at, keep, wanted),
                 _ => Err(None),
             };

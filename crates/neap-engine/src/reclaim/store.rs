@@ -120,6 +120,9 @@ impl Storer {
     fn send_home(&self, space: &Space, body: &Body, slot: SlotId) {
         let job = &self.work.job;
         let _gate = space.gate.read().expect("gate");
+        if space.expects() {
+            return; // it stays where it is for now
+        }
         let core = job.core();
         // An event may have dropped the page since.
         let id = page_in(&core, space, body, slot);

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use neap_policy::{Heat, State, Step};
 use neap_sys::{Mapping, Mode};
@@ -21,6 +22,10 @@ const TRY_AGAIN: u64 = 1_000_000_000;
 
 /// No program has memory from here on: 2^47 on x86-64, 2^48 on arm64; records are parked from 2^52 on.
 const HIGHEST: u64 = 1 << 48;
+
+/// How often a mapping is looked at that could not be taken, and the pause before the next time.
+const TRIES: u32 = 4;
+const PAUSE: Duration = Duration::from_micros(50);
 
 impl Space {
     /// Registers every mapping that can be managed and is not registered yet. Returns how many were
@@ -64,7 +69,13 @@ impl Space {
             if asks && touches(wiped.as_ref(), range) {
                 continue;
             }
-            new += usize::from(self.adopt(job, body, range, first));
+            // Others may change mappings all the time, but not at every moment.
+            new += usize::from((0..TRIES).any(|again| {
+                if again > 0 {
+                    std::thread::sleep(PAUSE);
+                }
+                self.adopt(job, body, range, first)
+            }));
         }
         // From its registration on the program tells when it declares memory free.
         if first && neap_sys::declared_free(body.pid) != Some(0) {
@@ -82,7 +93,7 @@ impl Space {
             return false;
         };
         // Asked afterwards: a mapping that moved since the last event has records at its old place.
-        if self.is_dead() || self.is_changing() {
+        if self.is_dead() || self.expects() || self.is_changing() {
             return false;
         }
         self.forget_holes(job, &(0..HIGHEST), &registered);
@@ -114,10 +125,10 @@ impl Space {
                 return;
             }
             let registered = self.ranges.lock().expect("ranges lock").covers(&range);
-            if registered {
-                let _ = body
-                    .pagemap
-                    .present(range.clone(), &mut |run| self.take_note(job, &run));
+            let place = std::slice::from_ref(&range);
+            if registered && self.note_present(job, body, place).is_none() {
+                let mut quarantine = self.quarantine.lock().expect("quarantine lock");
+                quarantine.enter(range);
             }
         }
     }
@@ -127,9 +138,10 @@ impl Space {
     /// waits for its event to be read, which comes after.
     fn adopt(&self, job: &Job, body: &Body, range: &Range<u64>, first: bool) -> bool {
         let _gate = self.gate.write().expect("gate");
-        if self.is_dead() || self.unsure.load(Relaxed) {
+        if self.is_dead() || self.expects() {
             return false; // what is recorded there may be another's
         }
+        let before = self.ranges.lock().expect("ranges lock").clone();
         // As it is now: a part of a mapping must not be registered, mremap would fail.
         let now = body.maps.at(range.start).ok().flatten();
         let Some(mapping) = now.filter(|mapping| manageable(mapping, body)) else {
@@ -164,16 +176,40 @@ impl Space {
         }
         let (new, mut there) = (gaps(&range, &known), 0..0);
         let kept = self.ranges.lock().expect("ranges lock").within(&range);
-        let noted = !kept.is_empty()
-            && kept.into_iter().all(|part| {
-                let note = &mut |run| {
-                    widen(&mut there, &run, &new);
-                    self.take_note(job, &run);
-                };
-                body.pagemap.present(part, note).is_ok()
-            });
+        let Some(runs) = self.note_present(job, body, &kept) else {
+            *self.ranges.lock().expect("ranges lock") = before;
+            return false;
+        };
+        for run in &runs {
+            widen(&mut there, run, &new);
+        }
         self.vouch(&range, &known, if first { &(0..0) } else { &there });
-        noted
+        !kept.is_empty()
+    }
+
+    /// Takes note of the pages that are in these places, and says which. Not if somebody has changed mappings
+    /// meanwhile: the pages could be those of a mapping that moved there, which has records where it was. The
+    /// caller holds the gate exclusively, and has looked at nothing before.
+    fn note_present(
+        &self,
+        job: &Job,
+        body: &Body,
+        places: &[Range<u64>],
+    ) -> Option<Vec<Range<u64>>> {
+        let mut runs = Vec::new();
+        for place in places {
+            let seen = body
+                .pagemap
+                .present(place.clone(), &mut |run| runs.push(run));
+            seen.ok()?;
+        }
+        if self.expects() || self.is_changing() {
+            return None;
+        }
+        for run in &runs {
+            self.take_note(job, run);
+        }
+        Some(runs)
     }
 
     /// Registers a mapping; which parts of it were, already. `None`: it cannot be.

@@ -1,138 +1,142 @@
 //! Keeping the picture true: what the kernel says of forks and of changed mappings.
 //!
-//! Everything here runs under the exclusive gate, between the read of the event and any other look
-//! at the table.
+//! Everything here runs under the exclusive gate. From the read of a change until it is applied nothing is
+//! filled and nothing leaves: [`Space::expects`].
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_policy::{Heat, State, Step};
+use neap_policy::{Effect, Heat, State, Step};
 use neap_record::Recorded;
 use neap_sys::{Event, Piece, Uffd};
-use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, Pages, SlotId};
+use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, Pages, SlotId, SpaceId};
 
-use super::{Body, Space, pages};
+use super::order::{Shape, in_order};
+use super::{Body, Ranges, Space, addresses, pages};
 use crate::job::Job;
 
-/// A look at all mappings that was in vain is repeated after so many times what it took.
-const LOOK_REST: u64 = 10;
-
-/// A forked child, and what takes longer than its parent's gate may be held.
-pub(crate) enum Born {
-    /// It waits for what it touches until it is served. A page may have been lost, and why.
-    Child(Arc<Space>, Option<(PageNr, String)>),
-    /// It has no space, and waits as long as its userfaultfd is open.
-    Unserved(Uffd),
+/// A forked child, which waits for what it touches until it is served: that takes longer than its parent's gate
+/// may be held.
+pub(crate) struct Born {
+    child: Arc<Space>,
+    /// A page that could not be kept for it, and why.
+    lost: Option<(PageNr, String)>,
 }
 
 impl Born {
     /// Serves the child, or ends what cannot be served.
     pub fn attend(self, job: &Arc<Job>) {
-        match self {
-            Self::Child(child, lost) => {
-                if let Some((page, why)) = lost {
-                    job.lose(&child, page, &format!("no copy for a forked child: {why}"));
-                }
-                job.start_serving(&child);
-            }
-            Self::Unserved(_uffd) => job.lose_all("a forked child could not be served"),
+        if let Some((page, why)) = self.lost {
+            let why = format!("no copy for a forked child: {why}");
+            job.lose(&self.child, page, &why);
         }
+        job.start_serving(&self.child);
     }
 }
 
+/// Copies of staged pages, by slot.
+type Kept = HashMap<SlotId, Result<EntryId, String>>;
+
+/// A change that was read and not applied yet.
+pub(crate) struct News {
+    event: Event,
+    /// Of a fork: its parent may end before it is applied, and what is staged with it.
+    kept: Kept,
+}
+
 impl Space {
-    /// Applies one event that is not a fault. A forked child is to be attended to without the gate.
-    pub fn apply(self: &Arc<Self>, job: &Job, event: Event) -> Option<Born> {
+    /// Takes one event that is not a fault. What it changes is applied by [`Self::settle`].
+    pub fn hear(&self, job: &Job, event: Event) {
+        let mut news = self.news.lock().expect("news lock");
         match event {
-            Event::Fork(child) => return Some(self.forked(job, child)),
-            other => self.changed(job, other),
-        }
-        None
-    }
-
-    fn changed(&self, job: &Job, event: Event) {
-        match event {
-            Event::Fault { .. } | Event::Fork(_) => {}
-            Event::Remap { from, to, len } => self.remapped(job, from, to, len),
+            Event::Fault { .. } => {}
             Event::Remove(range) => {
-                self.frees.store(true, Relaxed);
-                self.quarantine
-                    .lock()
-                    .expect("quarantine lock")
-                    .enter(range.clone());
-                self.removed(job, &range);
+                for range in self.without_own(&range) {
+                    self.frees.store(true, Relaxed);
+                    if news.is_empty() {
+                        self.removed(job, &range);
+                    } else {
+                        // Of what may have moved there.
+                        news.push(News {
+                            event: Event::Remove(range),
+                            kept: Kept::new(),
+                        });
+                    }
+                }
             }
-            Event::Unmap(range) => {
-                let mut order = self.order.lock().expect("order lock");
-                if order.was_left(&range) {
-                    // The end of an mremap, whose records have moved; so it seems.
-                    self.unsure.store(true, Relaxed);
-                    return;
-                }
-                if let Some(parked) = order.unpark(&range) {
-                    // A newcomer is there already; what was unmapped is what it found.
-                    self.forget(job, pages(&(parked..parked + (range.end - range.start))));
-                    return;
-                }
-                if order.was_expected(&range) {
-                    self.unsure.store(true, Relaxed);
-                    return;
-                }
-                drop(order);
-                self.ranges
-                    .lock()
-                    .expect("ranges lock")
-                    .remove(range.clone());
-                self.quarantine
-                    .lock()
-                    .expect("quarantine lock")
-                    .forget(&range);
-                self.forget(job, pages(&range));
+            event => {
+                self.unsure.store(true, Relaxed);
+                let kept = match event {
+                    Event::Fork(_) => self.keep_staged(job),
+                    _ => Kept::new(),
+                };
+                news.push(News { event, kept });
             }
         }
     }
 
-    /// Whether something is expected of events that are still to come.
+    /// Whether changes were read that could not be applied yet.
     pub fn expects(&self) -> bool {
-        self.order.lock().expect("order lock").expects()
+        self.unsure.load(Relaxed)
     }
 
-    /// Ends what was expected of earlier events, if none is still to come. The caller holds the gate
-    /// exclusively.
-    pub fn settle(&self, job: &Job) {
-        let (expects, doubts) = {
-            let order = self.order.lock().expect("order lock");
-            (order.expects(), order.doubts())
-        };
-        let start = neap_sys::monotonic_nanos();
-        let rests = doubts && start < self.settles_at.load(Relaxed);
-        if !expects || rests || self.is_changing() {
-            return;
+    /// Applies what was read, if nothing is still to come. The caller holds the gate exclusively. Forked
+    /// children are to be attended to without it.
+    pub fn settle(self: &Arc<Self>, job: &Job) -> Vec<Born> {
+        let mut born = Vec::new();
+        if !self.expects() || self.is_changing() {
+            return born;
         }
-        // Read first: if nothing is to come after that, it was true.
-        let registered = match self.body.get() {
-            Some(body) if doubts => body.traps_missing(),
-            _ => None,
-        };
-        if self.is_changing() {
-            let end = neap_sys::monotonic_nanos();
-            self.settles_at
-                .store(end + (end - start) * LOOK_REST, Relaxed);
-            return;
-        }
-        let settled = self.order.lock().expect("order lock").settle();
-        for parked in settled.parked {
-            self.forget(job, pages(&parked));
-        }
-        // Where the kernel does not tell, the mark is believed.
-        if let Some(registered) = registered {
-            for doubtful in settled.doubtful {
-                self.forget_holes(job, &doubtful, &registered);
+        let news = std::mem::take(&mut *self.news.lock().expect("news lock"));
+        let shapes: Vec<Shape> = news.iter().map(|news| shape(&news.event)).collect();
+        let order = in_order(&shapes, self.taken(job, &shapes));
+        let mut news: Vec<Option<News>> = news.into_iter().map(Some).collect();
+        for at in order {
+            let Some(News { event, kept }) = news[at].take() else {
+                continue;
+            };
+            match event {
+                Event::Fork(child) => born.push(self.forked(job, child, kept)),
+                Event::Remap { from, to, len } => self.remapped(job, from, to, len),
+                Event::Remove(range) => self.removed(job, &range),
+                Event::Unmap(range) => self.unmapped(job, &range),
+                Event::Fault { .. } => {}
             }
         }
         self.unsure.store(false, Relaxed);
+        born
+    }
+
+    /// Where mappings were before these changes: what is registered, as far as it was seen, and where the table
+    /// has pages.
+    fn taken(&self, job: &Job, changes: &[Shape]) -> Ranges {
+        let mut taken = self.ranges.lock().expect("ranges lock").clone();
+        let core = job.core();
+        for change in changes {
+            if let Shape::Move { to, .. } = change {
+                core.for_range(self.id, pages(to), |page, _, _| {
+                    taken.insert(addresses(page, 1));
+                });
+            }
+        }
+        taken
+    }
+
+    fn unmapped(&self, job: &Job, range: &Range<u64>) {
+        self.ranges
+            .lock()
+            .expect("ranges lock")
+            .remove(range.clone());
+        self.quarantine
+            .lock()
+            .expect("quarantine lock")
+            .forget(range);
+        let mut vouched = self.vouched.lock().expect("vouched lock");
+        vouched.remove(range.clone());
+        drop(vouched);
+        self.forget(job, pages(range));
     }
 
     /// Forgets what the table has of a range where nothing is registered. `registered` in order of address.
@@ -152,26 +156,34 @@ impl Space {
         }
     }
 
-    /// The pages will be thrown away after this event. They leave the generation lists at once, so
-    /// nothing evicts them before the kernel has dropped them; they return by a fault.
+    /// The pages will be thrown away after this event. They leave the lists at once, so nothing evicts them
+    /// before the kernel has dropped them; they return by a fault.
     fn removed(&self, job: &Job, range: &Range<u64>) {
+        self.quarantine
+            .lock()
+            .expect("quarantine lock")
+            .enter(range.clone());
+        self.forget(job, pages(range));
+    }
+
+    /// The parts of a range that are not thrown away by our own agent. A page may be thrown away by it and by
+    /// the program at the same time: the first event is taken for ours and the second for the program's; in
+    /// either order, the page is dropped once both have come.
+    fn without_own(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut own = self.own_discards.lock().expect("own discards lock");
         if own.is_empty() {
-            drop(own);
-            self.forget(job, pages(range));
-            return;
+            return vec![range.clone()];
         }
-        // A page may be thrown away by our agent and by the program at the same time. The first
-        // event is taken for ours and the second for the program's: in either order, the page is
-        // dropped once both have come.
+        let mut rest = Ranges::default();
         let all = pages(range);
         for number in all.start.0..all.end.0 {
             if own.remove(&PageNr(number)) {
                 self.discard_goes_on.store(true, Relaxed);
             } else {
-                self.forget(job, PageNr(number)..PageNr(number + 1));
+                rest.insert(addresses(PageNr(number), 1));
             }
         }
+        rest.iter().collect()
     }
 
     fn forget(&self, job: &Job, range: Range<PageNr>) {
@@ -184,39 +196,30 @@ impl Space {
     }
 
     fn remapped(&self, job: &Job, from: u64, to: u64, len: u64) {
-        let mut ranges = self.ranges.lock().expect("ranges lock");
-        ranges.remove(from..from + len);
-        // Who was there has been unmapped, and its event is still to come.
-        let unmapped = ranges.touches(&(to..to + len));
-        ranges.insert(to..to + len);
-        drop(ranges);
-        self.quarantine
-            .lock()
-            .expect("quarantine lock")
-            .forget(&(from..from + len));
-        let mut order = self.order.lock().expect("order lock");
-        let source = order.unpark(&(from..from + len)).unwrap_or(from);
-        order.arrive(&(to..to + len));
-        if unmapped {
-            order.expect(to..to + len);
+        {
+            let mut ranges = self.ranges.lock().expect("ranges lock");
+            ranges.remove(from..from + len);
+            ranges.insert(to..to + len);
         }
-        order.leave(from..from + len);
+        {
+            let mut quarantine = self.quarantine.lock().expect("quarantine lock");
+            quarantine.forget(&(from..from + len));
+            quarantine.forget(&(to..to + len));
+        }
+        {
+            let mut vouched = self.vouched.lock().expect("vouched lock");
+            let sure = vouched.covers(&(from..from + len));
+            vouched.remove(from..from + len);
+            vouched.remove(to..to + len);
+            if sure {
+                vouched.insert(to..to + len);
+            }
+        }
         let mut core = job.core();
-        let (source, target) = (PageNr::containing(source), PageNr::containing(to));
+        let (source, target) = (PageNr::containing(from), PageNr::containing(to));
         let count = Pages(len / PAGE_SIZE as u64);
         let mut moved = Vec::new();
-        let mut taken = false;
-        core.for_range(self.id, target..PageNr(target.0 + count.0), |_, _, _| {
-            taken = true
-        });
-        if taken {
-            // Whoever was there has left or been unmapped, and its event is still to come.
-            let parking = PageNr::containing(order.park(to..to + len));
-            core.remap_with(self.id, target, parking, count, |_, new, state| {
-                moved.push((new, state));
-            });
-        }
-        drop(order);
+        // Whoever was there has left before: what the table still has of it goes.
         let effects = core.remap_with(self.id, source, target, count, |_, new, state| {
             moved.push((new, state));
         });
@@ -265,22 +268,18 @@ impl Space {
 
     /// The child starts with the parent's absent pages absent: it must find them too. Staged frames
     /// stay with the parent, so their bytes are kept in the store for both.
-    fn forked(self: &Arc<Self>, job: &Job, child: Uffd) -> Born {
+    fn forked(self: &Arc<Self>, job: &Job, child: Uffd, mut kept: Kept) -> Born {
         let ranges = self.ranges.lock().expect("ranges lock").clone();
-        let child = match job.add_space(child, ranges) {
-            Ok(child) => child,
-            Err(uffd) => return Born::Unserved(uffd),
-        };
+        let child = job.add_space(child, ranges);
         child.kin.set_parent(self);
         // What children of its own find wiped is not registered in it either.
         child.wipes.store(self.wipes.load(Relaxed), Relaxed);
         child.frees.store(self.frees.load(Relaxed), Relaxed);
+        child.exact.store(self.exact.load(Relaxed), Relaxed);
         child
             .cookie_page
             .store(self.cookie_page.load(Relaxed), Relaxed);
-        let mut kept = self.keep_staged(job);
-        let mut lost = Vec::new();
-        let mut freed = Vec::new();
+        let (mut lost, mut copies) = (Vec::new(), Vec::new());
         let mut core = job.core();
         core.fork(self.id, child.id, |page, state| {
             let entry = match state {
@@ -289,10 +288,13 @@ impl Space {
                 | State::Discarding { entry } => Some(entry),
                 // Write-protected pages are still there: the child has them.
                 State::Protected { .. } => return None,
-                _ => match kept.get(&page) {
-                    Some(Ok(entry)) => Some(*entry),
+                _ => match state.slot().and_then(|slot| kept.remove(&slot)) {
+                    Some(Ok(entry)) => {
+                        copies.push((page, entry));
+                        Some(entry)
+                    }
                     Some(Err(why)) => {
-                        lost.push((page, why.clone()));
+                        lost.push((page, why));
                         None
                     }
                     None => {
@@ -306,47 +308,77 @@ impl Space {
             }
             entry
         });
-        for (page, entry) in kept.drain() {
-            let Ok(entry) = entry else { continue };
-            match core
-                .find(self.id, page)
-                .map(|id| core.apply(id, Step::SetCopy(entry)))
-            {
-                Some(Ok(effect)) => freed.push(effect),
-                _ => job.store.put(entry), // compressed meanwhile
-            }
-        }
+        let freed = keep_copies(job, &mut core, self.id, copies);
         drop(core);
         for effect in freed {
             job.release(self, effect);
         }
-        Born::Child(child, lost.into_iter().next())
+        // Compressed meanwhile, or gone.
+        for entry in kept.into_values().flatten() {
+            job.store.put(entry);
+        }
+        Born {
+            child,
+            lost: lost.into_iter().next(),
+        }
     }
 
     /// Copies the bytes of every staged page into the store. Outside the core's lock: the exclusive
     /// gate keeps pages from coming and going, pins keep their frames.
-    fn keep_staged(&self, job: &Job) -> HashMap<PageNr, Result<EntryId, String>> {
+    fn keep_staged(&self, job: &Job) -> Kept {
         let Some(body) = self.body.get() else {
-            return HashMap::new();
+            return Kept::new();
         };
         let mut staged = Vec::new();
         let everything = PageNr(0)..PageNr(u64::MAX);
-        job.core().for_range(self.id, everything, |page, _, state| {
+        job.core().for_range(self.id, everything, |_, _, state| {
             if let State::Staged { slot, .. } | State::Storing { slot, .. } = state {
                 body.stage.pin(slot);
-                staged.push((page, slot));
+                staged.push(slot);
             }
         });
-        let keep = |(page, slot)| {
+        let keep = |slot| {
             let bytes = read_slot(body, slot).map_err(|error| error.to_string());
             let entry = bytes.and_then(|bytes| {
                 let stored = job.store.store_raw(self.id, &bytes);
                 stored.map_err(|refused| refused.to_string())
             });
             body.stage.unpin(slot);
-            (page, entry)
+            (slot, entry)
         };
         staged.into_iter().map(keep).collect()
+    }
+}
+
+/// Staged pages that were copied for a child keep the copies. Returns what that frees.
+fn keep_copies(
+    job: &Job,
+    core: &mut Recorded,
+    space: SpaceId,
+    copies: Vec<(PageNr, EntryId)>,
+) -> Vec<Effect> {
+    let mut freed = Vec::new();
+    for (page, entry) in copies {
+        match core
+            .find(space, page)
+            .map(|id| core.apply(id, Step::SetCopy(entry)))
+        {
+            Some(Ok(effect)) => freed.push(effect),
+            _ => job.store.put(entry),
+        }
+    }
+    freed
+}
+
+/// What an event does to places.
+fn shape(event: &Event) -> Shape {
+    match event {
+        Event::Unmap(range) => Shape::Unmap(range.clone()),
+        &Event::Remap { from, to, len } => Shape::Move {
+            from: from..from + len,
+            to: to..to + len,
+        },
+        _ => Shape::Still,
     }
 }
 

@@ -33,9 +33,8 @@ use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
 use copies::Copies;
-pub(crate) use events::Born;
+pub(crate) use events::{Born, News};
 pub(crate) use kin::{Kin, offer};
-use order::Order;
 use quarantine::Quarantine;
 pub(crate) use ranges::Ranges;
 pub(crate) use refused::Refused;
@@ -113,12 +112,11 @@ pub(crate) struct Space {
     pub vouched: Mutex<Ranges>,
     pub quarantine: Mutex<Quarantine>,
     pub kin: Kin,
-    pub order: Mutex<Order>,
+    /// Changes that were read and not applied yet, in this order.
+    pub news: Mutex<Vec<News>>,
     pub copies: Copies,
-    /// An unmapping may have been mistaken: no page leaves until that is known.
+    /// There are some: the table may not be true.
     pub unsure: AtomicBool,
-    /// Until when (nanoseconds) that is not looked at again: the look is long, and was in vain.
-    pub settles_at: AtomicU64,
     /// Pages that would not move (EBUSY), to be unshared.
     pub stuck: Mutex<Vec<PageNr>>,
     /// The cpu that its faults are served on, and one more; 0: none yet.
@@ -135,6 +133,8 @@ pub(crate) struct Space {
     pub armed: AtomicBool,
     /// It has had one from its start, and was not looked at yet.
     pub unseen: AtomicBool,
+    /// The program has a userfaultfd of its own, and may ask for the faults of what it has not touched.
+    pub exact: AtomicBool,
     /// The agent knows that the program depends on the engine.
     pub told: AtomicBool,
     /// The agent said that no page may ever leave.
@@ -144,11 +144,12 @@ pub(crate) struct Space {
     /// memory is being let go.
     pub thawed: AtomicU32,
     /// Wakes the fault thread.
-    pub bell: Waker,
+    /// Calls its fault thread; without one that looks by itself.
+    pub bell: Option<Waker>,
 }
 
 impl Space {
-    pub fn new(id: SpaceId, cookie: u64, uffd: Uffd, bell: Waker, ranges: Ranges) -> Self {
+    pub fn new(id: SpaceId, cookie: u64, uffd: Uffd, bell: Option<Waker>, ranges: Ranges) -> Self {
         Self {
             id,
             cookie,
@@ -168,10 +169,9 @@ impl Space {
             vouched: Mutex::default(),
             quarantine: Mutex::default(),
             kin: Kin::default(),
-            order: Mutex::default(),
+            news: Mutex::default(),
             copies: Copies::default(),
             unsure: AtomicBool::new(false),
-            settles_at: AtomicU64::new(0),
             stuck: Mutex::default(),
             served_on: AtomicUsize::new(0),
             threads: ThreadPages::default(),
@@ -180,6 +180,7 @@ impl Space {
             queues: AtomicBool::new(false),
             armed: AtomicBool::new(false),
             unseen: AtomicBool::new(false),
+            exact: AtomicBool::new(false),
             told: AtomicBool::new(false),
             native: AtomicBool::new(false),
             dead: AtomicBool::new(false),
@@ -195,7 +196,14 @@ impl Space {
     /// The address space is gone: its threads stop at the next look.
     pub fn set_dead(&self) {
         self.dead.store(true, Relaxed);
-        self.bell.wake();
+        self.ring();
+    }
+
+    /// Calls the fault thread.
+    pub fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            bell.wake();
+        }
     }
 
     /// Whether pages may leave: an agent is there to move them, and nobody asked for a pause.

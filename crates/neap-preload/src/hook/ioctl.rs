@@ -1,5 +1,6 @@
-//! ioctl(2), for one request: a program that registers memory with a userfaultfd of its own would be
-//! refused where the engine has registered it first, so the engine lets go before.
+//! ioctl(2), for two requests of a program that has a userfaultfd of its own. Memory that it registers would be
+//! refused where the engine has registered it first, so the engine lets go before. And from its first word on
+//! no page may be there that it has not touched, since it would never be asked for that.
 
 use core::ffi::{c_int, c_ulong};
 
@@ -8,6 +9,8 @@ use neap_wire::purpose;
 use super::as_libc;
 use crate::{boot, sys};
 
+/// `_IOWR(0xAA, 0x3f, struct uffdio_api)`
+const UFFDIO_API: c_ulong = 0xc018_aa3f;
 /// `_IOWR(0xAA, 0, struct uffdio_register)`
 const UFFDIO_REGISTER: c_ulong = 0xc020_aa00;
 
@@ -21,6 +24,9 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int
         // SAFETY: this request's argument begins with the start and length of the range.
         let [start, len] = unsafe { (arg as *const [u64; 2]).read_unaligned() };
         boot::tell(purpose::RELEASE, start, start.saturating_add(len));
+    }
+    if request == UFFDIO_API && !boot::engine_name().is_empty() {
+        boot::tell(purpose::RELEASE, 0, 0);
     }
     as_libc(sys::ioctl(sys::Fd(fd), request as usize, arg))
 }
