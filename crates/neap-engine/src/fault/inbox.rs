@@ -48,6 +48,17 @@ impl Inbox {
         }
     }
 
+    /// Nothing more is read: the space has ended.
+    pub fn end(&self) {
+        let born = {
+            let _gate = self.space.gate.write().expect("gate");
+            self.space.settle_now(&self.job)
+        };
+        for child in born {
+            child.attend(&self.job);
+        }
+    }
+
     /// False if there was nothing to be had now.
     fn read_under_gate(&mut self, born: &mut Vec<Born>) -> bool {
         let _gate = self.space.gate.write().expect("gate");

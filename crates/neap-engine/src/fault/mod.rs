@@ -143,6 +143,7 @@ impl FaultThread {
             };
             self.serve_all();
         }
+        self.inbox.end();
         self.job.drop_space(&self.space);
         let job = self.job.clone();
         drop(self); // and its descriptors

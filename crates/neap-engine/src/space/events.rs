@@ -85,10 +85,15 @@ impl Space {
     /// Applies what was read, if nothing is still to come. The caller holds the gate exclusively. Forked
     /// children are to be attended to without it.
     pub fn settle(self: &Arc<Self>, job: &Job) -> Vec<Born> {
-        let mut born = Vec::new();
-        if !self.expects() || self.is_changing() {
-            return born;
+        match self.expects() && !self.is_changing() {
+            true => self.settle_now(job),
+            false => Vec::new(),
         }
+    }
+
+    /// The same where nothing more will be heard: a child that was forked before is served.
+    pub fn settle_now(self: &Arc<Self>, job: &Job) -> Vec<Born> {
+        let mut born = Vec::new();
         let news = std::mem::take(&mut *self.news.lock().expect("news lock"));
         let shapes: Vec<Shape> = news.iter().map(|news| shape(&news.event)).collect();
         let order = in_order(&shapes, self.taken(job, &shapes));
