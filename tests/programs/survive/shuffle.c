@@ -80,14 +80,19 @@ static void resize(struct hand *hand, struct piece *piece)
 static void replace(struct hand *hand, struct piece *piece)
 {
 	struct piece *other = &hand->pieces[below(hand, PIECES)];
-	if (other == piece || !other->at || other->pages < piece->pages)
+	if (other == piece || !other->at)
 		return;
-	size_t bytes = piece->pages * PAGE;
-	char *at = mremap(piece->at, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, other->at);
+	size_t pages = 1 + below(hand, other->pages);
+	if (pages < piece->pages)
+		pages = piece->pages <= other->pages ? piece->pages : other->pages;
+	char *at = mremap(piece->at, piece->pages * PAGE, pages * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, other->at);
 	if (at != MAP_FAILED) {
+		for (size_t page = piece->pages; page < pages; page++)
+			piece->held[page] = 0;
 		piece->at = at;
-		if (other->pages > piece->pages)
-			munmap(at + bytes, other->pages * PAGE - bytes);
+		piece->pages = pages;
+		if (other->pages > pages)
+			munmap(at + pages * PAGE, (other->pages - pages) * PAGE);
 	}
 	other->at = NULL;
 }

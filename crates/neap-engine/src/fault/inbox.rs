@@ -82,7 +82,7 @@ impl Inbox {
                 Event::Fault { .. } => note(waiting, &event),
                 other => {
                     changed = true;
-                    space.hear(job, other);
+                    born.extend(space.hear(job, other));
                 }
             });
             // One event, and the faults before it.

@@ -1,7 +1,7 @@
 //! The way in begins here: one thread for each armed space waits for its faults and events.
 //!
-//! It reads under the exclusive gate, applies events at once, and then serves the faults under the
-//! shared one. It stays on the cpu of the thread it serves, and keeps that thread there while it wakes
+//! It reads under the exclusive gate, applies changes when nothing is still to come, and then serves the
+//! faults under the shared one. It stays on the cpu of the thread it serves, and keeps that thread there while it wakes
 //! it: a wake-up that crosses cpus costs many times what the fault itself does.
 
 mod inbox;
@@ -225,7 +225,10 @@ impl FaultThread {
             return false;
         }
         let _gate = self.space.gate.write().expect("gate");
-        if self.job.core().find(self.space.id, fault.page).is_some() {
+        let known = self.job.core().find(self.space.id, fault.page).is_some();
+        // What the table has of a place that was left is not its bytes; of what came there it has none yet.
+        let (comes, left) = self.space.is_awaited(fault.page);
+        if comes || known && !left {
             return false;
         }
         let range = addresses(fault.page, 1);

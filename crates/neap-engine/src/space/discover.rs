@@ -20,7 +20,7 @@ use crate::job::Job;
 /// A mapping that the kernel would not register is tried again after this, in nanoseconds: 1 s.
 const TRY_AGAIN: u64 = 1_000_000_000;
 
-/// No program has memory from here on: 2^47 on x86-64, 2^48 on arm64; records are parked from 2^52 on.
+/// No program has memory from here on: 2^47 on x86-64, 2^48 on arm64.
 const HIGHEST: u64 = 1 << 48;
 
 /// How often a mapping is looked at that could not be taken, and the pause before the next time.
@@ -138,7 +138,7 @@ impl Space {
     /// waits for its event to be read, which comes after.
     fn adopt(&self, job: &Job, body: &Body, range: &Range<u64>, first: bool) -> bool {
         let _gate = self.gate.write().expect("gate");
-        if self.is_dead() || self.expects() {
+        if self.is_dead() || self.expects() || self.is_changing() {
             return false; // what is recorded there may be another's
         }
         let before = self.ranges.lock().expect("ranges lock").clone();

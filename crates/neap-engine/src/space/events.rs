@@ -47,11 +47,16 @@ pub(crate) struct News {
 }
 
 impl Space {
-    /// Takes one event that is not a fault. What it changes is applied by [`Self::settle`].
-    pub fn hear(&self, job: &Job, event: Event) {
+    /// Takes one event that is not a fault. What it changes is applied by [`Self::settle`]; a fork of which no
+    /// change that was read could be the elder at once.
+    pub fn hear(self: &Arc<Self>, job: &Job, event: Event) -> Option<Born> {
         let mut news = self.news.lock().expect("news lock");
         match event {
             Event::Fault { .. } => {}
+            Event::Fork(child) if news.is_empty() => {
+                drop(news);
+                return Some(self.forked(job, child, self.keep_staged(job)));
+            }
             Event::Remove(range) => {
                 for range in self.without_own(&range) {
                     self.frees.store(true, Relaxed);
@@ -75,6 +80,23 @@ impl Space {
                 news.push(News { event, kept });
             }
         }
+        None
+    }
+
+    /// Whether a mapping has come to this page, or left it, by a change that was read and not applied yet.
+    pub fn is_awaited(&self, page: PageNr) -> (bool, bool) {
+        let (mut comes, mut leaves) = (false, false);
+        for news in self.news.lock().expect("news lock").iter() {
+            match shape(&news.event) {
+                Shape::Unmap(range) => leaves |= range.contains(&page.addr()),
+                Shape::Move { from, to } => {
+                    leaves |= from.contains(&page.addr());
+                    comes |= to.contains(&page.addr());
+                }
+                Shape::Still => {}
+            }
+        }
+        (comes, leaves)
     }
 
     /// Whether changes were read that could not be applied yet.
@@ -96,7 +118,10 @@ impl Space {
         let mut born = Vec::new();
         let news = std::mem::take(&mut *self.news.lock().expect("news lock"));
         let shapes: Vec<Shape> = news.iter().map(|news| shape(&news.event)).collect();
-        let order = in_order(&shapes, self.taken(job, &shapes));
+        let order = in_order(&shapes, self.taken(job, &shapes), |at| {
+            let page = addresses(PageNr::containing(at), 1);
+            self.uffd.is_registered(page) == Some(true)
+        });
         let mut news: Vec<Option<News>> = news.into_iter().map(Some).collect();
         for at in order {
             let Some(News { event, kept }) = news[at].take() else {
@@ -236,7 +261,8 @@ impl Space {
         for effect in effects {
             job.release(self, effect);
         }
-        // Faults that came in for the old place look again.
+        // Faults that came in for the old place look again, and for the new one.
+        let _ = self.uffd.wake(from..from + len);
         let _ = self.uffd.wake(to..to + len);
     }
 

@@ -3,9 +3,8 @@
 //! Lock order: [`Space::gate`], then the core, then the stage. The gate is the law of this crate:
 //! whoever changes the program's memory and the page table together (a fill, a move) holds it
 //! shared from the look at the table to the note in it; whoever reads events from the userfaultfd
-//! holds it exclusively until they are applied. So the table never tells of a mapping that the
-//! kernel has already changed: a thread that changed it waits until its event is read, and until
-//! then the kernel refuses fills and moves (EAGAIN).
+//! holds it exclusively. Until a change is read the kernel refuses fills and moves (EAGAIN), and from
+//! then until it is applied we do ([`Space::expects`]).
 
 mod copies;
 mod discover;
@@ -143,7 +142,6 @@ pub(crate) struct Space {
     /// While this is not 0 no page leaves: a fork is under way that the kernel cannot announce, or
     /// memory is being let go.
     pub thawed: AtomicU32,
-    /// Wakes the fault thread.
     /// Calls its fault thread; without one that looks by itself.
     pub bell: Option<Waker>,
 }

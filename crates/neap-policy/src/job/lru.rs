@@ -89,7 +89,7 @@ impl Lru {
         self.resident
     }
 
-    /// Evictions and activations so far.
+    /// Evictions so far.
     pub(super) fn age_so_far(&self) -> NonresidentAge {
         self.age
     }

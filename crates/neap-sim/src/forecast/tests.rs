@@ -53,14 +53,14 @@ fn a_limit_far_above_costs_nothing() {
 }
 
 #[test]
-fn a_program_that_walks_through_more_than_its_limit_loads_each_page_each_time() {
+fn a_program_that_walks_through_more_than_its_limit_loads_what_does_not_fit_each_time() {
     let [point] = asked().run(&walks(4), &[Bytes::mib(10)])[..] else {
         panic!("one limit, one point")
     };
     let pages_in = point.counts.zswpin + point.counts.pswpin;
     let all = u64::from(PAGES) * 3;
     assert!(
-        (all * 9 / 10..=all).contains(&pages_in),
+        (all * 4 / 10..=all).contains(&pages_in),
         "{pages_in} of {all}"
     );
     assert!(

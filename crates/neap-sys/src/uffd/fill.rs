@@ -126,6 +126,30 @@ impl Uffd {
         Progress::read(errno, arg.zeropage, len)
     }
 
+    /// Whether a registered mapping is at this page. `None`: the address space is changing.
+    ///
+    /// Asked by a fill from where nothing can be read, which fails in the one case or in the other.
+    pub fn is_registered(&self, page: Range<u64>) -> Option<bool> {
+        let len = page.end - page.start;
+        let mut arg = raw::uffdio_copy {
+            dst: page.start,
+            src: 0,
+            len,
+            mode: u64::from(raw::UFFDIO_COPY_MODE_DONTWAKE),
+            copy: 0,
+        };
+        // SAFETY: `arg` has the type that the request number encodes; the kernel reads at address 0, where
+        // nothing is mapped, and so writes nothing.
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), COPY, &raw mut arg) };
+        let errno = errno_of(result);
+        crate::cpu::end_keep();
+        match Progress::read(errno, 0, len).stop {
+            Some(Stop::Retry) => None,
+            Some(Stop::Absent | Stop::Dead) => Some(false),
+            _ => Some(true),
+        }
+    }
+
     /// Moves pages within the address space, whole and unchanged. `holes`: absent source pages are
     /// skipped (and counted as done) instead of ending the move.
     pub fn move_pages(&self, target: u64, source: Range<u64>, holes: bool) -> Progress {
