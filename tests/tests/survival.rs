@@ -318,6 +318,13 @@ fn a_program_with_a_userfaultfd_of_its_own_is_asked_for_every_page() {
     survives(test, "trapped", "40", "20M");
 }
 
+/// What is mapped anew in the middle of registered memory is another mapping to the kernel; mremap moves one.
+#[test]
+fn memory_of_which_parts_were_mapped_anew_can_be_moved() {
+    let test = "memory_of_which_parts_were_mapped_anew_can_be_moved";
+    survives(test, "pieced", "40", "20M");
+}
+
 /// The ground that the engine stands on where it looks for a page that is said not to have moved.
 #[test]
 fn a_page_that_moves_is_in_one_place_whatever_the_kernel_says() {

@@ -129,6 +129,7 @@ fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, thread: &io::Resu
         purpose::RESUME => crate::thaw::resume(job, &peer),
         purpose::LEAVE => crate::thaw::leave(job, &peer),
         purpose::FORKED => crate::thaw::forked(job, &peer),
+        purpose::REACH => crate::thaw::reach(job, &peer, hello.arg),
         _ => {}
     }
 }

@@ -117,27 +117,42 @@ static WIPES: AtomicBool = AtomicBool::new(false);
 /// One message to the engine and its answer, for the hooks. False if the engine is not there, or could not be
 /// told within two seconds or so: the program has no descriptor left, or may make no socket.
 pub fn tell(purpose: u32, arg: u64, arg2: u64) -> bool {
-    const PAUSE: u32 = 10_000_000;
-    const TRIES: u32 = 200;
     if purpose == wire::purpose::WIPE {
         WIPES.store(true, Relaxed);
     }
-    for _ in 0..TRIES {
-        match sys::connect(engine_name()) {
-            Ok(socket) if say(socket, &hello(purpose, arg, arg2)) => return true,
-            Err(errno) if errno == -sys::ECONNREFUSED => return false,
-            _ => sys::sleep(PAUSE),
-        }
-    }
-    false
+    ask::<wire::Welcome>(purpose, arg, arg2).is_some()
 }
 
-fn say(socket: Fd, hello: &wire::Hello) -> bool {
-    let mut welcome = wire::Welcome::default();
+/// How many bytes of the mapping at an address are from there on, and whether it could be one with a neighbour of
+/// its kind. `None`: nothing is mapped there, or nobody can tell.
+pub fn reach(at: usize) -> Option<(usize, bool)> {
+    let reach: wire::Reach = ask(wire::purpose::REACH, at as u64, 0)?;
+    (reach.bytes > 0).then_some((reach.bytes as usize, reach.joins != 0))
+}
+
+fn ask<T: Copy + Default>(purpose: u32, arg: u64, arg2: u64) -> Option<T> {
+    const PAUSE: u32 = 10_000_000;
+    const TRIES: u32 = 200;
+    for _ in 0..TRIES {
+        let answer = match sys::connect(engine_name()) {
+            Ok(socket) => say(socket, &hello(purpose, arg, arg2)),
+            Err(errno) if errno == -sys::ECONNREFUSED => return None,
+            Err(_) => None,
+        };
+        if answer.is_some() {
+            return answer;
+        }
+        sys::sleep(PAUSE);
+    }
+    None
+}
+
+fn say<T: Copy + Default>(socket: Fd, hello: &wire::Hello) -> Option<T> {
+    let mut answer = T::default();
     let told = sys::send(socket, hello, &[])
-        && sys::receive(socket, &mut welcome, &mut None) == Received::All;
+        && sys::receive(socket, &mut answer, &mut None) == Received::All;
     sys::close(socket);
-    told
+    told.then_some(answer)
 }
 
 fn hello(purpose: u32, arg: u64, arg2: u64) -> wire::Hello {

@@ -29,3 +29,4 @@ int holes(size_t pages);
 int children(size_t pages);
 int shuffle(size_t pages);
 int trapped(size_t pages);
+int pieced(size_t pages);

@@ -32,6 +32,7 @@ use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
 use copies::Copies;
+pub(crate) use discover::manageable;
 pub(crate) use events::{Born, News};
 pub(crate) use kin::{Kin, offer};
 use quarantine::Quarantine;

@@ -1,9 +1,10 @@
 //! What the library interposes or asks to be called for: forks, userfaultfds of the program's own,
-//! memory that a forked child finds wiped, and new user namespaces.
+//! memory that a forked child finds wiped, moves of mappings, and new user namespaces.
 
 mod fork;
 mod ioctl;
 mod madvise;
+mod mremap;
 mod unshare;
 
 pub use fork::register_fork_handlers;
@@ -14,8 +15,13 @@ use crate::sys;
 
 /// What libc returns for a result of the kernel's: the result, or -1 and errno.
 fn as_libc(result: i64) -> c_int {
+    as_libc_long(result) as c_int
+}
+
+/// The same for an address.
+fn as_libc_long(result: i64) -> i64 {
     if result >= 0 {
-        return result as c_int;
+        return result;
     }
     let location = sys::weak_errno();
     if location != 0 {

@@ -21,6 +21,7 @@ pub const PROT_READ_WRITE: usize = 3;
 pub const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
 pub const MAP_NORESERVE: usize = 0x4000;
 pub const EAGAIN: i64 = 11;
+pub const EFAULT: i64 = 14;
 pub const EINVAL: i64 = 22;
 pub const ENAMETOOLONG: i64 = 36;
 pub const ECONNREFUSED: i64 = 111;
@@ -144,6 +145,22 @@ pub fn map(hint: usize, len: usize) -> Option<usize> {
 /// The range must be a mapping that this library made and no longer uses.
 pub unsafe fn unmap(at: usize, len: usize) {
     call(nr::MUNMAP, [at, len, 0, 0, 0, 0]);
+}
+
+/// Addresses that nobody gets, anywhere.
+pub fn reserve(len: usize) -> i64 {
+    let flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE;
+    call(nr::MMAP, [0, len, 0, flags, usize::MAX, 0])
+}
+
+/// For the program's own mappings, as it asked.
+pub fn munmap(at: usize, len: usize) -> i64 {
+    call(nr::MUNMAP, [at, len, 0, 0, 0, 0])
+}
+
+/// For the program's own mappings, as it asked.
+pub fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usize) -> i64 {
+    call(nr::MREMAP, [from, old, new, flags, to, 0])
 }
 
 pub fn madvise(at: usize, len: usize, advice: usize) -> i64 {

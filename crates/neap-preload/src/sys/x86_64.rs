@@ -14,6 +14,7 @@ pub mod nr {
     pub const MMAP: usize = 9;
     pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
+    pub const MREMAP: usize = 25;
     pub const RT_SIGPROCMASK: usize = 14;
     pub const IOCTL: usize = 16;
     pub const MADVISE: usize = 28;
