@@ -32,6 +32,7 @@ pub const MADV_NOHUGEPAGE: usize = 15;
 pub const MADV_DONTDUMP: usize = 16;
 pub const MADV_WIPEONFORK: usize = 18;
 pub const MADV_POPULATE_WRITE: usize = 23;
+pub const MADV_GUARD_INSTALL: usize = 102;
 const AF_UNIX: usize = 1;
 const SOCK_SEQPACKET_CLOEXEC: usize = 5 | 0o2_000_000;
 const MSG_NOSIGNAL: usize = 0x4000;
