@@ -14,6 +14,32 @@ fn ready(name: &str) -> bool {
     require(name, &[Need::Neap, Need::Userfaultfd])
 }
 
+/// neap goes on in memory where the swap file takes no more, and says why.
+#[test]
+fn a_swap_file_that_may_not_grow_is_named() {
+    if !ready("a_swap_file_that_may_not_grow_is_named") {
+        return;
+    }
+    let neap = neap_binary().expect("the binary of neap");
+    let hog = program("incompressible");
+    let run = shell(&format!(
+        "ulimit -f 4096; {} run -m 20M -- {} 40",
+        neap.display(),
+        hog.display()
+    ))
+    .go();
+    assert_eq!(
+        (run.code(), run.text()),
+        (0, "incompressible: ok mib=40\n".into())
+    );
+    assert!(
+        run.stderr
+            .contains("the swap file cannot be written: File too large"),
+        "{}",
+        run.stderr
+    );
+}
+
 /// The kernel counts the threads of a user, so it needs one that is nobody else.
 #[test]
 fn few_threads_never_leave_a_job_half_way() {

@@ -292,11 +292,14 @@ impl Engine {
         let meter = &self.job.meter;
         let peak = meter.peaks().0;
         if meter.was_far_over() && !self.job.told_dry.load(Relaxed) {
-            let cause = match meter.peaked_thawed() {
-                true => {
-                    "it forked, and without CAP_SYS_PTRACE all pages come back for that (neap doctor)"
-                }
-                false => "memory that is locked, or came faster than it could be found",
+            let forked =
+                "it forked, and without CAP_SYS_PTRACE all pages come back for that (neap doctor)";
+            let other = "memory that is locked, or came faster than it could be found";
+            let trouble = self.job.store.swap_trouble();
+            let cause = match &trouble {
+                _ if meter.peaked_thawed() => forked,
+                Some(trouble) => trouble,
+                None => other,
             };
             self.job.warn(format!(
                 "the job took {} at its peak, more than its limit of {}: {cause}",

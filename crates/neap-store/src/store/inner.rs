@@ -43,8 +43,8 @@ pub(super) struct Inner {
     pub stats: StoreStats,
     /// Next owner the pool worker visits.
     pub cursor: usize,
-    /// The last write to the swap file failed.
-    pub write_failed: bool,
+    /// Why the last write to the swap file failed, if it did.
+    pub write_error: Option<String>,
 }
 
 /// The bytes of a page as they are to be kept.
@@ -65,7 +65,7 @@ impl Inner {
             dicts: Dicts::new(),
             stats: StoreStats::default(),
             cursor: 0,
-            write_failed: false,
+            write_error: None,
             config,
         }
     }

@@ -162,7 +162,7 @@ impl Store {
     #[must_use]
     pub fn can_write_back(&self) -> bool {
         let inner = self.lock();
-        inner.may_write_back() && !inner.write_failed
+        inner.may_write_back() && inner.write_error.is_none()
     }
 
     /// Whether the pool takes nothing until write-back has made room.
@@ -170,7 +170,17 @@ impl Store {
     pub fn waits_for_disk(&self) -> bool {
         let inner = self.lock();
         let below = inner.gate.below_threshold(Pages(inner.pool.pages()));
-        inner.gate.reached_full() && !below && inner.may_write_back() && !inner.write_failed
+        inner.gate.reached_full() && !below && inner.may_write_back() && inner.write_error.is_none()
+    }
+
+    /// What keeps compressed pages from the swap file, if it is not as it should be: an error, or it was full.
+    #[must_use]
+    pub fn swap_trouble(&self) -> Option<String> {
+        let inner = self.lock();
+        match &inner.write_error {
+            Some(error) => Some(format!("the swap file cannot be written: {error}")),
+            None => (inner.stats.swap_full > 0).then(|| "the swap file is full".to_owned()),
+        }
     }
 
     /// Pages written back since the start.

@@ -112,13 +112,13 @@ impl Store {
                 let written = self.finish(batch, Some(region));
                 let mut inner = self.lock();
                 inner.extents.finish(region);
-                inner.write_failed = false;
+                inner.write_error = None;
                 written
             }
-            Err(_) => {
+            Err(error) => {
                 let mut inner = self.lock();
                 inner.stats.swap_write_fail += 1;
-                inner.write_failed = true;
+                inner.write_error = Some(error.to_string());
                 inner.extents.finish(region);
                 drop(inner);
                 self.finish(batch, None)

@@ -70,9 +70,15 @@ fn a_failed_write_keeps_every_entry_in_the_pool() {
             (0, 0, 0)
         );
         assert!(stats.swap_write_fail > 0 && stats.reject_reclaim_fail > 0);
+        assert!(
+            f.store
+                .swap_trouble()
+                .is_some_and(|why| why.contains("cannot be written"))
+        );
         f.verify(&ids, 0);
         switch.set(NONE);
         assert!(f.drain() > 0, "the disk has recovered");
+        assert_eq!(f.store.swap_trouble(), None);
         f.verify(&ids, 0);
         f.store.check();
     }
