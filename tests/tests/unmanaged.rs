@@ -85,6 +85,27 @@ fn a_setuid_program_runs_unmanaged_with_one_warning() {
     one_warning(&run, "setuid");
 }
 
+/// What is started without the library is named once it takes a sixteenth of the limit.
+#[test]
+fn a_program_that_was_started_without_the_library_is_named() {
+    if !require(
+        "a_program_that_was_started_without_the_library_is_named",
+        &[Need::Neap, Need::Userfaultfd],
+    ) {
+        return;
+    }
+    let holds = "x=$(head -c 20000000 /dev/zero | tr '\\0' a); sleep 4; echo ${#x}";
+    for (words, named) in [("LD_PRELOAD= sh -c", true), ("sh -c", false)] {
+        let script = format!("{words} \"$0\"; true");
+        let run = Neap::limit("128M").run(&Run::new(["sh", "-c", &script, holds]));
+        run.must_exit(0);
+        assert_eq!(run.text(), "20000000\n");
+        let expected = usize::from(named);
+        assert_eq!(run.stderr.lines().count(), expected, "{}", run.stderr);
+        assert_eq!(run.stderr.contains("without neap's library"), named);
+    }
+}
+
 #[test]
 fn a_program_that_valgrind_runs_is_left_alone() {
     let name = "a_program_that_valgrind_runs_is_left_alone";

@@ -21,6 +21,7 @@ use crate::job::Job;
 use crate::report::ProcessReport;
 use crate::space::{Body, Ranges, Space, Stage};
 use crate::spawn::{PAUSE, no_thread, spawn, try_spawn};
+use crate::strays::{self, Strays};
 
 /// A program that takes longer to say who it is is not waited for at the end, in milliseconds; nor by the listening
 /// thread. Its own thread waits until it hangs up: it may be stopped.
@@ -36,10 +37,16 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
     neap_sys::block_signals();
     let device = Arc::new(device);
     let mut spare = Some(spare);
+    let mut strays = Strays::new();
     while !job.is_stopping() {
-        let ready = neap_sys::wait_readable(&[listener.as_fd(), job.bell.as_fd()], None);
+        let callers = [listener.as_fd(), job.bell.as_fd()];
+        let ready = neap_sys::wait_readable(&callers, Some(strays::EVERY));
         if job.is_stopping() || ready.is_err() {
             break;
+        }
+        strays.look(job);
+        if ready.is_ok_and(|ready| ready == 0) {
+            continue;
         }
         spare = spare.or_else(|| Waker::new().ok());
         let mut accepted = listener.accept();

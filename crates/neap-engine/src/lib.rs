@@ -9,7 +9,7 @@
 //!
 //! Beside them: `attendant` meets processes and hears their agents, `sampler` keeps the limit,
 //! `writeback` moves compressed pages to the swap file, `thaw` lets go of memory again, `record` writes
-//! down what the policy core is asked.
+//! down what the policy core is asked, `strays` names processes that are not met.
 #![forbid(unsafe_code)]
 
 mod agent;
@@ -28,6 +28,7 @@ mod room;
 mod sampler;
 mod space;
 mod spawn;
+mod strays;
 mod thaw;
 mod writeback;
 

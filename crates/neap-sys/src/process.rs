@@ -180,7 +180,7 @@ pub fn kill_descendants() {
 }
 
 /// All processes that this one started and those that they did, if they have not ended.
-fn descendants() -> Vec<i32> {
+pub fn descendants() -> Vec<i32> {
     let own = std::process::id().cast_signed();
     let (mut parents, mut ended) = (Vec::new(), Vec::new());
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {

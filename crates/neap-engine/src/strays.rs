@@ -1,0 +1,63 @@
+//! Those who are never met: what a program starts without neap's library takes memory that nobody counts. It is
+//! looked for now and then, and named once it takes much.
+
+use std::collections::HashSet;
+use std::fs;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::job::Job;
+
+/// Between two looks, in nanoseconds: 1 s.
+pub(crate) const EVERY: u64 = 1_000_000_000;
+/// A look reads what all processes of the machine say of themselves, so the next one waits this many times as long.
+const REST: u64 = 200;
+/// Much is more than this part of the limit: 1/16.
+const MUCH: u64 = 16;
+
+#[derive(Default)]
+pub(crate) struct Strays {
+    /// Those of the last look. One that is seen twice is not just being started.
+    seen: HashSet<i32>,
+    next: u64,
+}
+
+impl Strays {
+    pub fn new() -> Self {
+        let next = neap_sys::monotonic_nanos() + EVERY;
+        Self {
+            next,
+            ..Self::default()
+        }
+    }
+
+    /// Looks for them, if it is time.
+    pub fn look(&mut self, job: &Job) {
+        let start = neap_sys::monotonic_nanos();
+        if start < self.next {
+            return;
+        }
+        let much = job.options.limit.0 / MUCH;
+        let spaces = job.spaces();
+        let met: HashSet<i32> = spaces.iter().map(|space| space.pid.load(Relaxed)).collect();
+        let takes_much = |pid| neap_sys::anon_resident(pid).is_some_and(|bytes| bytes > much);
+        let strays: HashSet<i32> = neap_sys::descendants()
+            .into_iter()
+            .filter(|pid| !met.contains(pid) && takes_much(*pid) && !has_library(*pid))
+            .collect();
+        for &pid in strays.intersection(&self.seen) {
+            let name = neap_sys::comm(pid).unwrap_or_default();
+            job.keeps_out(&format!(
+                "{name} was started without neap's library (it is static or setuid, or has another LD_PRELOAD)"
+            ));
+        }
+        self.seen = strays;
+        let end = neap_sys::monotonic_nanos();
+        self.next = end + EVERY.max((end - start) * REST);
+    }
+}
+
+/// A forked child that has not told its name yet has it, and what was refused and told of.
+fn has_library(pid: i32) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    maps.contains("libneap_preload")
+}
