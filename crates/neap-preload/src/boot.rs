@@ -117,34 +117,31 @@ static WIPES: AtomicBool = AtomicBool::new(false);
 /// One message to the engine and its answer, for the hooks. False if the engine is not there, or could not be
 /// told within two seconds or so: the program has no descriptor left, or may make no socket.
 pub fn tell(purpose: u32, arg: u64, arg2: u64) -> bool {
+    const PAUSE: u32 = 10_000_000;
+    const TRIES: u32 = 200;
     if purpose == wire::purpose::WIPE {
         WIPES.store(true, Relaxed);
     }
-    ask::<wire::Welcome>(purpose, arg, arg2).is_some()
+    for _ in 0..TRIES {
+        match ask::<wire::Welcome>(purpose, arg, arg2) {
+            Ok(_) => return true,
+            Err(errno) if errno == -sys::ECONNREFUSED => return false,
+            Err(_) => sys::sleep(PAUSE),
+        }
+    }
+    false
 }
 
 /// How many bytes of the mapping at an address are from there on, and whether it could be one with a neighbour of
 /// its kind. `None`: nothing is mapped there, or nobody can tell.
 pub fn reach(at: usize) -> Option<(usize, bool)> {
-    let reach: wire::Reach = ask(wire::purpose::REACH, at as u64, 0)?;
+    let reach: wire::Reach = ask(wire::purpose::REACH, at as u64, 0).ok()?;
     (reach.bytes > 0).then_some((reach.bytes as usize, reach.joins != 0))
 }
 
-fn ask<T: Copy + Default>(purpose: u32, arg: u64, arg2: u64) -> Option<T> {
-    const PAUSE: u32 = 10_000_000;
-    const TRIES: u32 = 200;
-    for _ in 0..TRIES {
-        let answer = match sys::connect(engine_name()) {
-            Ok(socket) => say(socket, &hello(purpose, arg, arg2)),
-            Err(errno) if errno == -sys::ECONNREFUSED => return None,
-            Err(_) => None,
-        };
-        if answer.is_some() {
-            return answer;
-        }
-        sys::sleep(PAUSE);
-    }
-    None
+fn ask<T: Copy + Default>(purpose: u32, arg: u64, arg2: u64) -> Result<T, i64> {
+    let socket = sys::connect(engine_name())?;
+    say(socket, &hello(purpose, arg, arg2)).ok_or(-sys::EAGAIN)
 }
 
 fn say<T: Copy + Default>(socket: Fd, hello: &wire::Hello) -> Option<T> {
