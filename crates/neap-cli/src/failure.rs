@@ -128,7 +128,11 @@ impl Failure {
             Self::NotText(_) => Some("unset it, or give the flag"),
             Self::LimitTooSmall(..) => Some("a larger --memory"),
             Self::NoRam => Some("--memory with a size instead of a percentage"),
+            Self::NotFound(name) if name.contains('/') => Some("a path that is there"),
             Self::NotFound(_) => Some("the full path, or check PATH"),
+            Self::NotExecutable { source, .. } if source.kind() == io::ErrorKind::IsADirectory => {
+                Some("a program in it")
+            }
             Self::NotExecutable { .. } => Some("chmod +x, or name its interpreter"),
             Self::Spawn(_) => Some("check `ulimit -u` and free memory"),
             Self::Output { .. } => Some("a file in a directory you may write to"),

@@ -107,12 +107,19 @@ fn failures_have_their_own_statuses_and_name_a_remedy() {
     let plain = dir.path().join("plain");
     fs::write(&plain, "x").expect("a file");
     let plain = plain.to_str().expect("a path");
+    let both = dir.path().join("both");
+    let both = both.to_str().expect("a path");
     for (command, status, code) in [
         (neap(&[], &["no-such-command"]), 127, "E0104"),
         (neap(&[], &["/no/such/command"]), 127, "E0104"),
         (neap(&[], &[plain]), 126, "E0105"),
         (
             neap(&["--stats", "/no/such/dir/x"], &["true"]),
+            125,
+            "E0107",
+        ),
+        (
+            neap(&["--stats", both, "--exit-file", both], &["true"]),
             125,
             "E0107",
         ),

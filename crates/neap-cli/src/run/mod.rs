@@ -98,10 +98,22 @@ impl<'a> Job<'a> {
                 .map(|path| Output::create(flag, path))
                 .transpose()
         };
+        let stats = output("--stats", &args.stats)?;
+        let record = output("--record", &args.record)?;
+        let exit_file = output("--exit-file", &args.exit_file)?;
+        for (later, earlier) in [
+            (&record, &stats),
+            (&exit_file, &stats),
+            (&exit_file, &record),
+        ] {
+            if let Some(later) = later {
+                later.differs_from(earlier.as_ref())?;
+            }
+        }
         Ok(Self {
-            stats: output("--stats", &args.stats)?,
-            record: output("--record", &args.record)?,
-            exit_file: output("--exit-file", &args.exit_file)?,
+            stats,
+            record,
+            exit_file,
             args,
             root,
             plan,

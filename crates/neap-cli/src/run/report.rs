@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use neap_units::Bytes;
 use serde::Serialize;
@@ -43,7 +44,8 @@ const MEMORY: [&str; 7] = [
 #[derive(Debug)]
 pub struct Output {
     file: File,
-    name: String,
+    flag: &'static str,
+    path: PathBuf,
 }
 
 impl Output {
@@ -58,7 +60,8 @@ impl Output {
         };
         file.map(|file| Self {
             file,
-            name: format!("{flag} {}", path.display()),
+            flag,
+            path: path.to_owned(),
         })
         .map_err(|source| Failure::Output {
             flag,
@@ -70,7 +73,29 @@ impl Output {
     /// The flag and the path, for messages.
     #[must_use]
     pub fn name(&self) -> String {
-        self.name.clone()
+        format!("{} {}", self.flag, self.path.display())
+    }
+
+    /// Refuses a regular file that an earlier flag names, too: one would write over the other.
+    ///
+    /// # Errors
+    /// It is the same file; the flag and the path are named.
+    pub fn differs_from(&self, earlier: Option<&Self>) -> Result<(), Failure> {
+        let Some(earlier) = earlier else {
+            return Ok(());
+        };
+        let id = |file: &File| {
+            let facts = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+            Some((facts.dev(), facts.ino()))
+        };
+        if id(&self.file).is_none_or(|own| Some(own) != id(&earlier.file)) {
+            return Ok(());
+        }
+        Err(Failure::Output {
+            flag: self.flag,
+            path: self.path.clone(),
+            source: io::Error::other(format!("{} names the same file", earlier.flag)),
+        })
     }
 
     /// The file, for who writes it bit by bit.
