@@ -40,6 +40,11 @@ const MEMORY: [&str; 7] = [
     "overhead_bytes",
 ];
 
+/// Times over that as many pages as the limit has came back before the summary speaks of it.
+const OFTEN: u64 = 16;
+/// And in each second: fewer leave the program most of its time.
+const FAST: f64 = 5000.0;
+
 /// A file the user asked for, made before the command starts so that a bad path is found in time.
 #[derive(Debug)]
 pub struct Output {
@@ -233,6 +238,17 @@ impl Finished<'_> {
             count("zswpwb"),
             count("zswpin"),
             count("pswpin"),
+        ) + &self.hint(count("workingset_refault_anon"), memory("limit_bytes"))
+    }
+
+    /// One line more where the program did little but wait for its pages; else nothing.
+    fn hint(&self, refaults: u64, limit: Bytes) -> String {
+        let over = refaults / limit.whole_pages().0.max(1);
+        if over < OFTEN || (refaults as f64) < FAST * self.wall_seconds {
+            return String::new();
+        }
+        format!(
+            "neap: the working set does not fit: as much as the limit came back {over} times over; try: a larger --memory\n"
         )
     }
 }
@@ -321,6 +337,26 @@ mod tests {
             "{}",
             run.summary()
         );
+    }
+
+    #[test]
+    fn the_summary_says_when_the_working_set_does_not_fit() {
+        let summary = |wall_seconds, refaults: u64| {
+            let mut run = finished(&[], &[]);
+            (run.managed, run.wall_seconds) = (true, wall_seconds);
+            run.engine = Map::from_iter([
+                ("memory".to_owned(), json!({"limit_bytes": 4 << 20})),
+                (
+                    "vmstat".to_owned(),
+                    json!({"workingset_refault_anon": refaults}),
+                ),
+            ]);
+            run.summary()
+        };
+        let told = "came back 16 times over; try: a larger --memory\n";
+        assert!(summary(3.0, 16 << 10).ends_with(told));
+        assert!(!summary(3.0, (16 << 10) - 1).contains("does not fit"));
+        assert!(!summary(4.0, 16 << 10).contains("does not fit"), "rarely");
     }
 
     #[test]

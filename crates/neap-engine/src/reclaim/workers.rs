@@ -26,6 +26,14 @@ const MOST_WORKERS: usize = 3;
 /// Below this limit the 130 KiB that a dictionary takes would be better spent on pages.
 const SMALLEST_LIMIT: Bytes = Bytes(16 << 20);
 
+/// Blocks that wait for a touch, at least one. It is the program's memory all the same, but each touch of it is
+/// a fault: of a small limit a second block would be a large part.
+fn stage_target(limit: Bytes) -> usize {
+    let block = neap_wire::BLOCK_PAGES * PAGE_SIZE as u64;
+    let share = limit.0 / STAGE_SHARE / block;
+    usize::try_from(share).unwrap_or(usize::MAX).max(1)
+}
+
 /// What reclaim and its workers share.
 pub(crate) struct Work {
     pub(super) job: Arc<Job>,
@@ -47,11 +55,9 @@ pub(crate) struct Work {
 
 impl Work {
     pub fn new(job: Arc<Job>) -> Self {
-        let block = neap_wire::BLOCK_PAGES * PAGE_SIZE as u64;
-        let share = job.options.limit.0 / STAGE_SHARE / block;
         let zstd = matches!(job.options.compressor, CompressorKind::Zstd(_));
         Self {
-            stage_target: (share as usize).max(2),
+            stage_target: stage_target(job.options.limit),
             pool_max: job.options.limit.0 / 100 * u64::from(job.options.pool_max_percent),
             workers: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
@@ -186,5 +192,16 @@ impl Worker {
         self.work.busy.fetch_sub(1, Relaxed);
         self.work.job.reclaim.ring(); // the block may be recycled
         taken.stored > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_limit_stages_one_block() {
+        let at = |mib| stage_target(Bytes::mib(mib));
+        assert_eq!([at(4), at(8), at(16), at(256)], [1, 1, 2, 32]);
     }
 }

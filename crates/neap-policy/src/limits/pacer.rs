@@ -46,8 +46,15 @@ const SAMPLE_MAX_ARMED: Nanos = Nanos::millis(20);
 /// the program may take meanwhile.
 const RECLAIM_LATENCY: Nanos = Nanos::millis(3);
 
-/// Least headroom: enough to keep batches of reclaim whole.
-const HEADROOM_MIN: Bytes = Bytes::mib(1);
+/// Least headroom of any limit: a batch of reclaim.
+const HEADROOM_MIN: Bytes = Bytes::kib(256);
+
+/// Least headroom where the limit has it to spare: a few batches.
+const HEADROOM_WHOLE: Bytes = Bytes::mib(1);
+
+/// A limit has no more than this fraction to spare: reclaim keeps up to one and a half times the least headroom
+/// free, which a small working set misses more than a large one.
+const HEADROOM_SPARE_FRACTION: u64 = 64;
 
 /// Least headroom as a fraction of the limit.
 const HEADROOM_MIN_FRACTION: u64 = 128;
@@ -145,8 +152,10 @@ impl Pacer {
     #[must_use]
     pub fn headroom(&self) -> Bytes {
         let most = Bytes(self.limit.0 / HEADROOM_MAX_FRACTION);
+        let spare = Bytes(self.limit.0 / HEADROOM_SPARE_FRACTION);
         // A tiny limit has less than the least headroom to spare.
-        let least = HEADROOM_MIN
+        let least = spare
+            .clamp(HEADROOM_MIN, HEADROOM_WHOLE)
             .max(Bytes(self.limit.0 / HEADROOM_MIN_FRACTION))
             .min(most);
         grown(self.rate, RECLAIM_LATENCY).clamp(least, most)
@@ -325,6 +334,14 @@ mod tests {
         assert_eq!(plan.hold_above, Bytes::gib(1) - Bytes::mib(2));
         let plan = pacer.observe(ms(1), start + Bytes(1));
         assert_eq!(plan.reclaim_to, Some(Bytes::gib(1) - Bytes::mib(12)));
+    }
+
+    #[test]
+    fn a_small_limit_keeps_no_more_free_than_a_64th_or_a_batch() {
+        let at = |mib| Pacer::new(Bytes::mib(mib), 2).headroom();
+        assert_eq!(at(8), Bytes::kib(256));
+        assert_eq!(at(32), Bytes::kib(512));
+        assert_eq!([at(64), at(128)], [Bytes::mib(1); 2]);
     }
 
     #[test]
