@@ -90,10 +90,14 @@ impl Reclaimer {
             if progress.stop == Some(Stop::Dead) {
                 space.set_dead();
             }
+            let heat = match progress.stop {
+                Some(Stop::Retry) => Heat::Warm,
+                _ => Heat::Hot,
+            };
             let mut core = self.job.core();
             for &id in &run.ids {
                 if let State::Protected { .. } = core.state(id) {
-                    self.job.must(core.apply(id, Step::Putback(Heat::Hot)));
+                    self.job.must(core.apply(id, Step::Putback(heat)));
                 }
             }
             drop(core);
@@ -147,9 +151,11 @@ impl Reclaimer {
         let mut core = self.job.core();
         for (&id, entry) in run.ids.iter().zip(entries) {
             let protected = matches!(core.state(id), State::Protected { .. });
-            let untouched = protected && !core.take_wanted(id) && space.lets_go();
+            let touched = protected && core.take_wanted(id);
+            let heat = heat_of_staying(touched, entry);
+            let leaves = protected && !touched && space.lets_go();
             match entry {
-                Some(entry) if untouched && follows(&span, core.locate(id).1) => {
+                Some(entry) if leaves && follows(&span, core.locate(id).1) => {
                     released.push(self.job.must(core.apply(id, Step::CommitDiscard(entry))));
                     let page = addresses(core.locate(id).1, 1);
                     span = if leaving.is_empty() {
@@ -163,8 +169,7 @@ impl Reclaimer {
                 None => {}
             }
             if let State::Protected { .. } = core.state(id) {
-                // Written to, or not storable. Unprotected by this thread alone, after the mark.
-                let heat = if untouched { Heat::Warm } else { Heat::Hot };
+                // Unprotected by this thread alone, after the mark.
                 self.job.must(core.apply(id, Step::Putback(heat)));
                 unprotect.push(core.locate(id).1);
             }
@@ -207,6 +212,15 @@ impl Reclaimer {
             return Some(0);
         }
         space.complete(&self.job, called)
+    }
+}
+
+/// Of a page that does not leave: what was written to, or cannot be stored, does not come up again soon.
+fn heat_of_staying(touched: bool, entry: Option<EntryId>) -> Heat {
+    if touched || entry.is_none() {
+        Heat::Hot
+    } else {
+        Heat::Warm
     }
 }
 

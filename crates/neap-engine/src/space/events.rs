@@ -272,7 +272,7 @@ impl Space {
         let mut ended = Vec::new();
         core.for_range(self.id, range, |_, id, state| match state {
             // Stays protected until the first write, which finds it resident.
-            State::Protected { .. } => ended.push((id, Step::Putback(Heat::Hot))),
+            State::Protected { .. } => ended.push((id, Step::Putback(Heat::Warm))),
             // It may be there as well; then nothing asks for its copy.
             State::Discarding { .. } => ended.push((id, Step::Discarded)),
             _ => {}

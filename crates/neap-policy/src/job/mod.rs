@@ -246,6 +246,8 @@ impl Core {
         }
         let place = match taken {
             Step::EndLoad { heat, .. } => self.refault(id, space, heat),
+            // Nobody touched it: nothing speaks for it that did not before.
+            Step::Putback(Heat::Warm) if self.left_probation(id) => Place::Probation,
             _ => Place::Generation(heat_of(taken)),
         };
         let (leaf, at) = self.table.at_mut(id);
@@ -274,6 +276,13 @@ impl Core {
         leaf.set_workingset(at, refault.activated || refault.restored);
         self.vmstat.count_refault(refault);
         place
+    }
+
+    /// Whether a page that is on no list was on probation last.
+    #[inline]
+    fn left_probation(&self, id: PageId) -> bool {
+        let (leaf, at) = self.table.at(id);
+        leaf.tried(at)
     }
 
     /// Takes an empty leaf out of its space.

@@ -101,7 +101,7 @@ impl ModelSpace {
             Step::Adopt(heat) | Step::Putback(heat) | Step::EndReturn(heat) => heat,
             _ => Heat::Hot,
         };
-        let mut on_probation = false;
+        let mut on_probation = taken == Step::Putback(Heat::Warm) && record.tried;
         if let Step::EndLoad { heat: asked, .. } = taken {
             let kept = if record.tried {
                 self.settled()

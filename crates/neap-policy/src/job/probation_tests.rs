@@ -114,3 +114,55 @@ fn a_job_all_on_probation_can_still_be_evicted() {
     machine.touch(std::iter::once(390));
     assert_eq!(machine.core.total_resident().0, 0);
 }
+
+/// A page on probation, alone in a space whose generations hold as many others as could have made room.
+fn tried_page() -> (Core, SpaceId, neap_units::PageId) {
+    let mut machine = Machine::new(1_000);
+    machine.touch(0..3_000);
+    machine.touch(0..1);
+    let id = machine.core.ensure(machine.space, PageNr(0));
+    let list = |core: &Core| {
+        let (leaf, at) = core.table.at(id);
+        leaf.list(at)
+    };
+    assert_eq!(list(&machine.core), crate::page::PROBATION);
+    (machine.core, machine.space, id)
+}
+
+fn is_on_probation(core: &Core, id: neap_units::PageId) -> bool {
+    let (leaf, at) = core.table.at(id);
+    leaf.is_resident(at) && leaf.list(at) == crate::page::PROBATION
+}
+
+#[test]
+fn a_page_that_the_kernel_does_not_move_stays_on_probation_and_a_touched_one_does_not() {
+    let (mut core, _, id) = tried_page();
+    for _ in 0..2 {
+        core.apply(id, Step::Isolate).expect("legal");
+        core.apply(id, Step::Putback(Heat::Warm)).expect("legal");
+        assert!(is_on_probation(&core, id));
+    }
+    core.check();
+    core.apply(id, Step::Isolate).expect("legal");
+    core.apply(id, Step::Putback(Heat::Hot)).expect("legal");
+    assert!(!is_on_probation(&core, id));
+    core.apply(id, Step::Isolate).expect("legal");
+    core.apply(id, Step::Putback(Heat::Warm)).expect("legal");
+    assert!(!is_on_probation(&core, id), "it is in a generation by now");
+    core.check();
+}
+
+#[test]
+fn a_page_that_leaves_by_the_older_way_has_left_from_probation_too() {
+    let (mut core, _, id) = tried_page();
+    // As reclaim does: what was picked stays where it is and is protected there.
+    for step in [Step::Isolate, Step::Putback(Heat::Warm), Step::Protect] {
+        core.apply(id, step).expect("legal");
+    }
+    for step in [Step::CommitDiscard(EntryId(7)), Step::Discarded] {
+        core.apply(id, step).expect("legal");
+    }
+    let (leaf, at) = core.table.at(id);
+    assert!(leaf.tried(at));
+    core.check();
+}

@@ -88,8 +88,8 @@ pub enum Step {
     Isolate,
     /// `Isolated -> Staged`.
     Stage(SlotId),
-    /// `Isolated | Protected -> Resident`: the kernel refused (warm) or the program
-    /// touched it (hot).
+    /// `Isolated | Protected -> Resident`: it could not be moved now (warm; on probation it
+    /// stays so), or the program touched it, or it must not come up again soon (hot).
     Putback(Heat),
     /// `Isolated | Resident | Protected -> Absent`: there was no page after all.
     Vanish,
