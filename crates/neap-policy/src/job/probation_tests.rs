@@ -166,3 +166,23 @@ fn a_page_that_leaves_by_the_older_way_has_left_from_probation_too() {
     assert!(leaf.tried(at));
     core.check();
 }
+
+#[test]
+fn a_child_inherits_that_a_page_left_from_probation() {
+    let (mut core, parent, id) = tried_page();
+    let out = [Step::Isolate, Step::Stage(SlotId(0)), Step::BeginStore];
+    for step in out {
+        core.apply(id, step).expect("legal");
+    }
+    core.apply(id, Step::CommitStore(EntryId(0)))
+        .expect("legal");
+    let child = core.add_space();
+    core.fork(parent, child, |_, _| Some(EntryId(0)));
+    let tried = |core: &Core, space, page| {
+        let id = core.find(space, PageNr(page)).expect("known");
+        let (leaf, at) = core.table.at(id);
+        leaf.tried(at)
+    };
+    assert!(tried(&core, parent, 0) && tried(&core, child, 0));
+    assert!(!tried(&core, parent, 1) && !tried(&core, child, 1));
+}

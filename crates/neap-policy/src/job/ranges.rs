@@ -186,7 +186,7 @@ impl Core {
     fn inherit(&mut self, parent: PageId, child: SpaceId, page: PageNr, entry: EntryId) {
         let (leaf, at) = self.table.at(parent);
         let evicted = matches!(leaf.state(at), State::Stored { .. } | State::Loading { .. });
-        let (stamp, workingset) = (leaf.stamp(at), leaf.workingset(at));
+        let (stamp, workingset, tried) = (leaf.stamp(at), leaf.workingset(at), leaf.tried(at));
         let stamp = if evicted {
             stamp
         } else {
@@ -197,5 +197,6 @@ impl Core {
         leaf.set_state(at, State::Stored { entry });
         leaf.set_stamp(at, stamp);
         leaf.set_workingset(at, workingset);
+        leaf.set_tried(at, tried);
     }
 }
