@@ -50,37 +50,33 @@ impl Space {
     /// Takes one event that is not a fault. What it changes is applied by [`Self::settle`]; a fork of which no
     /// change that was read could be the elder at once.
     pub fn hear(self: &Arc<Self>, job: &Job, event: Event) -> Option<Born> {
-        let mut news = self.news.lock().expect("news lock");
         match event {
             Event::Fault { .. } => {}
-            Event::Fork(child) if news.is_empty() => {
-                drop(news);
+            Event::Fork(child) if !self.expects() => {
                 return Some(self.forked(job, child, self.keep_staged(job)));
             }
             Event::Remove(range) => {
                 for range in self.without_own(&range) {
                     self.frees.store(true, Relaxed);
-                    if news.is_empty() {
-                        self.removed(job, &range);
-                    } else {
+                    if self.expects() {
                         // Of what may have moved there.
-                        news.push(News {
-                            event: Event::Remove(range),
-                            kept: Kept::new(),
-                        });
+                        self.await_more(Event::Remove(range), Kept::new());
+                    } else {
+                        self.removed(job, &range);
                     }
                 }
             }
-            event => {
-                self.unsure.store(true, Relaxed);
-                let kept = match event {
-                    Event::Fork(_) => self.keep_staged(job),
-                    _ => Kept::new(),
-                };
-                news.push(News { event, kept });
-            }
+            Event::Fork(_) => self.await_more(event, self.keep_staged(job)),
+            event => self.await_more(event, Kept::new()),
         }
         None
+    }
+
+    /// Keeps a change until nothing is still to come.
+    fn await_more(&self, event: Event, kept: Kept) {
+        let mut news = self.news.lock().expect("news lock");
+        news.push(News { event, kept });
+        self.unsure.store(true, Relaxed);
     }
 
     /// Whether a mapping has come to this page, or left it, by a change that was read and not applied yet.

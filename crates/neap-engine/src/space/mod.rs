@@ -115,7 +115,7 @@ pub(crate) struct Space {
     /// Changes that were read and not applied yet, in this order.
     pub news: Mutex<Vec<News>>,
     pub copies: Copies,
-    /// There are some: the table may not be true.
+    /// There are some: the table may not be true. Each fault asks, and need not take the lock for it.
     pub unsure: AtomicBool,
     /// Pages that would not move (EBUSY), to be unshared.
     pub stuck: Mutex<Vec<PageNr>>,
