@@ -2,12 +2,10 @@
  * vanish MIB: fills MIB MiB, takes some of it away in a way that nobody is told of (guard regions, Linux 6.13), and reads
  * it. Ends with 3 where the kernel has no such regions.
  */
-#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define PAGE 4096
@@ -26,8 +24,7 @@ int main(int argc, char **argv)
 	char *last = p + (pages - 1) * PAGE;
 	for (int tries = 0; tries < 100; tries++) {
 		*last = 1;
-		/* Not by libc's madvise: the library tells the engine of that. */
-		if (syscall(SYS_madvise, last, PAGE, GUARD_INSTALL) || syscall(SYS_madvise, last, PAGE, GUARD_REMOVE))
+		if (madvise(last, PAGE, GUARD_INSTALL) || madvise(last, PAGE, GUARD_REMOVE))
 			return 3;
 		if (*(volatile char *)last == 1)
 			continue; /* it was out, and came back */

@@ -37,7 +37,7 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
     neap_sys::block_signals();
     let device = Arc::new(device);
     let mut spare = Some(spare);
-    let mut strays = Strays::new();
+    let strays = Strays::new();
     while !job.is_stopping() {
         let callers = [listener.as_fd(), job.bell.as_fd()];
         let ready = neap_sys::wait_readable(&callers, Some(strays::EVERY));
@@ -136,7 +136,6 @@ fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, thread: &io::Resu
         purpose::RESUME => crate::thaw::resume(job, &peer),
         purpose::LEAVE => crate::thaw::leave(job, &peer),
         purpose::FORKED => crate::thaw::forked(job, &peer),
-        purpose::REACH => crate::thaw::reach(job, &peer, hello.arg),
         _ => {}
     }
 }

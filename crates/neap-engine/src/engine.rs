@@ -296,10 +296,10 @@ impl Engine {
                 "it forked, and without CAP_SYS_PTRACE all pages come back for that (neap doctor)";
             let other = "memory that is locked, or came faster than it could be found";
             let trouble = self.job.store.swap_trouble();
-            let cause = match &trouble {
-                _ if meter.peaked_thawed() => forked,
-                Some(trouble) => trouble,
-                None => other,
+            let cause = match trouble {
+                _ if meter.peaked_thawed() => forked.to_owned(),
+                Some(trouble) => format!("{other}; and {trouble}"),
+                None => other.to_owned(),
             };
             self.job.warn(format!(
                 "the job took {} at its peak, more than its limit of {}: {cause}",

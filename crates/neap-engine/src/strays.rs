@@ -4,8 +4,10 @@
 use std::collections::HashSet;
 use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 
 use crate::job::Job;
+use crate::spawn::try_spawn;
 
 /// Between two looks, in nanoseconds: 1 s.
 pub(crate) const EVERY: u64 = 1_000_000_000;
@@ -13,42 +15,60 @@ pub(crate) const EVERY: u64 = 1_000_000_000;
 const REST: u64 = 200;
 /// Much is more than this part of the limit: 1/16.
 const MUCH: u64 = 16;
+/// No more are named.
+const MOST: usize = 16;
 
-#[derive(Default)]
-pub(crate) struct Strays {
+pub(crate) struct Strays(Arc<Mutex<Looks>>);
+
+struct Looks {
     /// Those of the last look. One that is seen twice is not just being started.
     seen: HashSet<i32>,
+    told: HashSet<i32>,
     next: u64,
 }
 
 impl Strays {
     pub fn new() -> Self {
-        let next = neap_sys::monotonic_nanos() + EVERY;
-        Self {
-            next,
-            ..Self::default()
-        }
+        Self(Arc::new(Mutex::new(Looks {
+            seen: HashSet::new(),
+            told: HashSet::new(),
+            next: neap_sys::monotonic_nanos() + EVERY,
+        })))
     }
 
-    /// Looks for them, if it is time.
-    pub fn look(&mut self, job: &Job) {
-        let start = neap_sys::monotonic_nanos();
-        if start < self.next {
-            return;
+    /// Has them looked for, if it is time, by a thread that nobody waits for: a look may take long, and so may
+    /// telling of it.
+    pub fn look(&self, job: &Arc<Job>) {
+        let now = neap_sys::monotonic_nanos();
+        if self.0.try_lock().is_ok_and(|looks| now >= looks.next) {
+            let (looks, job) = (self.0.clone(), job.clone());
+            let _ = try_spawn("neap-strays", move || {
+                looks.lock().expect("strays lock").look(&job);
+            });
         }
+    }
+}
+
+impl Looks {
+    fn look(&mut self, job: &Job) {
+        neap_sys::block_signals();
+        let start = neap_sys::monotonic_nanos();
         let much = job.options.limit.0 / MUCH;
         let spaces = job.spaces();
         let met: HashSet<i32> = spaces.iter().map(|space| space.pid.load(Relaxed)).collect();
         let takes_much = |pid| neap_sys::anon_resident(pid).is_some_and(|bytes| bytes > much);
         let strays: HashSet<i32> = neap_sys::descendants()
             .into_iter()
-            .filter(|pid| !met.contains(pid) && takes_much(*pid) && !has_library(*pid))
+            .filter(|pid| !met.contains(pid) && takes_much(*pid) && lacks_library(*pid))
             .collect();
         for &pid in strays.intersection(&self.seen) {
-            let name = neap_sys::comm(pid).unwrap_or_default();
-            job.keeps_out(&format!(
-                "{name} was started without neap's library (it is static or setuid, or has another LD_PRELOAD)"
-            ));
+            if self.told.len() < MOST && self.told.insert(pid) {
+                let name = neap_sys::comm(pid).unwrap_or_default();
+                let name = name.replace(char::is_control, "?");
+                job.keeps_out(&format!(
+                    "{name} was started without neap's library (it is static or setuid, or has another LD_PRELOAD)"
+                ));
+            }
         }
         self.seen = strays;
         let end = neap_sys::monotonic_nanos();
@@ -56,8 +76,8 @@ impl Strays {
     }
 }
 
-/// A forked child that has not told its name yet has it, and what was refused and told of.
-fn has_library(pid: i32) -> bool {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    maps.contains("libneap_preload")
+/// A forked child that has not told its name yet has it, and what was refused and told of. False: nobody can tell.
+fn lacks_library(pid: i32) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"));
+    maps.is_ok_and(|maps| !maps.is_empty() && !maps.contains("libneap_preload"))
 }

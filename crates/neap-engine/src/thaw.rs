@@ -5,17 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use bytemuck::{Zeroable, bytes_of};
 use neap_policy::State;
 use neap_sys::Peer;
 use neap_units::PageNr;
-use neap_wire as wire;
 
 use crate::attendant::acknowledge;
 use crate::fault::Served;
 use crate::job::Job;
 use crate::load::Loader;
-use crate::space::{Space, manageable, pages};
+use crate::space::{Space, pages};
 
 /// Between two looks at an address space that is changing.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -149,21 +147,6 @@ pub(crate) fn forked(job: &Arc<Job>, peer: &Peer) {
         }
     }
     acknowledge(peer);
-}
-
-/// The program moves memory that may be several mappings to the kernel because only some of it is registered.
-pub(crate) fn reach(job: &Job, peer: &Peer, at: u64) {
-    let mut answer = wire::Reach::zeroed();
-    answer.magic = wire::MAGIC;
-    let space = space_of(job, peer);
-    let body = space.as_ref().and_then(|space| space.body.get());
-    if let Some(body) = body
-        && let Ok(Some(mapping)) = body.maps.at(at)
-    {
-        answer.bytes = mapping.range.end - at;
-        answer.joins = u32::from(manageable(&mapping, body));
-    }
-    let _ = peer.send(bytes_of(&answer), &[]);
 }
 
 /// Fills every page of the range that is elsewhere, after a call of `some` if there are any, until none is;

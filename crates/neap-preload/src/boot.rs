@@ -123,33 +123,21 @@ pub fn tell(purpose: u32, arg: u64, arg2: u64) -> bool {
         WIPES.store(true, Relaxed);
     }
     for _ in 0..TRIES {
-        match ask::<wire::Welcome>(purpose, arg, arg2) {
-            Ok(_) => return true,
+        match sys::connect(engine_name()) {
+            Ok(socket) if say(socket, &hello(purpose, arg, arg2)) => return true,
             Err(errno) if errno == -sys::ECONNREFUSED => return false,
-            Err(_) => sys::sleep(PAUSE),
+            _ => sys::sleep(PAUSE),
         }
     }
     false
 }
 
-/// How many bytes of the mapping at an address are from there on, and whether it could be one with a neighbour of
-/// its kind. `None`: nothing is mapped there, or nobody can tell.
-pub fn reach(at: usize) -> Option<(usize, bool)> {
-    let reach: wire::Reach = ask(wire::purpose::REACH, at as u64, 0).ok()?;
-    (reach.bytes > 0).then_some((reach.bytes as usize, reach.joins != 0))
-}
-
-fn ask<T: Copy + Default>(purpose: u32, arg: u64, arg2: u64) -> Result<T, i64> {
-    let socket = sys::connect(engine_name())?;
-    say(socket, &hello(purpose, arg, arg2)).ok_or(-sys::EAGAIN)
-}
-
-fn say<T: Copy + Default>(socket: Fd, hello: &wire::Hello) -> Option<T> {
-    let mut answer = T::default();
+fn say(socket: Fd, hello: &wire::Hello) -> bool {
+    let mut welcome = wire::Welcome::default();
     let told = sys::send(socket, hello, &[])
-        && sys::receive(socket, &mut answer, &mut None) == Received::All;
+        && sys::receive(socket, &mut welcome, &mut None) == Received::All;
     sys::close(socket);
-    told.then_some(answer)
+    told
 }
 
 fn hello(purpose: u32, arg: u64, arg2: u64) -> wire::Hello {

@@ -20,7 +20,7 @@
 /// First word of every message.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"neap");
 /// Changes with any change of this file.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 5;
 /// The environment variable that names the engine's socket (abstract namespace).
 pub const SOCKET_ENV: &str = "NEAP_SOCKET";
 /// Ends the name of a socket if a program that does not become managed must not run: it may be one that cannot
@@ -51,8 +51,6 @@ pub mod purpose {
     pub const LEAVE: u32 = 7;
     /// The process has forked, and must not end before what its child needs of it has been kept.
     pub const FORKED: u32 = 8;
-    /// How far does the mapping at `arg` reach? The answer is a [`Reach`](crate::Reach).
-    pub const REACH: u32 = 9;
 }
 
 /// First message of a connection.
@@ -92,19 +90,6 @@ pub struct Welcome {
     pub flags: u32,
     /// Not used.
     pub reserved: u32,
-}
-
-/// Answer to [`purpose::REACH`].
-#[repr(C)]
-#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reach {
-    /// [`MAGIC`]
-    pub magic: u32,
-    /// Not 0: private memory of the kind that the engine registers.
-    pub joins: u32,
-    /// Bytes from there to the end of the mapping; 0: none is known.
-    pub bytes: u64,
 }
 
 /// The address space, with descriptors: userfaultfd (not with [`purpose::ADOPT`]), then its own

@@ -314,7 +314,7 @@ fn touches(ranges: Option<&Vec<Range<u64>>>, range: &Range<u64>) -> bool {
     })
 }
 
-pub(crate) fn manageable(mapping: &Mapping, body: &Body) -> bool {
+fn manageable(mapping: &Mapping, body: &Body) -> bool {
     let private_memory = mapping.anonymous && !mapping.shared && !mapping.special;
     // The staging area is readable and writable, and pages move only between equal protections.
     let movable = mapping.read && mapping.write && !mapping.exec;

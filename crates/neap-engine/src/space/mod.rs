@@ -32,7 +32,6 @@ use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
 use copies::Copies;
-pub(crate) use discover::manageable;
 pub(crate) use events::{Born, News};
 pub(crate) use kin::{Kin, offer};
 use quarantine::Quarantine;

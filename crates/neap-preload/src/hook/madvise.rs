@@ -1,6 +1,5 @@
-//! madvise(2), for two advices of which the kernel tells nobody. Memory that a forked child must find empty: the
-//! engine would give the child its parent's pages, and lets go before. Guard regions: what was there is gone, and the
-//! engine would bring it back where a guard is taken away.
+//! madvise(2), for one advice: memory that a forked child must find empty. The kernel announces a fork
+//! but not this flag, so the engine would give the child its parent's pages; it lets go before.
 
 use core::ffi::{c_int, c_void};
 
@@ -22,11 +21,5 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
             return as_libc(-sys::EAGAIN);
         }
     }
-    let result = sys::madvise(start, len, advice as usize);
-    if advice as usize == sys::MADV_GUARD_INSTALL && result == 0 && !boot::engine_name().is_empty()
-    {
-        // Of this it does tell, and it leaves guards where they are.
-        sys::madvise(start, len, sys::MADV_DONTNEED);
-    }
-    as_libc(result)
+    as_libc(sys::madvise(start, len, advice as usize))
 }

@@ -1,16 +1,21 @@
 //! mremap(2). Memory that was mapped anew in the middle of a mapping joins it, and so does what was protected for a
 //! while; but not in the kernel's eyes while the engine has registered one of the two and not yet the other. What is
-//! one mapping to the program is then moved piece by piece.
+//! one mapping to the program is then moved piece by piece, or stays where it is.
+
+mod mappings;
 
 use core::ffi::{c_int, c_void};
 
 use super::as_libc_long;
 use crate::{agent, boot, sys};
+use mappings::{Mappings, Shape};
 
 const MAYMOVE: usize = 1;
 const FIXED: usize = 2;
 const DONTUNMAP: usize = 4;
 const PAGE: usize = 4096;
+/// What became one mapping between two looks is one at the third.
+const TRIES: usize = 3;
 
 /// The program's mremap.
 ///
@@ -26,101 +31,198 @@ pub unsafe extern "C" fn mremap(
 ) -> *mut c_void {
     let flags = flags as usize;
     let plainly = || sys::mremap(from, old, new, flags, to);
-    let result = if boot::engine_name().is_empty() {
-        plainly()
-    } else if flags & FIXED != 0 && agent::is_armed() {
-        // Asked before: the kernel makes room there, and since Linux 6.17 moves the first pieces, and only then
-        // finds that it must not move the next. Without an armed agent next to nothing is registered.
-        by_pieces(from, old, new, flags, to).unwrap_or_else(plainly)
+    let managed = !boot::engine_name().is_empty();
+    let sane = if managed {
+        Move::new(from, old, new, flags, to)
     } else {
-        match plainly() {
-            error if error == -sys::EFAULT => by_pieces(from, old, new, flags, to).unwrap_or(error),
-            result => result,
+        None
+    };
+    let result = match sane {
+        // Looked at before: the kernel makes room there, and since Linux 6.17 moves the first pieces, and only then
+        // finds that it must not move the next. Without an armed agent next to nothing is registered.
+        Some(wanted) if wanted.fixed && agent::is_armed() && !wanted.is_whole() => {
+            match wanted.by_pieces() {
+                Ok(result) => result,
+                Err(Shape::Whole) => plainly(),
+                Err(_) => -sys::EFAULT,
+            }
         }
+        Some(wanted) => retried(&wanted, plainly),
+        None => plainly(),
     };
     as_libc_long(result) as *mut c_void
 }
 
-/// `None`: it is one mapping, or none that could have been one.
-fn by_pieces(from: usize, old: usize, new: usize, flags: usize, to: usize) -> Option<i64> {
-    let whole = |bytes: usize| Some(bytes.checked_add(PAGE - 1)? & !(PAGE - 1));
-    let (old, new) = (whole(old)?, whole(new)?);
-    let fixed = flags & FIXED != 0;
-    let to = if fixed { to } else { 0 };
-    let (end, there) = (from.checked_add(old)?, to.checked_add(new)?);
-    let sane = flags & !(MAYMOVE | FIXED | DONTUNMAP) == 0
-        && (!fixed || flags & MAYMOVE != 0)
-        && (flags & DONTUNMAP == 0 || old == new && flags & MAYMOVE != 0)
-        && (from | to).is_multiple_of(PAGE)
-        && old > 0
-        && new > 0
-        && !(fixed && from < there && to < end);
-    if !sane {
-        return None;
-    }
-    // Linux 6.17 moves any neighbours to a fixed place.
-    let last = last_piece(from, end, fixed && old == new)?;
-    if fixed && new < old {
-        let result = sys::munmap(from + new, old - new);
-        if result < 0 {
-            return Some(result);
+fn retried(wanted: &Move, plainly: impl Fn() -> i64) -> i64 {
+    let mut result = plainly();
+    for _ in 0..TRIES {
+        if result != -sys::EFAULT {
+            break;
         }
-        let end = from + new;
-        let last = last_piece(from, end, true).unwrap_or(from);
-        return Some(move_pieces(from, last, end, 0, flags, to));
-    }
-    let more = new.checked_sub(old)?;
-    if fixed {
-        return Some(move_pieces(from, last, end, more, flags, to));
-    }
-    if more > 0 {
-        let result = sys::mremap(last, end - last, end - last + more, 0, 0);
-        if result >= 0 {
-            return Some(from as i64);
-        }
-        if flags & MAYMOVE == 0 {
-            return Some(result);
-        }
-    }
-    let room = sys::reserve(new);
-    let Ok(to) = usize::try_from(room) else {
-        return Some(room);
-    };
-    let result = move_pieces(from, last, end, more, flags | FIXED, to);
-    if result < 0 {
-        sys::munmap(to, new);
-    }
-    Some(result)
-}
-
-/// Where the last of several mappings begins that make up the range; `None`: it is one, or has a hole, or one of
-/// them could not be one with the others, and `any` is not enough.
-fn last_piece(from: usize, end: usize, any: bool) -> Option<usize> {
-    let mut at = from;
-    loop {
-        let (bytes, joins) = boot::reach(at)?;
-        if !any && !joins {
-            return None;
-        }
-        if bytes >= end - at {
-            return (at != from).then_some(at);
-        }
-        at += bytes;
-    }
-}
-
-/// Moves mappings to their places from `to` on. The last one grows by `more`, and goes first: what fails, fails there.
-fn move_pieces(from: usize, last: usize, end: usize, more: usize, flags: usize, to: usize) -> i64 {
-    let grown = end - last + more;
-    let mut result = sys::mremap(last, end - last, grown, flags, to + (last - from));
-    let mut at = from;
-    while at < last && result >= 0 {
-        let Some((bytes, _)) = boot::reach(at) else {
-            return -sys::EFAULT; // unmapped meanwhile
+        result = match wanted.by_pieces() {
+            Ok(result) => return result,
+            Err(Shape::Whole) => plainly(),
+            Err(_) => break,
         };
-        let bytes = bytes.min(last - at);
-        result = sys::mremap(at, bytes, bytes, flags, to + (at - from));
-        at += bytes;
     }
-    if result < 0 { result } else { to as i64 }
+    result
+}
+
+/// A call that the kernel would not refuse for its numbers.
+struct Move {
+    from: usize,
+    old: usize,
+    new: usize,
+    /// The program's place, or none.
+    to: usize,
+    fixed: bool,
+    may_move: bool,
+    /// The old place stays mapped.
+    stays: bool,
+}
+
+impl Move {
+    fn new(from: usize, old: usize, new: usize, flags: usize, to: usize) -> Option<Self> {
+        let whole = |bytes: usize| Some(bytes.checked_add(PAGE - 1)? & !(PAGE - 1));
+        let (old, new) = (whole(old)?, whole(new)?);
+        let (fixed, may_move) = (flags & FIXED != 0, flags & MAYMOVE != 0);
+        let stays = flags & DONTUNMAP != 0;
+        let to = if fixed { to } else { 0 };
+        let (end, there) = (from.checked_add(old)?, to.checked_add(new)?);
+        let sane = flags & !(MAYMOVE | FIXED | DONTUNMAP) == 0
+            && (may_move || !fixed && !stays)
+            && (!stays || old == new)
+            && (from | to).is_multiple_of(PAGE)
+            && old > 0
+            && new > 0
+            && !(fixed && from < there && to < end);
+        sane.then_some(Self {
+            from,
+            old,
+            new,
+            to,
+            fixed,
+            may_move,
+            stays,
+        })
+    }
+
+    /// Whether the memory is surely one mapping. It need not be known where it ends: the kernel refuses to let
+    /// several grow, and says so otherwise than where one has no room.
+    fn is_whole(&self) -> bool {
+        let Some(more) = self.old.checked_add(PAGE) else {
+            return false;
+        };
+        let grown = sys::mremap(self.from, self.old, more, 0, 0);
+        if grown >= 0 {
+            sys::munmap(self.from + self.old, PAGE);
+        }
+        grown != -sys::EFAULT
+    }
+
+    /// The result of the kernel's kind; or what the memory is if it is not several mappings that could be one.
+    fn by_pieces(&self) -> Result<i64, Shape> {
+        let mappings = Mappings::open().ok_or(Shape::Unknown)?;
+        let (from, old, new) = (self.from, self.old, self.new);
+        // Linux 6.17 moves any neighbours to a fixed place.
+        let any = self.fixed && old == new;
+        let Shape::Pieces { last } = mappings.shape(from, from + old, any) else {
+            return Err(mappings.shape(from, from + old, any));
+        };
+        let more = new.saturating_sub(old);
+        if self.fixed {
+            let kept = old.min(new);
+            let last = match mappings.shape(from, from + kept, any) {
+                Shape::Pieces { last } => last,
+                _ => from,
+            };
+            let result = self.move_pieces(&mappings, last, from + kept, more, self.to);
+            if result >= 0 && new < old {
+                sys::munmap(from + new, old - new);
+            }
+            return Ok(result);
+        }
+        if new < old {
+            return Err(Shape::Unknown);
+        }
+        let end = from + old;
+        if more > 0 {
+            let result = sys::mremap(last, end - last, end - last + more, 0, 0);
+            if result >= 0 {
+                return Ok(from as i64);
+            }
+            if !self.may_move {
+                return Ok(result);
+            }
+        }
+        let Ok(to) = usize::try_from(sys::reserve(new)) else {
+            return Ok(-sys::ENOMEM);
+        };
+        Ok(self.move_pieces(&mappings, last, end, more, to))
+    }
+
+    /// Moves mappings to their places from `to` on, the last of them, which grows by `more`, last of all. Their old
+    /// places stay mapped meanwhile, so that they can go back to them.
+    fn move_pieces(
+        &self,
+        mappings: &Mappings,
+        last: usize,
+        end: usize,
+        more: usize,
+        to: usize,
+    ) -> i64 {
+        let there = |at: usize| to + (at - self.from);
+        let (mut at, mut result) = (self.from, 0);
+        while at < last {
+            let Some(bytes) = mappings.reach(at) else {
+                result = -sys::EFAULT; // unmapped meanwhile
+                break;
+            };
+            let bytes = bytes.min(last - at);
+            let flags = MAYMOVE | FIXED | DONTUNMAP;
+            result = sys::mremap(at, bytes, bytes, flags, there(at));
+            if result < 0 {
+                break;
+            }
+            at += bytes;
+        }
+        if result >= 0 {
+            let stays = if self.stays { DONTUNMAP } else { 0 };
+            let flags = MAYMOVE | FIXED | stays;
+            result = sys::mremap(last, end - last, end - last + more, flags, there(last));
+        }
+        if result < 0 {
+            if !self.fixed {
+                sys::munmap(there(at), self.new - (at - self.from)); // ours, and empty
+            }
+            put_back(mappings, to, there(at), self.from);
+            return result;
+        }
+        if !self.stays && last > self.from {
+            sys::munmap(self.from, last - self.from);
+        }
+        to as i64
+    }
+}
+
+/// Moves what has moved back to its places from `home` on, the last first: what lets it pass where there are almost
+/// too many mappings is that there is one less each time.
+fn put_back(mappings: &Mappings, start: usize, end: usize, home: usize) {
+    let mut end = end;
+    while end > start {
+        let at = mappings.begin(end - 1).unwrap_or(end).max(start);
+        let (bytes, place) = (end - at, home + (at - start));
+        let goes_back = || bytes > 0 && sys::mremap(at, bytes, bytes, MAYMOVE | FIXED, place) >= 0;
+        // What stayed in its place is a mapping, too.
+        let is_back = goes_back() || sys::munmap(place, bytes) == 0 && goes_back();
+        if !is_back {
+            sys::write(
+                sys::STDERR,
+                b"neap: an mremap failed half way, and what had moved could not be moved back; \
+                  the program is killed rather than let it read wrong bytes\n",
+            );
+            sys::kill_self();
+        }
+        end = at;
+    }
 }

@@ -179,7 +179,7 @@ impl Store {
         let inner = self.lock();
         match &inner.write_error {
             Some(error) => Some(format!("the swap file cannot be written: {error}")),
-            None => (inner.stats.swap_full > 0).then(|| "the swap file is full".to_owned()),
+            None => inner.swap_full.then(|| "the swap file is full".to_owned()),
         }
     }
 
