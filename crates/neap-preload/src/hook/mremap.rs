@@ -40,13 +40,7 @@ pub unsafe extern "C" fn mremap(
     let result = match sane {
         // Looked at before: the kernel makes room there, and since Linux 6.17 moves the first pieces, and only then
         // finds that it must not move the next. Without an armed agent next to nothing is registered.
-        Some(wanted) if wanted.fixed && agent::is_armed() && !wanted.is_whole() => {
-            match wanted.by_pieces() {
-                Ok(result) => result,
-                Err(Shape::Whole) => plainly(),
-                Err(_) => -sys::EFAULT,
-            }
-        }
+        Some(wanted) if wanted.fixed && agent::is_armed() => wanted.go_to_its_place(flags),
         Some(wanted) => retried(&wanted, plainly),
         None => plainly(),
     };
@@ -107,6 +101,26 @@ impl Move {
         })
     }
 
+    /// Moves to the program's place; what is cut off goes last.
+    fn go_to_its_place(mut self, flags: usize) -> i64 {
+        let rest = self.old.saturating_sub(self.new);
+        self.old -= rest;
+        let plainly = |own: &Self| sys::mremap(own.from, own.old, own.new, flags, own.to);
+        let result = if self.is_whole() {
+            plainly(&self)
+        } else {
+            match self.by_pieces() {
+                Ok(result) => result,
+                Err(Shape::Whole) => plainly(&self),
+                Err(_) => -sys::EFAULT,
+            }
+        };
+        if result >= 0 && rest > 0 {
+            sys::munmap(self.from + self.old, rest);
+        }
+        result
+    }
+
     /// Whether the memory is surely one mapping. It need not be known where it ends: the kernel refuses to let
     /// several grow, and says so otherwise than where one has no room.
     fn is_whole(&self) -> bool {
@@ -124,28 +138,18 @@ impl Move {
     fn by_pieces(&self) -> Result<i64, Shape> {
         let mappings = Mappings::open().ok_or(Shape::Unknown)?;
         let (from, old, new) = (self.from, self.old, self.new);
-        // Linux 6.17 moves any neighbours to a fixed place.
-        let any = self.fixed && old == new;
-        let Shape::Pieces { last } = mappings.shape(from, from + old, any) else {
-            return Err(mappings.shape(from, from + old, any));
+        let Some(more) = new.checked_sub(old) else {
+            return Err(Shape::Unknown); // to cut a rest off takes no move
         };
-        let more = new.saturating_sub(old);
-        if self.fixed {
-            let kept = old.min(new);
-            let last = match mappings.shape(from, from + kept, any) {
-                Shape::Pieces { last } => last,
-                _ => from,
-            };
-            let result = self.move_pieces(&mappings, last, from + kept, more, self.to);
-            if result >= 0 && new < old {
-                sys::munmap(from + new, old - new);
-            }
-            return Ok(result);
-        }
-        if new < old {
-            return Err(Shape::Unknown);
-        }
+        // Linux 6.17 moves any neighbours to a fixed place.
+        let shape = mappings.shape(from, from + old, self.fixed && more == 0);
+        let Shape::Pieces { last } = shape else {
+            return Err(shape);
+        };
         let end = from + old;
+        if self.fixed {
+            return Ok(self.move_pieces(&mappings, last, end, more, self.to));
+        }
         if more > 0 {
             let result = sys::mremap(last, end - last, end - last + more, 0, 0);
             if result >= 0 {
