@@ -1,15 +1,17 @@
 # The one door. `make test` is exactly what CI runs.
 
 FOR ?= 60
+PREFIX ?= /usr/local
 ROWS ?=
 RUNS ?= $(if $(QUICK),3,5)
 AT ?= $(if $(QUICK),50,75$(comma)50$(comma)33)
 comma := ,
 
-.PHONY: help build test demo torture bench bench-micro lint fmt clean
+.PHONY: help build install test demo torture bench bench-micro lint fmt clean
 
 help:
 	@echo 'make build    the release binary and its preload library, in target/release'
+	@echo 'make install  both into PREFIX/bin and PREFIX/lib/neap (/usr/local)'
 	@echo 'make demo     a real program over its memory limit, plainly and under neap'
 	@echo 'make test     lints, unit tests and end-to-end tests, with counts'
 	@echo 'make torture  the torture program under neap with fresh seeds; FOR=600 is the long run (60)'
@@ -20,6 +22,10 @@ help:
 build:
 	@tools/need.sh build
 	cargo build --release -p neap-cli -p neap-preload
+
+install: build
+	install -D -t $(DESTDIR)$(PREFIX)/bin $${CARGO_TARGET_DIR:-target}/release/neap
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/neap $${CARGO_TARGET_DIR:-target}/release/libneap_preload.so
 
 test:
 	@tools/test.sh

@@ -84,13 +84,17 @@ impl Maps {
 
     /// The mapping that covers `address`.
     pub fn at(&self, address: u64) -> Result<Option<Mapping>> {
-        let found = if self.by_query {
-            self.query(address)?
-        } else {
-            let all = self.read_text()?;
-            all.into_iter().find(|mapping| mapping.range.end > address)
-        };
+        let found = self.from(address)?;
         Ok(found.filter(|mapping| mapping.range.contains(&address)))
+    }
+
+    /// The mapping that covers `address`, or the next one above it.
+    pub fn from(&self, address: u64) -> Result<Option<Mapping>> {
+        if self.by_query {
+            return self.query(address);
+        }
+        let all = self.read_text()?;
+        Ok(all.into_iter().find(|mapping| mapping.range.end > address))
     }
 
     /// The mapping that covers `address`, or the next one above it.

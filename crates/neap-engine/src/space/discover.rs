@@ -175,15 +175,22 @@ impl Space {
             self.let_go_of_wiped(body, &range);
         }
         let (new, mut there) = (gaps(&range, &known), 0..0);
+        let sure = self.keep_registered(body, &new);
         let kept = self.ranges.lock().expect("ranges lock").within(&range);
-        let Some(runs) = self.note_present(job, body, &kept) else {
+        let runs = match sure {
+            true => self.note_present(job, body, &kept),
+            false => None,
+        };
+        let Some(runs) = runs else {
             *self.ranges.lock().expect("ranges lock") = before;
             return false;
         };
         for run in &runs {
             widen(&mut there, run, &new);
         }
-        self.vouch(&range, &known, if first { &(0..0) } else { &there });
+        for part in &kept {
+            self.vouch(part, &known, if first { &(0..0) } else { &there });
+        }
         !kept.is_empty()
     }
 
@@ -225,6 +232,35 @@ impl Space {
         let known = ranges.within(range);
         ranges.insert(range.clone());
         Some(known)
+    }
+
+    /// A mapping that is not registered may leave, and another come, without a word, also between the look at the
+    /// list of mappings and the registration, which then missed that. From the registration on changes are told: what
+    /// of these places is not registered now is none of ours. False: not to be told now.
+    fn keep_registered(&self, body: &Body, places: &[Range<u64>]) -> bool {
+        let mut ranges = self.ranges.lock().expect("ranges lock");
+        for place in places {
+            let mut at = place.start;
+            while at < place.end {
+                let Ok(next) = body.maps.from(at) else {
+                    return false;
+                };
+                let mapping = next.map_or(place.end..place.end, |next| next.range);
+                ranges.remove(at..mapping.start.min(place.end));
+                let part = mapping.start.max(at)..mapping.end.min(place.end);
+                at = part.end.max(mapping.start);
+                match self
+                    .uffd
+                    .is_registered(part.start..part.start + PAGE_SIZE as u64)
+                {
+                    _ if part.is_empty() => {}
+                    Some(true) => {}
+                    Some(false) => ranges.remove(part),
+                    None => return false,
+                }
+            }
+        }
+        true
     }
 
     /// Parts of a range that are mapped and not known to be registered. A mapping that grew is registered where

@@ -105,15 +105,11 @@ impl Move {
     fn go_to_its_place(mut self, flags: usize) -> i64 {
         let rest = self.old.saturating_sub(self.new);
         self.old -= rest;
-        let plainly = |own: &Self| sys::mremap(own.from, own.old, own.new, flags, own.to);
-        let result = if self.is_whole() {
-            plainly(&self)
-        } else {
-            match self.by_pieces() {
-                Ok(result) => result,
-                Err(Shape::Whole) => plainly(&self),
-                Err(_) => -sys::EFAULT,
-            }
+        let result = match self.by_pieces() {
+            Ok(result) => result,
+            Err(Shape::Neither) => -sys::EFAULT,
+            Err(Shape::Unasked) if !self.is_whole() => -sys::EFAULT,
+            Err(_) => sys::mremap(self.from, self.old, self.new, flags, self.to),
         };
         if result >= 0 && rest > 0 {
             sys::munmap(self.from + self.old, rest);
@@ -121,8 +117,8 @@ impl Move {
         result
     }
 
-    /// Whether the memory is surely one mapping. It need not be known where it ends: the kernel refuses to let
-    /// several grow, and says so otherwise than where one has no room.
+    /// Whether the memory is surely one mapping, where nobody can be asked: the kernel refuses to let several grow,
+    /// and says so otherwise than where one has no room. That takes what is free behind it for a moment.
     fn is_whole(&self) -> bool {
         let Some(more) = self.old.checked_add(PAGE) else {
             return false;
@@ -136,10 +132,10 @@ impl Move {
 
     /// The result of the kernel's kind; or what the memory is if it is not several mappings that could be one.
     fn by_pieces(&self) -> Result<i64, Shape> {
-        let mappings = Mappings::open().ok_or(Shape::Unknown)?;
+        let mappings = Mappings::open().ok_or(Shape::Unasked)?;
         let (from, old, new) = (self.from, self.old, self.new);
         let Some(more) = new.checked_sub(old) else {
-            return Err(Shape::Unknown); // to cut a rest off takes no move
+            return Err(Shape::Neither); // to cut a rest off takes no move
         };
         // Linux 6.17 moves any neighbours to a fixed place.
         let shape = mappings.shape(from, from + old, self.fixed && more == 0);
@@ -177,6 +173,8 @@ impl Move {
     ) -> i64 {
         let there = |at: usize| to + (at - self.from);
         let (mut at, mut result) = (self.from, 0);
+        // A handler would find the memory half here and half there.
+        let signals = sys::set_signal_mask(u64::MAX);
         while at < last {
             let Some(bytes) = mappings.reach(at) else {
                 result = -sys::EFAULT; // unmapped meanwhile
@@ -200,12 +198,11 @@ impl Move {
                 sys::munmap(there(at), self.new - (at - self.from)); // ours, and empty
             }
             put_back(mappings, to, there(at), self.from);
-            return result;
-        }
-        if !self.stays && last > self.from {
+        } else if !self.stays && last > self.from {
             sys::munmap(self.from, last - self.from);
         }
-        to as i64
+        sys::set_signal_mask(signals);
+        if result < 0 { result } else { to as i64 }
     }
 }
 

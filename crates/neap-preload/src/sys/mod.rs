@@ -24,6 +24,7 @@ pub const EAGAIN: i64 = 11;
 pub const ENOMEM: i64 = 12;
 pub const EFAULT: i64 = 14;
 pub const EINVAL: i64 = 22;
+pub const ENOTTY: i64 = 25;
 pub const ENAMETOOLONG: i64 = 36;
 pub const ECONNREFUSED: i64 = 111;
 pub const STDERR: Fd = Fd(2);

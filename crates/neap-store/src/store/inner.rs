@@ -45,8 +45,6 @@ pub(super) struct Inner {
     pub cursor: usize,
     /// Why the last write to the swap file failed, if it did.
     pub write_error: Option<String>,
-    /// The last batch found no room in the swap file.
-    pub swap_full: bool,
 }
 
 /// The bytes of a page as they are to be kept.
@@ -68,7 +66,6 @@ impl Inner {
             stats: StoreStats::default(),
             cursor: 0,
             write_error: None,
-            swap_full: false,
             config,
         }
     }

@@ -179,7 +179,10 @@ impl Store {
         let inner = self.lock();
         match &inner.write_error {
             Some(error) => Some(format!("the swap file cannot be written: {error}")),
-            None => inner.swap_full.then(|| "the swap file is full".to_owned()),
+            None if inner.writeback() && !inner.may_write_back() => {
+                Some("the swap file is full".to_owned())
+            }
+            None => None,
         }
     }
 

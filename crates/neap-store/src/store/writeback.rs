@@ -96,10 +96,7 @@ impl Store {
     fn write(&self, batch: &mut Batch, codec: &mut Codec) -> u64 {
         let len = batch.len.next_multiple_of(BLOCK);
         let Some(region) = self.reserve(len) else {
-            let mut inner = self.lock();
-            inner.stats.swap_full += 1;
-            inner.swap_full = true;
-            drop(inner);
+            self.lock().stats.swap_full += 1;
             return self.finish(batch, None);
         };
         codec.blocks[batch.len..len].fill(0);
@@ -116,7 +113,6 @@ impl Store {
                 let mut inner = self.lock();
                 inner.extents.finish(region);
                 inner.write_error = None;
-                inner.swap_full = false;
                 written
             }
             Err(error) => {

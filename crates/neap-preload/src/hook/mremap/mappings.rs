@@ -34,8 +34,12 @@ pub enum Shape {
     Whole,
     /// Several that could be one; where the last of them begins.
     Pieces { last: usize },
-    /// Neither, or nobody can tell.
-    Unknown,
+    /// Neither: something else, or with holes.
+    Neither,
+    /// Nobody can be asked. Before Linux 6.11 the kernel does not tell, nor does it move more than one mapping.
+    Old,
+    /// Nobody can be asked, for want of a descriptor or of /proc.
+    Unasked,
 }
 
 /// Open once, so that no question fails for want of a descriptor.
@@ -50,8 +54,10 @@ impl Mappings {
     pub fn shape(&self, from: usize, end: usize, any: bool) -> Shape {
         let mut at = from;
         loop {
-            let Some(here) = self.at(at) else {
-                return Shape::Unknown;
+            let here = match self.at(at) {
+                Ok(here) => here,
+                Err(errno) if errno == -sys::ENOTTY => return Shape::Old,
+                Err(_) => return Shape::Neither,
             };
             let kind = here.vma_flags & (READABLE | WRITABLE | EXECUTABLE | SHARED);
             let memory = here.inode == 0 && kind == READABLE | WRITABLE;
@@ -59,7 +65,7 @@ impl Mappings {
                 return Shape::Whole;
             }
             if !any && !memory {
-                return Shape::Unknown;
+                return Shape::Neither;
             }
             if here.end as usize >= end {
                 return Shape::Pieces { last: at };
@@ -70,25 +76,25 @@ impl Mappings {
 
     /// How many bytes of the mapping at an address are from there on.
     pub fn reach(&self, at: usize) -> Option<usize> {
-        self.at(at).map(|here| here.end as usize - at)
+        self.at(at).ok().map(|here| here.end as usize - at)
     }
 
     /// Where the mapping at an address begins.
     pub fn begin(&self, at: usize) -> Option<usize> {
-        self.at(at).map(|here| here.start as usize)
+        self.at(at).ok().map(|here| here.start as usize)
     }
 
-    fn at(&self, at: usize) -> Option<Query> {
+    fn at(&self, at: usize) -> Result<Query, i64> {
         let mut query = Query {
             size: size_of::<Query>() as u64,
             address: at as u64,
             ..Query::default()
         };
         let address = (&raw mut query) as usize;
-        let found = sys::ioctl(self.0, PROCMAP_QUERY, address) == 0;
+        let result = sys::ioctl(self.0, PROCMAP_QUERY, address);
         // SAFETY: the kernel wrote through the address, so it is read anew.
         let query = unsafe { (&raw const query).read_volatile() };
-        found.then_some(query)
+        if result < 0 { Err(result) } else { Ok(query) }
     }
 }
 
