@@ -251,6 +251,109 @@ fn what_a_killed_bench_leaves_the_next_one_removes() {
     assert_eq!(leavings(dir.path()), Vec::<String>::new());
 }
 
+/// A command that takes `seconds` with a child of its own where `when` says so, and none at all elsewhere.
+fn sleeper(when: &str, seconds: u32) -> [OsString; 3] {
+    let script =
+        format!("if {when}; then sleep {seconds} & sleep {seconds}; fi; echo what it found");
+    ["sh", "-c", &script].map(OsString::from)
+}
+
+/// Holds in the runs of the kernel's contenders alone.
+const SWAPPING: &str = "grep -q neap-bench /proc/swaps";
+
+fn runs_of<'a>(report: &'a Value, contender: &str) -> Vec<&'a Value> {
+    let runs = report["raw"].as_array().expect("runs").iter();
+    runs.filter(|run| run["contender"] == contender).collect()
+}
+
+#[test]
+fn a_contender_that_takes_too_long_is_given_up_and_the_others_are_compared() {
+    let name = "a_contender_that_takes_too_long_is_given_up_and_the_others_are_compared";
+    if !require(
+        name,
+        &[Need::Neap, Need::Userfaultfd, Need::Root, Need::Cgroup],
+    ) {
+        return;
+    }
+    let _alone = exclusive();
+    let (dir, before) = (disk(), Machine::now());
+    let options = ["--runs", "2", "--against", "neap,swap", "--patience", "4"];
+    let outcome = bench(&dir, &options, &sleeper(SWAPPING, 500)).go();
+    outcome.must_exit(0);
+    assert_eq!(Machine::now(), before);
+    assert_eq!(leavings(dir.path()), Vec::<String>::new());
+    let report = json(&dir);
+    assert_eq!(report["patience_seconds"], 4);
+    let swap = runs_of(&report, "swap");
+    assert_eq!(swap.len(), 1, "not again: {report}");
+    assert_eq!(swap[0]["given_up_after_seconds"], 4);
+    assert!(swap[0]["wall_seconds"].as_f64() >= Some(4.0), "{report}");
+    assert_eq!(runs_of(&report, "neap").len(), 3, "{report}");
+    let contenders = report["contenders"].as_array().expect("a list").iter();
+    for contender in contenders {
+        let given_up = contender["given_up_after_seconds"] == 4;
+        assert_eq!(given_up, contender["contender"] == "swap", "{contender}");
+        let wall = &contender["measures"]["wall_seconds"];
+        assert_eq!(given_up, wall.is_null(), "{contender}");
+    }
+    let text = outcome.text();
+    for part in ["its first run did not end within 4 s", "> 4.000 s"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn a_counted_run_that_takes_too_long_has_failed() {
+    let name = "a_counted_run_that_takes_too_long_has_failed";
+    if !require(name, &[Need::Neap, Need::Root, Need::Cgroup]) {
+        return;
+    }
+    let _alone = exclusive();
+    let (dir, before) = (disk(), Machine::now());
+    let count = dir.path().join("count");
+    let second = format!(
+        "{SWAPPING} && echo >> {0} && [ $(wc -l < {0}) = 2 ]",
+        count.display()
+    );
+    let options = ["--runs", "3", "--against", "swap", "--patience", "4"];
+    let outcome = bench(&dir, &options, &sleeper(&second, 500)).go();
+    outcome.must_exit(1);
+    assert_eq!(Machine::now(), before);
+    assert_eq!(leavings(dir.path()), Vec::<String>::new());
+    let report = json(&dir);
+    assert_eq!(runs_of(&report, "swap").len(), 2, "not again: {report}");
+    assert_eq!(runs_of(&report, "plain").len(), 4, "{report}");
+    let swap = &report["contenders"][1];
+    assert_eq!((&swap["runs"], &swap["failed"]), (&1.into(), &1.into()));
+    let text = outcome.text();
+    for part in [
+        "1 of 1 failed: did not end within 4 s",
+        "FAILED: swap in turn 1 did not end within 4 s, plain exited 0",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn a_command_that_takes_too_long_plainly_is_compared_with_nothing() {
+    let name = "a_command_that_takes_too_long_plainly_is_compared_with_nothing";
+    if !require(name, &[Need::Neap]) {
+        return;
+    }
+    let _alone = exclusive();
+    let dir = disk();
+    let outcome = bench(&dir, &["--patience", "1"], &sleeper("true", 500)).go();
+    outcome.must_exit(1);
+    assert_eq!(leavings(dir.path()), Vec::<String>::new());
+    assert_eq!(json(&dir)["raw"].as_array().map(Vec::len), Some(1));
+    let text = outcome.text();
+    assert!(
+        text.contains("fails even plainly: did not end within 1 s"),
+        "{text}"
+    );
+    assert!(text.contains("output: not compared"), "{text}");
+}
+
 #[test]
 fn outputs_that_differ_are_named() {
     let name = "outputs_that_differ_are_named";

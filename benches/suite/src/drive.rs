@@ -36,6 +36,8 @@ pub struct Plan {
     pub against: String,
     /// Seconds after which a bench is given up.
     pub patience: u64,
+    /// Seconds after which a single run is given up.
+    pub run_patience: Option<u64>,
     /// Where the results go.
     pub out: PathBuf,
     /// `neap`.
@@ -115,6 +117,7 @@ fn one(plan: &Plan, row: &Row, place: &Place, out: &Path) -> RowIndex {
 /// One `neap bench`; an error says why there are no results.
 fn bench(plan: &Plan, words: &[OsString], size: u64, json: &Path) -> Result<(), String> {
     let mut command = Command::new(&plan.neap);
+    let run_patience = plan.run_patience.map(|seconds| seconds.to_string());
     command
         .args([
             "bench",
@@ -123,6 +126,7 @@ fn bench(plan: &Plan, words: &[OsString], size: u64, json: &Path) -> Result<(), 
             "--runs",
             &plan.runs.to_string(),
         ])
+        .args(run_patience.iter().flat_map(|n| ["--patience", n]))
         .args(["--against", &plan.against, "--swap-dir"])
         .arg(&plan.dir)
         .arg("--json")

@@ -50,6 +50,9 @@ struct RunArgs {
     /// Seconds after which a row is given up
     #[arg(long, default_value_t = 3600)]
     patience: u64,
+    /// Seconds after which neap bench ends a single run; 0 ends none
+    #[arg(long, default_value_t = 60)]
+    run_patience: u64,
     /// Where the directory of the results is made
     #[arg(long, default_value = "benches/runs")]
     out: PathBuf,
@@ -100,6 +103,7 @@ fn plan(args: RunArgs) -> Result<Plan, String> {
         scale: args.scale as usize,
         against: args.against,
         patience: args.patience,
+        run_patience: Some(args.run_patience).filter(|seconds| *seconds > 0),
         out: args.out,
         neap: args.neap.unwrap_or_else(|| own.with_file_name("neap")),
         work: own.with_file_name("neap-work"),

@@ -1,5 +1,6 @@
 //! Raw results as tables: who took how long, against which target, and what the pools held.
 
+mod figure;
 mod result;
 mod table;
 mod target;

@@ -140,6 +140,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
 
+    /// End a run that takes longer, and count it as failed [default: none is ended]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub patience: Option<u64>,
+
     /// What to compare with plain: neap, zswap, swap, zram
     #[arg(
         long,
@@ -240,8 +244,16 @@ mod tests {
         let args: BenchArgs = args.unwrap();
         assert_eq!(args.against, [Contender::Zram, Contender::Neap]);
         assert_eq!((args.runs, args.command.len()), (3, 2));
+        assert_eq!(args.patience, None);
+        let patient = bench(&["--patience", "9", "ls"]).unwrap();
+        assert_eq!(patient.patience, Some(9));
         assert_eq!(bench(&["ls"]).unwrap().against.len(), 4);
-        for bad in [["--runs", "0"], ["--against", "zwap"], ["--against", ""]] {
+        for bad in [
+            ["--runs", "0"],
+            ["--patience", "0"],
+            ["--against", "zwap"],
+            ["--against", ""],
+        ] {
             let error: clap::Error = bench(&[bad[0], bad[1], "ls"]).unwrap_err();
             assert!(error.use_stderr(), "{bad:?}");
         }

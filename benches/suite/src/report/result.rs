@@ -42,7 +42,8 @@ pub struct Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    /// A contender by an accounting; `None` where it was not measured, or every run failed.
+    /// A contender by an accounting; `None` where it was not measured, or every run failed in another way
+    /// than by taking too long.
     #[must_use]
     pub fn of(bench: &'a Value, contender: &str, accounting: Accounting) -> Option<Self> {
         let mut all = bench["contenders"].as_array()?.iter();
@@ -56,7 +57,7 @@ impl<'a> Side<'a> {
         };
         let runs = bench["raw"].as_array()?.iter().filter(own).collect();
         let side = Self { entry, runs };
-        side.wall().is_some().then_some(side)
+        (side.wall().is_some() || side.at_least().is_some()).then_some(side)
     }
 
     /// The median of a measure.
@@ -65,10 +66,24 @@ impl<'a> Side<'a> {
         self.entry["measures"][measure]["median"].as_f64()
     }
 
-    /// The median of wall time in seconds.
+    /// The median of wall time in seconds; `None` where [`at_least`](Self::at_least) says what is known of it.
     #[must_use]
     pub fn wall(&self) -> Option<f64> {
-        self.median("wall_seconds")
+        match self.at_least() {
+            Some(_) => None,
+            None => self.median("wall_seconds"),
+        }
+    }
+
+    /// What the median of wall time is above: the patience in seconds, where the first run or most of the
+    /// counted ones were ended for it.
+    #[must_use]
+    pub fn at_least(&self) -> Option<f64> {
+        let late = |run: &&Value| run["given_up_after_seconds"].as_f64();
+        let counted: Vec<f64> = self.runs.iter().filter_map(late).collect();
+        let most = counted.len() * 2 > self.runs.len();
+        let first = self.entry["given_up_after_seconds"].as_f64();
+        first.or_else(|| counted.first().copied().filter(|_| most))
     }
 
     /// Processor time in seconds: the command's and neap's.
@@ -149,8 +164,26 @@ pub fn gaps(entry: &Entry, percent: u64) -> Vec<Gap> {
     if bench["output"]["equal"].is_null() {
         add("", "the plain outputs differ among themselves".to_owned());
     }
-    for difference in list(&bench["output"]["differences"]) {
-        add("", text(&difference));
+    for entry in list(&bench["contenders"]) {
+        if let (Some(seconds), Some(0)) = (
+            entry["given_up_after_seconds"].as_u64(),
+            entry["runs"].as_u64(),
+        ) {
+            let by = match (entry["resident"].is_null(), entry["pooled"].is_null()) {
+                (false, true) => " (a)",
+                (true, false) => " (b)",
+                _ => "",
+            };
+            add(
+                &format!(", {}{by}", text(&entry["contender"])),
+                format!("did not end within {seconds} s in its first run"),
+            );
+        }
+    }
+    for kind in ["differences", "failures"] {
+        for line in list(&bench["output"][kind]) {
+            add("", text(&line));
+        }
     }
     for warning in list(&bench["warnings"]) {
         let warning = text(&warning);

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::figure::Figure;
 use super::result::{Accounting, KERNELS, Side, geometric_mean};
 use super::target::{self, DENSITY, DISK, FRAGMENTATION, PERCENT, Target};
 use super::{Entry, Gap};
@@ -22,7 +23,8 @@ pub fn head(index: &Index, site: &Value) -> String {
         "# The suite on {}, {}\n\n{}, {} cpus, {ram} MiB, Linux {}, cgroup v{}, swap on {}; commit {}; {} counted \
          runs of each; sizes at {} % of the suite's; highest load of the machine before a row {busy:.1}.\n\n\
          Plain is in seconds, all others are ratios of medians of wall time; * where some runs failed and are not in \
-         the figures. A target is met when both ratios are at most what it says.\n",
+         the figures. A target is met when both ratios are at most what it says. `>` and `<` are bounds, of who did not \
+         end in time; they are in no mean.\n",
         index.machine,
         index.date,
         site["cpu"].as_str().unwrap_or("unknown cpu"),
@@ -40,8 +42,8 @@ pub fn head(index: &Index, site: &Value) -> String {
 struct Line {
     class: Class,
     /// neap by zswap, and by the best of the kernel's.
-    zswap: Option<f64>,
-    best: Option<f64>,
+    zswap: Figure,
+    best: Figure,
 }
 
 /// Wall time of all by one accounting, and what it comes to.
@@ -64,30 +66,30 @@ pub fn times(entries: &[Entry], percent: u64, accounting: Accounting) -> String 
 
 fn time_row(entry: &Entry, percent: u64, accounting: Accounting) -> (String, Line) {
     let side = |contender: &str| Side::of(&entry.bench, contender, accounting);
-    let wall = |contender: &str| side(contender).and_then(|side| side.wall());
+    let wall = |contender: &str| side(contender).map_or(Figure::None, |side| Figure::wall(&side));
     let (plain, neap) = (wall("plain"), wall("neap"));
     let best = KERNELS
-        .iter()
-        .filter_map(|kernel| wall(kernel))
-        .reduce(f64::min);
+        .map(wall)
+        .into_iter()
+        .fold(Figure::None, Figure::faster);
     let line = Line {
         class: entry.class,
-        zswap: ratio(neap, wall("zswap")),
-        best: ratio(neap, best),
+        zswap: neap.by(wall("zswap")),
+        best: neap.by(best),
     };
     let goal = target::of(entry.class).filter(|_| percent == PERCENT);
-    let mut text = format!("| {} | {} ", entry.name, cell(plain, " s"));
+    let mut text = format!("| {} | {} ", entry.name, plain.cell(" s"));
     for contender in ["neap", KERNELS[0], KERNELS[1], KERNELS[2]] {
         let star = side(contender).is_some_and(|side| side.failed());
         let mark = if star { " *" } else { "" };
-        let _ = write!(text, "| {} ", cell(ratio(wall(contender), plain), mark));
+        let _ = write!(text, "| {} ", wall(contender).by(plain).cell(mark));
     }
     let cpu = |contender: &str| side(contender).and_then(|side| side.cpu());
     let _ = writeln!(
         text,
         "| {} | {} | {} | {} | {} |",
-        cell(line.zswap, ""),
-        cell(line.best, ""),
+        line.zswap.cell(""),
+        line.best.cell(""),
         goal.filter(|_| entry.class != Class::Real)
             .map_or("-".to_owned(), goal_text),
         verdict(&line, goal),
@@ -110,8 +112,7 @@ fn goal_text(goal: Target) -> String {
 }
 
 fn met(line: &Line, goal: Target) -> bool {
-    line.zswap.is_some_and(|ratio| ratio <= goal.zswap)
-        && line.best.is_some_and(|ratio| ratio <= goal.best)
+    line.zswap.is_at_most(goal.zswap) && line.best.is_at_most(goal.best)
 }
 
 /// What a row is called: `met`, else by the best of the kernel's.
@@ -119,16 +120,18 @@ fn verdict(line: &Line, goal: Option<Target>) -> &'static str {
     // Real programs have a target together, not each.
     let goal = goal.filter(|_| line.class != Class::Real);
     match line.best {
-        None => "not compared",
-        Some(_) if goal.is_some_and(|goal| met(line, goal)) => "met",
-        Some(ratio) if ratio < 1.0 => "win",
-        Some(_) => "LOSS",
+        Figure::None => "not compared",
+        _ if goal.is_some_and(|goal| met(line, goal)) => "met",
+        Figure::Is(ratio) | Figure::Below(ratio) if ratio < 1.0 => "win",
+        // Within its patience neap was not slower than who was given up after the same.
+        Figure::Below(_) => "not compared",
+        Figure::Is(_) | Figure::Above(_) => "LOSS",
     }
 }
 
 fn summary(lines: &[Line], percent: u64) -> String {
-    let zswap = |line: &Line| line.zswap;
-    let best = |line: &Line| line.best;
+    let zswap = |line: &Line| line.zswap.exact();
+    let best = |line: &Line| line.best.exact();
     let all = |of: &dyn Fn(&Line) -> Option<f64>| lines.iter().filter_map(of).collect::<Vec<_>>();
     let wins = |ratios: &[f64]| ratios.iter().filter(|ratio| **ratio < 1.0).count();
     let (by_zswap, by_best) = (all(&zswap), all(&best));
@@ -160,6 +163,14 @@ fn summary(lines: &[Line], percent: u64) -> String {
                     format!(" (target {}, none above 1)", goal_text(goal)),
                 _ => String::new(),
             }
+        );
+    }
+    let bounds = |of: fn(&Line) -> Figure| lines.iter().filter(|l| of(l).is_bound()).count();
+    let (by_zswap, by_best) = (bounds(|line| line.zswap), bounds(|line| line.best));
+    if by_zswap + by_best > 0 {
+        let _ = write!(
+            text,
+            " Not in these: {by_zswap} rows against zswap and {by_best} against the best, of which only a bound is known."
         );
     }
     text + "\n"

@@ -112,14 +112,78 @@ fn what_failed_has_no_figures_and_is_told() {
     let mut value = bench(2.0, 4.0, 4.0);
     value["contenders"][2]["measures"]["wall_seconds"] = Value::Null;
     value["contenders"][3]["failed"] = json!(1);
-    value["output"] = json!({"equal": false, "differences": ["zswap in turn 1 ended by SIGKILL"]});
+    value["output"] = json!({
+        "equal": false, "differences": ["neap in turn 2: 3 bytes"], "failures": ["zswap in turn 1 ended by SIGKILL"],
+    });
     let text = of(results(&[("fresh", value)]).path()).unwrap();
     let row = "| fresh | 1.00 s | 2.00 | - | 4.00 * | - | - | 0.50 | 0.5 / 0.6 | win | - |";
     assert!(text.contains(row), "{text}");
-    assert!(
-        text.contains("* fresh at 50 %: zswap in turn 1 ended by SIGKILL"),
-        "{text}"
+    for line in [
+        "* fresh at 50 %: neap in turn 2: 3 bytes",
+        "* fresh at 50 %: zswap in turn 1 ended by SIGKILL",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+/// Ended for the time it took in its first run.
+fn give_up(bench: &mut Value, contender: usize, seconds: u64) {
+    let entry = &mut bench["contenders"][contender];
+    (entry["given_up_after_seconds"], entry["runs"]) = (json!(seconds), json!(0));
+    for measure in entry["measures"].as_object_mut().unwrap().values_mut() {
+        *measure = Value::Null;
+    }
+}
+
+#[test]
+fn who_did_not_end_in_time_is_a_bound_and_in_no_mean() {
+    let (mut python, mut sort, mut java) = (
+        bench(6.0, 0.0, 8.0),
+        bench(6.0, 0.0, 0.0),
+        bench(0.0, 3.0, 4.0),
     );
+    give_up(&mut python, 2, 60);
+    give_up(&mut sort, 2, 60);
+    give_up(&mut sort, 3, 60);
+    give_up(&mut java, 1, 60);
+    let rows = [
+        ("python", python),
+        ("sort", sort),
+        ("java", java),
+        ("gcc", bench(4.0, 8.0, 8.0)),
+    ];
+    let text = of(results(&rows).path()).unwrap();
+    for part in [
+        "| python | 1.00 s | 6.00 | > 60.00 | 8.00 | - | < 0.10 | 0.75 | - | win | - |",
+        "| sort | 1.00 s | 6.00 | > 60.00 | > 60.00 | - | < 0.10 | < 0.10 | - | win | - |",
+        "| java | 1.00 s | > 60.00 | 3.00 | 4.00 | - | > 20.00 | > 20.00 | - | LOSS | - |",
+        "neap wins 1 of 1 rows against zswap and 2 of 2 against the best of the kernel's; geometric means 0.50 and 0.61.",
+        "Real programs: 0.50 and 0.61, the worst 0.75",
+        " Not in these: 3 rows against zswap and 2 against the best, of which only a bound is known.",
+        "`>` and `<` are bounds",
+        "* python at 50 %, zswap: did not end within 60 s in its first run",
+    ] {
+        assert!(text.contains(part), "{part}\nis not in\n{text}");
+    }
+}
+
+#[test]
+fn most_runs_say_whether_a_figure_is_a_bound() {
+    let mut value = bench(2.0, 8.0, 8.0);
+    let run = |turn: u64, late: Option<u64>| json!({"turn": turn, "contender": "zswap", "limit_bytes": 8, "given_up_after_seconds": late});
+    value["raw"] = json!([
+        run(0, Some(9)),
+        run(1, None),
+        run(2, Some(9)),
+        run(3, Some(9))
+    ]);
+    let wall = |value: &Value| {
+        let side = result::Side::of(value, "zswap", Accounting::Resident).unwrap();
+        (side.wall(), side.at_least())
+    };
+    assert_eq!(wall(&value), (None, Some(9.0)));
+    value["raw"][3]["given_up_after_seconds"] = Value::Null;
+    assert_eq!(wall(&value), (Some(8.0), None));
 }
 
 #[test]

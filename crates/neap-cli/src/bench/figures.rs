@@ -19,6 +19,8 @@ pub struct Raw {
     /// How it ended.
     #[serde(serialize_with = "by_line")]
     pub ending: Ending,
+    /// The patience in seconds, when the run took longer and was ended for that.
+    pub given_up_after_seconds: Option<u64>,
     /// From start to end.
     pub wall_seconds: f64,
     /// Processor time of the command outside the kernel.
@@ -80,6 +82,29 @@ pub fn said(ending: Ending) -> String {
         Ending::Exited(code) => format!("exited {code}"),
         Ending::Signaled(signal) => format!("ended by {}", name(signal)),
     }
+}
+
+impl Raw {
+    /// How it ended, in words.
+    #[must_use]
+    pub fn said(&self) -> String {
+        match self.given_up_after_seconds {
+            Some(seconds) => too_long(seconds),
+            None => said(self.ending),
+        }
+    }
+
+    /// Whether it ended by itself, and as the first plain run did: no other can be compared.
+    #[must_use]
+    pub fn is_like(&self, plain: &Raw) -> bool {
+        self.given_up_after_seconds.is_none() && self.ending == plain.ending
+    }
+}
+
+/// Of a run that was ended for the time it took.
+#[must_use]
+pub fn too_long(seconds: u64) -> String {
+    format!("did not end within {seconds} s")
 }
 
 /// How a figure is written.
@@ -214,6 +239,8 @@ pub enum Verdict {
     },
     /// The command's output differs even plainly, so nothing can be said.
     Unsteady,
+    /// Not even the first plain run ended in time.
+    Unknown,
     /// Some wrote something else than the plain runs: a line for each.
     Different(Vec<String>),
 }
@@ -227,8 +254,11 @@ impl Verdict {
         let Some(first) = runs.iter().find(is_plain) else {
             return Verdict::Unsteady;
         };
+        if first.given_up_after_seconds.is_some() {
+            return Verdict::Unknown;
+        }
         let (mut compared, mut others) = (0, Vec::new());
-        for run in runs.iter().filter(|run| run.ending == first.ending) {
+        for run in runs.iter().filter(|run| run.is_like(first)) {
             compared += 1;
             let same = (run.stdout_bytes, &run.stdout_sha256)
                 == (first.stdout_bytes, &first.stdout_sha256);
@@ -266,8 +296,8 @@ pub fn failure(run: &Raw, plain: &Raw) -> String {
     format!(
         "{} {}, plain {}{killed}",
         who(run),
-        said(run.ending),
-        said(plain.ending)
+        run.said(),
+        plain.said()
     )
 }
 
@@ -293,6 +323,7 @@ pub mod tests {
             contender,
             limit_bytes: None,
             ending: Ending::Exited(0),
+            given_up_after_seconds: None,
             wall_seconds: wall,
             cpu_user_seconds: 0.0,
             cpu_system_seconds: 0.0,
@@ -374,6 +405,26 @@ pub mod tests {
             let verdict = Verdict::of(&[plain.clone(), killed]);
             assert!(matches!(verdict, Verdict::Same { compared: 1, .. }));
         }
+    }
+
+    #[test]
+    fn a_run_that_took_too_long_is_named_and_never_like_plain() {
+        let mut plain = raw(Contender::Plain, 0, 1.0);
+        // Also where plain ends by the same signal.
+        plain.ending = Ending::Signaled(9);
+        let mut late = raw(Contender::Zswap, 1, 5.0);
+        (late.ending, late.given_up_after_seconds) = (Ending::Signaled(9), Some(5));
+        late.stdout_bytes = 1;
+        assert!(!late.is_like(&plain) && plain.is_like(&plain));
+        let line = failure(&late, &plain);
+        assert_eq!(
+            line,
+            "zswap in turn 1 did not end within 5 s, plain ended by SIGKILL"
+        );
+        let verdict = Verdict::of(&[plain.clone(), late]);
+        assert!(matches!(verdict, Verdict::Same { compared: 1, .. }));
+        plain.given_up_after_seconds = Some(5);
+        assert_eq!(Verdict::of(&[plain]), Verdict::Unknown);
     }
 
     #[test]

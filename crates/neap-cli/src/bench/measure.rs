@@ -110,6 +110,8 @@ pub struct Runner {
     pub swap_dir: Option<PathBuf>,
     /// The standard input of each run.
     pub input: Input,
+    /// Seconds after which a run is ended.
+    pub patience: Option<u64>,
     /// Ends a run early.
     pub interrupt: Interrupt,
 }
@@ -155,6 +157,8 @@ fn written(root: &Root) -> u64 {
 /// What is known when the last process has ended.
 struct Ended {
     status: ExitStatus,
+    /// The patience in seconds, when the run took longer.
+    late: Option<u64>,
     wall_nanos: u64,
     /// Processor time of the first process alone, in nanoseconds.
     own_nanos: u64,
@@ -242,7 +246,7 @@ impl Runner {
             tv_sec: 0,
             tv_nsec: BETWEEN_LOOKS,
         };
-        let mut peak = Peak::default();
+        let (mut peak, mut late) = (Peak::default(), None);
         loop {
             watch.look(&mut peak);
             match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
@@ -250,7 +254,8 @@ impl Runner {
                 Ok(_) => break,
                 Err(errno) => return Err(machine("poll")(errno.into())),
             }
-            if self.interrupt.caught().is_some() {
+            late = late.or_else(|| self.overrun(start));
+            if late.is_some() || self.interrupt.caught().is_some() {
                 kill_everything(watch.group);
             }
         }
@@ -260,11 +265,19 @@ impl Runner {
         let status = child.wait().map_err(machine("wait"))?;
         Ok(Ended {
             status,
+            late,
             wall_nanos,
             own_nanos,
             ticks,
             peak,
         })
+    }
+
+    /// The patience, when a run that began at `start` goes on for longer.
+    fn overrun(&self, start: u64) -> Option<u64> {
+        let taken = neap_sys::monotonic_nanos() - start;
+        self.patience
+            .filter(|seconds| taken > seconds.saturating_mul(1_000_000_000))
     }
 
     /// Ends what the command left behind, and waits for all of it.
@@ -335,6 +348,7 @@ fn basic(turn: Turn<'_>, ended: &Ended, before: Usage, after: Usage) -> Raw {
         contender: turn.contender,
         limit_bytes: turn.limit.map(|limit| limit.0),
         ending: ending(ended.status),
+        given_up_after_seconds: ended.late,
         wall_seconds: seconds(ended.wall_nanos),
         // The kernel samples how time divides, so a part may come out larger than its whole.
         cpu_user_seconds: (user - own_user).max(0.0),

@@ -107,6 +107,7 @@ impl<'a> Bench<'a> {
                 neap,
                 swap_dir,
                 input: stream::Input::own(),
+                patience: args.patience,
                 interrupt,
             },
             lab,
@@ -120,12 +121,15 @@ impl<'a> Bench<'a> {
     fn run(mut self) -> Result<u8, Stop> {
         let firsts = self.first_runs();
         let entrants = firsts.map(|firsts| {
-            let (entrants, absent) = plan::entrants(self.size, &firsts);
+            let (mut entrants, absent) = plan::entrants(self.size, &firsts);
             self.absent.extend(absent);
+            if let (Some(plain), Some(run)) = (entrants.first_mut(), self.raw.first()) {
+                plain.given_up = run.given_up_after_seconds;
+            }
             entrants
         });
-        let done = entrants.and_then(|entrants| {
-            self.turns(&entrants)?;
+        let done = entrants.and_then(|mut entrants| {
+            self.turns(&mut entrants)?;
             Ok(entrants)
         });
         let closed = match std::mem::replace(&mut self.lab, Err(Missing::new("closed"))) {
@@ -157,9 +161,14 @@ impl<'a> Bench<'a> {
                 again.map_err(|missing| no_run(&missing))?
             }
         };
-        if plain.ending != Ending::Exited(0) {
+        if plain.ending != Ending::Exited(0) || plain.given_up_after_seconds.is_some() {
             let how = table::complaint(&plain);
             self.warn(format!("the command fails even plainly: {how}"));
+        }
+        if plain.given_up_after_seconds.is_some() {
+            // There is nothing to compare the others with.
+            self.raw.push(plain);
+            return Ok(Vec::new());
         }
         if Bytes(plain.peak_memory_bytes) < self.size {
             let peak = Bytes(plain.peak_memory_bytes);
@@ -217,11 +226,10 @@ impl<'a> Bench<'a> {
     /// Takes a first run as the measure of a pool, unless it failed.
     fn admit(&mut self, raw: Raw) -> Option<First> {
         let contender = raw.contender;
-        let good = self
-            .raw
-            .first()
-            .is_none_or(|plain| plain.ending == raw.ending);
-        let managed = contender != Contender::Neap || raw.neap["managed"] == true;
+        let late = raw.given_up_after_seconds;
+        let good = late.is_some() || self.raw.first().is_none_or(|plain| raw.is_like(plain));
+        // neap tells at its end, which a run that was given up never reached.
+        let managed = contender != Contender::Neap || late.is_some() || raw.neap["managed"] == true;
         let first = First {
             contender,
             pool: Bytes(raw.peak_pool_bytes).pages_up().into(),
@@ -230,6 +238,7 @@ impl<'a> Bench<'a> {
                 (Ok(lab), _) => lab.charges_pool(contender),
                 (Err(_), _) => false,
             },
+            late,
         };
         if !managed {
             let said = table::complaint(&raw);
@@ -264,12 +273,16 @@ impl<'a> Bench<'a> {
     }
 
     /// All entrants by turns, so that a machine that warms up or gets busy is the same to all.
-    fn turns(&mut self, entrants: &[plan::Entrant]) -> Result<(), Stop> {
+    /// Who is given up in its first one is not run again.
+    fn turns(&mut self, entrants: &mut [plan::Entrant]) -> Result<(), Stop> {
         for turn in 1..=self.args.runs {
-            for entrant in entrants {
+            for entrant in entrants.iter_mut().filter(|e| e.given_up.is_none()) {
                 self.progress(turn, entrant.contender);
                 match self.one(turn, entrant.contender, entrant.limit)? {
-                    Ok(raw) => self.raw.push(raw),
+                    Ok(raw) => {
+                        entrant.given_up = raw.given_up_after_seconds.filter(|_| turn == 1);
+                        self.raw.push(raw);
+                    }
                     Err(missing) => {
                         self.warn(format!("{} in turn {turn}: {missing}", entrant.contender));
                     }
@@ -337,8 +350,12 @@ impl<'a> Bench<'a> {
     fn tell(mut self, entrants: &[plan::Entrant]) -> Result<u8, Stop> {
         self.look_for_excess();
         self.look_for_strangers();
-        let alone = entrants.len() == 1 && !self.wanted().is_empty();
-        if alone {
+        let compared = |e: &plan::Entrant| e.contender != Contender::Plain && e.given_up.is_none();
+        let alone = !entrants.iter().any(compared) && !self.wanted().is_empty();
+        let plain_late = entrants
+            .iter()
+            .any(|e| e.contender == Contender::Plain && e.given_up.is_some());
+        if alone && !plain_late {
             self.warn("nothing was compared: only plain could be measured".to_owned());
         }
         let words = self.args.command.iter();
@@ -347,6 +364,7 @@ impl<'a> Bench<'a> {
             command: &command,
             size: self.size,
             runs: self.args.runs,
+            patience: self.args.patience,
             machine: &self.site,
             entrants,
             absent: &self.absent,
@@ -368,7 +386,7 @@ impl<'a> Bench<'a> {
                     source,
                 })?;
         }
-        let good = report.is_unanimous() && !alone;
+        let good = report.is_unanimous() && !alone && !plain_late;
         Ok(if good { 0 } else { exit::DIFFERENT })
     }
 

@@ -9,6 +9,7 @@ use std::fmt;
 
 use neap_units::Bytes;
 
+use super::figures::too_long;
 use super::missing::Missing;
 use crate::choice::Contender;
 use crate::run::limit::LEAST;
@@ -40,6 +41,8 @@ pub struct Entrant {
     pub contender: Contender,
     /// `None` for plain.
     pub limit: Option<Bytes>,
+    /// The patience in seconds, when its first run under this limit took longer; it has no other.
+    pub given_up: Option<u64>,
     /// Where it stands, and how its limit came about there.
     pub stands: Vec<(Accounting, String)>,
 }
@@ -84,6 +87,8 @@ pub struct First {
     pub pool: Bytes,
     /// Whether that limit held the pool too.
     pub charged: bool,
+    /// The patience in seconds, when the run took longer and was ended.
+    pub late: Option<u64>,
 }
 
 /// The entrants, in the order of their turns, and who cannot stand by one of the accountings.
@@ -93,6 +98,7 @@ pub fn entrants(size: Bytes, firsts: &[First]) -> (Vec<Entrant>, Vec<Absent>) {
     let mut entrants = vec![Entrant {
         contender: Contender::Plain,
         limit: None,
+        given_up: None,
         stands: vec![
             (Accounting::Resident, no_limit.clone()),
             (Accounting::Pooled, no_limit),
@@ -101,15 +107,19 @@ pub fn entrants(size: Bytes, firsts: &[First]) -> (Vec<Entrant>, Vec<Absent>) {
     let mut absent = Vec::new();
     for first in firsts {
         let (resident, pooled) = first.limits(size);
+        // A run of a limit is one of every entrant with that limit.
+        let given_up = |limit: Bytes| first.late.filter(|_| limit == size);
         if first.pool == Bytes::ZERO {
             let stands = [resident, pooled].into_iter().flatten();
             entrants.push(Entrant {
                 contender: first.contender,
                 limit: Some(size),
+                given_up: given_up(size),
                 stands: stands
                     .map(|limit| (limit.accounting, limit.label))
                     .collect(),
             });
+            absent.extend(first.unknown_pool());
             continue;
         }
         for limit in [resident, pooled] {
@@ -117,6 +127,7 @@ pub fn entrants(size: Bytes, firsts: &[First]) -> (Vec<Entrant>, Vec<Absent>) {
                 Ok(limit) => entrants.push(Entrant {
                     contender: first.contender,
                     limit: Some(limit.bytes),
+                    given_up: given_up(limit.bytes),
                     stands: vec![(limit.accounting, limit.label)],
                 }),
                 Err(gone) => absent.push(gone),
@@ -141,6 +152,10 @@ impl First {
             bytes: size,
             label: format!("limit {size}, {why}"),
         };
+        if let Some(gone) = self.unknown_pool() {
+            let within = as_given(Accounting::Pooled, "which holds its pool too");
+            return (Err(gone), Ok(within));
+        }
         if pool == Bytes::ZERO {
             let why = match self.contender {
                 Contender::Swap => "there is no pool",
@@ -183,6 +198,22 @@ impl First {
     }
 }
 
+impl First {
+    /// Who would get its pool added, and was ended before it told its size: neap, which tells at its end.
+    fn unknown_pool(&self) -> Option<Absent> {
+        let seconds = self.late?;
+        (self.charged && self.pool == Bytes::ZERO).then(|| Absent {
+            contender: self.contender,
+            accounting: Some(Accounting::Resident),
+            missing: Missing::new(format!(
+                "its first run {}, so its pool is not known",
+                too_long(seconds)
+            ))
+            .remedy("a longer --patience"),
+        })
+    }
+}
+
 /// How large a swap file must be: what the command used plainly, again as much for what is free in
 /// between, and 64 MiB.
 #[must_use]
@@ -200,6 +231,7 @@ mod tests {
             contender,
             pool: Bytes::mib(mib),
             charged,
+            late: None,
         }
     }
 
@@ -256,6 +288,39 @@ mod tests {
         assert!(
             text.starts_with("zram (b): its pool alone took 62MiB"),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn who_took_too_long_is_given_up_under_that_limit_only() {
+        let late = |contender, mib, charged| First {
+            late: Some(30),
+            ..first(contender, mib, charged)
+        };
+        let firsts = [
+            late(Contender::Zswap, 20, false),
+            late(Contender::Swap, 0, false),
+            late(Contender::Neap, 0, true),
+        ];
+        let (entrants, absent) = entrants(Bytes::mib(64), &firsts);
+        let given_up: Vec<_> = entrants
+            .iter()
+            .map(|e| (e.contender, e.limit.map(|l| l.0 >> 20), e.given_up))
+            .collect();
+        let want = [
+            (Contender::Plain, None, None),
+            (Contender::Zswap, Some(64), Some(30)),
+            (Contender::Zswap, Some(44), None),
+            (Contender::Swap, Some(64), Some(30)),
+            (Contender::Neap, Some(64), Some(30)),
+        ];
+        assert_eq!(given_up, want);
+        assert_eq!(entrants[3].stands.len(), 2);
+        assert_eq!(entrants[4].label(Accounting::Resident), None);
+        assert!(
+            absent[0]
+                .to_string()
+                .starts_with("neap (a): its first run did not end within 30 s")
         );
     }
 

@@ -19,6 +19,8 @@ pub struct Report<'a> {
     pub size: Bytes,
     /// How often each ran.
     pub runs: u32,
+    /// Seconds after which a run was ended.
+    pub patience: Option<u64>,
     /// Where it ran.
     pub machine: &'a Site,
     /// Who ran.
@@ -54,9 +56,7 @@ impl Report<'_> {
     /// Whether a run ended as the first plain one did.
     #[must_use]
     pub fn is_good(&self, run: &Raw) -> bool {
-        self.raw
-            .first()
-            .is_none_or(|first| run.ending == first.ending)
+        self.raw.first().is_none_or(|first| run.is_like(first))
     }
 
     /// The runs that ended otherwise, each in a line. A first run that did is the reason why its
@@ -94,6 +94,7 @@ impl Report<'_> {
             "command": self.command,
             "memory_bytes": self.size.0,
             "runs": self.runs,
+            "patience_seconds": self.patience,
             "machine": self.machine.value(),
             "accountings": {
                 "resident": "equal resident memory, the pool counted for nobody",
@@ -122,6 +123,7 @@ impl Report<'_> {
             "pooled": label(Accounting::Pooled),
             "runs": self.runs_of(entrant).len(),
             "failed": self.runs_of(entrant).len() - good.len(),
+            "given_up_after_seconds": entrant.given_up,
             "measures": measures,
         })
     }
@@ -131,7 +133,7 @@ impl Report<'_> {
             Verdict::Same { compared, sha256 } => {
                 json!({"equal": true, "compared": compared, "sha256": sha256, "differences": []})
             }
-            Verdict::Unsteady => json!({"equal": null, "differences": []}),
+            Verdict::Unsteady | Verdict::Unknown => json!({"equal": null, "differences": []}),
             Verdict::Different(lines) => json!({"equal": false, "differences": lines}),
         };
         value["failures"] = json!(self.failures());
@@ -163,6 +165,7 @@ pub mod tests {
             contender: Contender::Neap,
             pool: Bytes::ZERO,
             charged: true,
+            late: None,
         };
         let (entrants, _) = entrants(size, &[first]);
         let limited = |turn, wall| Raw {
@@ -186,6 +189,7 @@ pub mod tests {
             command: vec!["hog".to_owned()].leak(),
             size,
             runs: 2,
+            patience: None,
             machine: Box::leak(Box::new(Site::default())),
             entrants: entrants.leak(),
             absent: vec![absent].leak(),
@@ -229,6 +233,43 @@ pub mod tests {
         let line = "neap in turn 2 ended by SIGKILL, plain exited 0";
         assert_eq!(value["output"]["failures"], json!([line]));
         assert!(!failed.is_unanimous());
+    }
+
+    /// The same with a contender whose first run did not end in time.
+    pub fn given_up() -> Report<'static> {
+        let mut runs = report().raw.to_vec();
+        runs.retain(|run| run.contender == Contender::Plain);
+        let mut late = Raw {
+            limit_bytes: Some(64 << 20),
+            ..raw(Contender::Neap, 0, 30.1)
+        };
+        late.ending = crate::exit::Ending::Signaled(9);
+        late.given_up_after_seconds = Some(30);
+        runs.insert(1, late);
+        let mut entrants = report().entrants.to_vec();
+        entrants[1].given_up = Some(30);
+        Report {
+            patience: Some(30),
+            entrants: entrants.leak(),
+            verdict: Verdict::of(&runs),
+            raw: runs.leak(),
+            ..report()
+        }
+    }
+
+    #[test]
+    fn a_contender_that_was_given_up_says_after_how_long() {
+        let report = given_up();
+        let value = report.value();
+        assert_eq!(value["patience_seconds"], 30);
+        let neap = &value["contenders"][1];
+        assert_eq!(neap["given_up_after_seconds"], 30);
+        assert_eq!((&neap["runs"], &neap["failed"]), (&json!(0), &json!(0)));
+        assert!(neap["measures"]["wall_seconds"].is_null());
+        assert!(value["contenders"][0]["given_up_after_seconds"].is_null());
+        assert_eq!(value["raw"][1]["given_up_after_seconds"], 30);
+        assert_eq!(value["output"]["compared"], 3);
+        assert!(report.is_unanimous(), "a first run is not counted");
     }
 
     #[test]

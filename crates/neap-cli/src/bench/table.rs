@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use neap_units::Bytes;
 
-use super::figures::{MEASURES, Measure, Raw, Summary, Unit, Verdict, said};
+use super::figures::{MEASURES, Measure, Raw, Summary, Unit, Verdict, too_long};
 use super::plan::{Accounting, Entrant};
 use super::report::Report;
 use crate::choice::Contender;
@@ -18,10 +18,12 @@ pub fn table(report: &Report<'_>) -> String {
     let words: Vec<_> = report.command.iter().map(|word| quoted(word)).collect();
     let _ = writeln!(text, "command: {}", words.join(" "));
     let _ = writeln!(text, "machine: {}", report.machine.line());
+    let patience = report.patience.map(|s| format!("; none longer than {s} s"));
     let _ = writeln!(
         text,
-        "runs:    {} of each, by turns, after a first one that is not counted\n",
-        report.runs
+        "runs:    {} of each, by turns, after a first one that is not counted{}\n",
+        report.runs,
+        patience.unwrap_or_default()
     );
     for absent in report.absent {
         let _ = writeln!(text, "not measured: {absent}");
@@ -70,12 +72,16 @@ fn part(text: &mut String, report: &Report<'_>, accounting: Accounting, title: &
                 "; {} of {} failed: {}",
                 runs.len() - good,
                 runs.len(),
-                said(run.ending)
+                run.said()
             ),
             None => String::new(),
         };
+        let given_up = match entrant.given_up {
+            Some(seconds) if runs.is_empty() => format!("; its first run {}", too_long(seconds)),
+            _ => String::new(),
+        };
         let name = entrant.contender.to_string();
-        let _ = writeln!(text, "  {name:<6} {label}{compressor}{failed}");
+        let _ = writeln!(text, "  {name:<6} {label}{compressor}{failed}{given_up}");
     }
     text.push('\n');
     let heads = ["", "", "median", "least to most", "ratio"].map(str::to_owned);
@@ -117,7 +123,8 @@ fn rows(report: &Report<'_>, stands: &[(&Entrant, &str)], measure: &Measure) -> 
     let row = |(entrant, _): &(&Entrant, &str)| {
         let (title, name) = (std::mem::take(&mut title), entrant.contender.to_string());
         let Some(figures) = summary(entrant) else {
-            return [title, &name, "-", "", ""].map(str::to_owned);
+            let (least, ratio) = at_least(entrant, measure, plain);
+            return [title.to_owned(), name, least, String::new(), ratio];
         };
         let shown = |figure| show(measure.unit, figure);
         let ratio = figures.ratio(plain);
@@ -130,6 +137,20 @@ fn rows(report: &Report<'_>, stands: &[(&Entrant, &str)], measure: &Measure) -> 
         ]
     };
     stands.iter().map(row).collect()
+}
+
+/// What is known of a contender without figures: wall time and its ratio, when it was given up.
+fn at_least(entrant: &Entrant, measure: &Measure, plain: Option<Summary>) -> (String, String) {
+    let seconds = match entrant.given_up {
+        // Far below 2^53.
+        Some(seconds) if measure.name == "wall_seconds" => seconds as f64,
+        _ => return ("-".to_owned(), String::new()),
+    };
+    let least = Summary::of([seconds]).and_then(|least| least.ratio(plain));
+    (
+        format!("> {}", show(measure.unit, seconds)),
+        least.map_or_else(String::new, |ratio| format!("> {ratio:.2}")),
+    )
 }
 
 fn show(unit: Unit, figure: f64) -> String {
@@ -162,6 +183,7 @@ fn verdict(text: &mut String, report: &Report<'_>) {
             text,
             "output: differs between plain runs, so nothing can be said about the others"
         ),
+        Verdict::Unknown => writeln!(text, "output: not compared, for plain did not end"),
         Verdict::Different(lines) => {
             let _ = writeln!(text, "output: DIFFERS");
             lines.iter().try_for_each(|line| writeln!(text, "  {line}"))
@@ -177,14 +199,14 @@ fn verdict(text: &mut String, report: &Report<'_>) {
 pub fn complaint(run: &Raw) -> String {
     let last = run.stderr.trim_end().lines().last().unwrap_or_default();
     match last.is_empty() {
-        true => said(run.ending),
-        false => format!("{}: {last}", said(run.ending)),
+        true => run.said(),
+        false => format!("{}: {last}", run.said()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::report;
+    use super::super::report::tests::{given_up, report};
     use super::*;
 
     #[test]
@@ -261,6 +283,21 @@ mod tests {
             text.contains("\nFAILED: neap in turn 2 ended by SIGKILL"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_contender_that_was_given_up_stands_there_with_what_it_took_at_least() {
+        let text = table(&given_up());
+        for part in [
+            "counted; none longer than 30 s\n",
+            "its pool was never used; its first run did not end within 30 s\n",
+            "neap     > 30.000 s",
+            "> 30.00\n",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        let user = text.lines().skip_while(|line| !line.contains("CPU, user"));
+        assert!(user.take(2).any(|line| line.ends_with("  -")), "{text}");
     }
 
     #[test]
