@@ -238,7 +238,7 @@ impl Space {
     /// list of mappings and the registration, which then missed that. From the registration on changes are told: what
     /// of these places is not registered now is none of ours. False: not to be told now.
     fn keep_registered(&self, body: &Body, places: &[Range<u64>]) -> bool {
-        let mut ranges = self.ranges.lock().expect("ranges lock");
+        let mut gone = Vec::new();
         for place in places {
             let mut at = place.start;
             while at < place.end {
@@ -246,20 +246,22 @@ impl Space {
                     return false;
                 };
                 let mapping = next.map_or(place.end..place.end, |next| next.range);
-                ranges.remove(at..mapping.start.min(place.end));
+                gone.push(at..mapping.start.min(place.end));
                 let part = mapping.start.max(at)..mapping.end.min(place.end);
                 at = part.end.max(mapping.start);
-                match self
-                    .uffd
-                    .is_registered(part.start..part.start + PAGE_SIZE as u64)
-                {
-                    _ if part.is_empty() => {}
+                if part.is_empty() {
+                    continue;
+                }
+                let first = part.start..part.start + PAGE_SIZE as u64;
+                match self.uffd.is_registered(first) {
                     Some(true) => {}
-                    Some(false) => ranges.remove(part),
+                    Some(false) => gone.push(part),
                     None => return false,
                 }
             }
         }
+        let mut ranges = self.ranges.lock().expect("ranges lock");
+        gone.into_iter().for_each(|place| ranges.remove(place));
         true
     }
 
