@@ -11,7 +11,8 @@ use crate::spawn::try_spawn;
 
 /// Between two looks, in nanoseconds: 1 s.
 pub(crate) const EVERY: u64 = 1_000_000_000;
-/// A look reads what all processes of the machine say of themselves, so the next one waits this many times as long.
+/// A look reads what all processes of the machine say of themselves, so the next one waits this many times the cpu
+/// time that it took: not the time by the clock, or a busy machine would put it off for long.
 const REST: u64 = 200;
 /// Much is more than this part of the limit: 1/16.
 const MUCH: u64 = 16;
@@ -52,7 +53,7 @@ impl Strays {
 impl Looks {
     fn look(&mut self, job: &Job) {
         neap_sys::block_signals();
-        let start = neap_sys::monotonic_nanos();
+        let before = neap_sys::thread_nanos();
         let much = job.options.limit.0 / MUCH;
         let spaces = job.spaces();
         let met: HashSet<i32> = spaces.iter().map(|space| space.pid.load(Relaxed)).collect();
@@ -71,8 +72,8 @@ impl Looks {
             }
         }
         self.seen = strays;
-        let end = neap_sys::monotonic_nanos();
-        self.next = end + EVERY.max((end - start) * REST);
+        let took = neap_sys::thread_nanos() - before;
+        self.next = neap_sys::monotonic_nanos() + EVERY.max(took * REST);
     }
 }
 
