@@ -85,6 +85,30 @@ fn a_failed_write_keeps_every_entry_in_the_pool() {
 }
 
 #[test]
+fn a_swap_file_that_is_full_is_told_until_there_is_room() {
+    // Four extents, which hold fewer pages than the pool does.
+    let mut f = Fixture::swap(4000, 1 << 20);
+    assert_eq!(f.store.swap_trouble(), None);
+    let ids = f.fill(0..1000);
+    assert!(f.drain() > 0);
+    let stats = f.store.stats();
+    assert!(
+        stats.stored_pages > 0 && stats.swapped_pages > 0,
+        "{stats:?}"
+    );
+    assert_eq!(
+        f.store.swap_trouble().as_deref(),
+        Some("the swap file is full")
+    );
+    f.verify(&ids, 0);
+    f.store.put_many(&ids);
+    assert_eq!(f.store.swap_trouble(), None);
+    f.store.check();
+    // Without one, none is full.
+    assert_eq!(Fixture::pool(8).store.swap_trouble(), None);
+}
+
+#[test]
 fn a_failed_read_is_an_error_and_passes_with_the_fault() {
     let (mut f, switch) = faulty();
     let ids = f.fill(0..200);
