@@ -241,11 +241,9 @@ impl Memory {
     }
 
     fn unmap(&self) {
-        // SAFETY: made by `map`; the caller gives up both. The cookie page may be inherited.
-        unsafe {
-            sys::unmap(self.agent, agent::BYTES);
-            sys::unmap(self.stage, self.stage_bytes);
-        }
+        // Made by `map`; the caller gives up both. The cookie page may be inherited.
+        sys::munmap(self.agent, agent::BYTES);
+        sys::munmap(self.stage, self.stage_bytes);
     }
 }
 

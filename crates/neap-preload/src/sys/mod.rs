@@ -143,19 +143,13 @@ pub fn map(hint: usize, len: usize) -> Option<usize> {
     (at > 0).then_some(at as usize)
 }
 
-/// # Safety
-/// The range must be a mapping that this library made and no longer uses.
-pub unsafe fn unmap(at: usize, len: usize) {
-    call(nr::MUNMAP, [at, len, 0, 0, 0, 0]);
-}
-
 /// Addresses that nobody gets, anywhere.
 pub fn reserve(len: usize) -> i64 {
     let flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE;
     call(nr::MMAP, [0, len, 0, flags, usize::MAX, 0])
 }
 
-/// For the program's own mappings, as it asked.
+/// For the program's own mappings, as it asked, and for those of this library that it no longer uses.
 pub fn munmap(at: usize, len: usize) -> i64 {
     call(nr::MUNMAP, [at, len, 0, 0, 0, 0])
 }
