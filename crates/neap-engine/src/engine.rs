@@ -34,8 +34,8 @@ const ACCEPT_THRESHOLD_PERCENT: u8 = 90;
 /// Why the engine could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// userfaultfd is refused, or lacks what neap needs.
-    #[error("userfaultfd: {0}")]
+    /// userfaultfd is refused, or lacks what neap needs; the call says which.
+    #[error(transparent)]
     Userfaultfd(SysError),
     /// The kernel's userfaultfd is too old.
     #[error(
@@ -307,5 +307,20 @@ impl Engine {
                 meter.limit()
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_userfaultfd_that_is_refused_is_named_once() {
+        let null = File::open("/dev/null").unwrap();
+        let refused = Uffd::create(Some(null.as_fd())).unwrap_err();
+        let text = StartError::Userfaultfd(refused).to_string();
+        assert_eq!(text.matches("userfaultfd").count(), 1, "{text}");
     }
 }
