@@ -24,6 +24,9 @@ use clap::error::ErrorKind;
 
 use flags::{Cli, Command};
 
+/// The code of a wrong flag, which clap tells of.
+const WRONG_FLAG: &str = "E0113";
+
 fn main() -> ExitCode {
     match Cli::try_parse() {
         Ok(cli) => match cli.command {
@@ -33,11 +36,21 @@ fn main() -> ExitCode {
             Command::Sim(args) => sim::run(&args),
         },
         Err(error) => {
-            // A closed stdout or stderr leaves nobody to tell.
-            let _ = error.print();
+            match complaint(&error) {
+                Some(lines) => talk::say(&lines),
+                // A closed stdout leaves nobody to tell.
+                None => error.print().unwrap_or_default(),
+            }
             ExitCode::from(usage_status(error.kind(), std::env::args_os().nth(1)))
         }
     }
+}
+
+/// A wrong flag in the style of the house; `None` for help and the version.
+fn complaint(error: &clap::Error) -> Option<String> {
+    let text = error.render().to_string();
+    let lines = text.strip_prefix("error: ")?.trim_end();
+    Some(format!("neap: error[{WRONG_FLAG}]: {lines}"))
 }
 
 /// Help asked for is success. A wrong flag of `run` must not look like a status of the command, so it
@@ -53,6 +66,24 @@ fn usage_status(kind: ErrorKind, subcommand: Option<std::ffi::OsString>) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_flag_has_a_code_and_help_has_none() {
+        let said = |words: &[&str]| complaint(&Cli::try_parse_from(words).unwrap_err());
+        for wrong in [
+            &["neap", "run", "--frob", "ls"][..],
+            &["neap", "frob"],
+            &["neap", "bench", "ls"],
+            &["neap", "run", "--pool-max", "900", "ls"],
+        ] {
+            let lines = said(wrong).unwrap();
+            assert!(lines.starts_with("neap: error[E0113]: "), "{lines}");
+            assert!(lines.ends_with("try '--help'."), "{lines}");
+        }
+        for help in [&["neap"][..], &["neap", "--help"], &["neap", "--version"]] {
+            assert_eq!(said(help), None);
+        }
+    }
 
     #[test]
     fn wrong_flags_of_run_have_a_status_of_their_own() {
