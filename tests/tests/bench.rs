@@ -335,6 +335,33 @@ fn a_counted_run_that_takes_too_long_has_failed() {
 }
 
 #[test]
+fn neap_tells_of_its_pool_also_when_its_run_takes_too_long() {
+    let name = "neap_tells_of_its_pool_also_when_its_run_takes_too_long";
+    let Some(_alone) = paging(name) else {
+        return;
+    };
+    let dir = disk();
+    let hog = program("hog").to_string_lossy().into_owned();
+    let script = format!("{hog} {MIB} ${{NEAP_SOCKET:+1000000}}");
+    let command = ["sh", "-c", &script].map(OsString::from);
+    let options = ["--runs", "1", "--against", "neap", "--patience", "4"];
+    bench(&dir, &options, &command).go().must_exit(1);
+    let report = json(&dir);
+    let first = runs_of(&report, "neap")[0];
+    assert_eq!(first["given_up_after_seconds"], 4, "{report}");
+    assert!(first["peak_pool_bytes"].as_u64() > Some(0), "{first}");
+    let contenders = report["contenders"].as_array().expect("a list").iter();
+    let of = |accounting: &str| {
+        contenders
+            .clone()
+            .find(|c| c["contender"] == "neap" && !c[accounting].is_null())
+            .unwrap_or_else(|| panic!("no neap by {accounting}: {report}"))
+    };
+    assert_eq!(of("pooled")["runs"], 0, "not again: {report}");
+    assert_eq!(of("resident")["runs"], 1, "with another limit: {report}");
+}
+
+#[test]
 fn a_command_that_takes_too_long_plainly_is_compared_with_nothing() {
     let name = "a_command_that_takes_too_long_plainly_is_compared_with_nothing";
     if !require(name, &[Need::Neap]) {

@@ -32,6 +32,8 @@ use crate::run::launch::Target;
 const BETWEEN_LOOKS: i64 = 10_000_000;
 /// Between two looks for processes that are dying, in milliseconds.
 const DYING: u64 = 2;
+/// How much longer neap may take to tell of a run that was ended, in nanoseconds: 2 s.
+const TO_TELL: u64 = 2_000_000_000;
 /// The signals that end a bench.
 const ENDING: [i32; 4] = [
     signal_hook::consts::SIGINT,
@@ -254,9 +256,12 @@ impl Runner {
                 Ok(_) => break,
                 Err(errno) => return Err(machine("poll")(errno.into())),
             }
-            late = late.or_else(|| self.overrun(start));
-            if late.is_some() || self.interrupt.caught().is_some() {
+            if self.interrupt.caught().is_some() || self.overrun(start, TO_TELL).is_some() {
                 kill_everything(watch.group);
+            }
+            late = late.or_else(|| self.overrun(start, 0));
+            if late.is_some() {
+                kill_command(watch);
             }
         }
         let wall_nanos = neap_sys::monotonic_nanos() - start;
@@ -273,9 +278,9 @@ impl Runner {
         })
     }
 
-    /// The patience, when a run that began at `start` goes on for longer.
-    fn overrun(&self, start: u64) -> Option<u64> {
-        let taken = neap_sys::monotonic_nanos() - start;
+    /// The patience, when a run that began at `start` goes on for longer than that and `more` nanoseconds.
+    fn overrun(&self, start: u64, more: u64) -> Option<u64> {
+        let taken = (neap_sys::monotonic_nanos() - start).saturating_sub(more);
         self.patience
             .filter(|seconds| taken > seconds.saturating_mul(1_000_000_000))
     }
@@ -303,6 +308,17 @@ fn kill_everything(group: Option<&Group>) {
         let _ = neap_sys::signal(pid, signal_hook::consts::SIGKILL);
     }
     neap_sys::kill_descendants();
+}
+
+/// The same but for neap, which then tells of its run and ends.
+fn kill_command(watch: &Watch<'_>) {
+    let members = watch.group.map(Group::members).unwrap_or_default();
+    for pid in members.into_iter().chain(neap_sys::descendants()) {
+        if !(watch.neap && pid == watch.first) {
+            // It may have ended by itself.
+            let _ = neap_sys::signal(pid, signal_hook::consts::SIGKILL);
+        }
+    }
 }
 
 fn read_stats(mut file: File) -> Value {

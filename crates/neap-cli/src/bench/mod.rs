@@ -228,7 +228,7 @@ impl<'a> Bench<'a> {
         let contender = raw.contender;
         let late = raw.given_up_after_seconds;
         let good = late.is_some() || self.raw.first().is_none_or(|plain| raw.is_like(plain));
-        // neap tells at its end, which a run that was given up never reached.
+        // neap tells at its end, which a run that was given up may not have reached.
         let managed = contender != Contender::Neap || late.is_some() || raw.neap["managed"] == true;
         let first = First {
             contender,

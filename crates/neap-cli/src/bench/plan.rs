@@ -199,7 +199,7 @@ impl First {
 }
 
 impl First {
-    /// Who would get its pool added, and was ended before it told its size: neap, which tells at its end.
+    /// Who would get its pool added, and was ended before it told its size or before it had any.
     fn unknown_pool(&self) -> Option<Absent> {
         let seconds = self.late?;
         (self.charged && self.pool == Bytes::ZERO).then(|| Absent {
