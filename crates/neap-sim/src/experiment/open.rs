@@ -3,7 +3,7 @@
 
 use neap_policy::{PenaltySpend, ShrinkerLimit, SwapinCount, Switches};
 
-use super::build::{build, effect};
+use super::build::{build, effect, serial};
 use super::second_chance::S0_PARAMETERS;
 use super::{Experiment, ExperimentFault, Measure, Setup};
 
@@ -28,7 +28,7 @@ fn remedied(config: &str) -> Switches {
 }
 
 fn run(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
-    build(setup, remedied(setup.config), 0)
+    build(setup, remedied(setup.config), 0, serial(setup))
 }
 
 const NOTE: &str =

@@ -22,6 +22,9 @@ const NONE_IS_FINE: &[&str] = &[
     "warm_up",
     "source",
     "object",
+    "scatter",
+    "serial",
+    "prepare",
     "touched",
     "exponent",
     "work",
@@ -48,6 +51,7 @@ impl Range {
             (_, "CPUs") => range(1.0, 4096.0, true),
             (_, "MiB") => range(least(1.0), MOST_MIB, false),
             ("memory", _) => range(1.0, 64.0, true),
+            ("scatter", _) => range(0.0, 1.0, false),
             ("exponent", _) => range(0.0, 10.0, false),
             (_, unit) if unit.starts_with('%') => range(0.0, 100.0, false),
             (_, "s" | "ms" | "us" | "ns" | "times" | "" | "MiB/s" | "touches/s") => {

@@ -29,7 +29,7 @@ fn rotation(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
         },
         _ => base,
     };
-    build(setup, switches, 0)
+    build(setup, switches, 0, None)
 }
 
 const S4_PARAMETERS: &[Parameter] = &[

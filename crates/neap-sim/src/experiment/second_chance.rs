@@ -3,8 +3,8 @@
 use neap_policy::{ShrinkerScheme, SwapinCount, Switches};
 
 use super::build::{
-    CLUSTER, COMPRESSOR, FILES, LATENCY, MEMORY, OBJECT, RAM, SOURCE, UNITS, build, effect,
-    reported, scaled_bytes,
+    CLUSTER, COMPRESSOR, FILES, LATENCY, LINK_MEMORY, MEMORY, OBJECT, PREPARE, RAM, SCATTER,
+    SERIAL, SOURCE, UNITS, build, effect, reported, scaled_bytes, serial,
 };
 use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
 
@@ -38,6 +38,10 @@ pub(super) const S0_PARAMETERS: &[Parameter] = &[
     MEMORY,
     SOURCE,
     OBJECT,
+    SERIAL,
+    PREPARE,
+    LINK_MEMORY,
+    SCATTER,
     Parameter::word("files", "disk", "not stated", FILES),
     RAM,
     Parameter::chosen("swap", "51200", "MiB", "not stated; never full", &[]),
@@ -49,7 +53,7 @@ pub(super) const S0_PARAMETERS: &[Parameter] = &[
 const BOTH: &str = "second-chance+disk-swapins";
 
 fn second_chance(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
-    build(setup, patched(setup.config), 0)
+    build(setup, patched(setup.config), 0, serial(setup))
 }
 
 /// The dynamic shrinker's protection schemes in a kernel build under 2 GB.
@@ -87,14 +91,14 @@ pub(super) const SECOND_CHANCE: Experiment = Experiment {
     seconds: 8,
     notes: &[
         "Scale divides CPUs, jobs, units and memory; pages and CPU times shown are divided by it.",
-        "No link step and no serial part of make: real time is that of the compile jobs alone.",
+        "Unless serial is set there is no link step and no serial part of make: real time is that of the compile jobs.",
     ],
     run: second_chance,
 };
 
 fn cold_data(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
     let cold = scaled_bytes(setup, "cold").whole_pages().0;
-    build(setup, patched(setup.config), cold)
+    build(setup, patched(setup.config), cold, serial(setup))
 }
 
 const COLD_PARAMETERS: &[Parameter] = &[
@@ -118,6 +122,10 @@ const COLD_PARAMETERS: &[Parameter] = &[
     MEMORY,
     SOURCE,
     OBJECT,
+    SERIAL,
+    PREPARE,
+    LINK_MEMORY,
+    SCATTER,
     Parameter::word("files", "disk", "not stated", FILES),
     RAM,
     Parameter::chosen("swap", "51200", "MiB", "not stated; never full", &[]),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use neap_units::{Nanos, PageNr, Pages};
 
+use super::link::{LinkShape, Linking};
 use super::put_run;
 use super::replay::{Player, objects};
 use crate::clock::{Context, Program, Step};
@@ -59,6 +60,8 @@ pub struct BuildShape {
     pub tmpfs: bool,
     /// System time of fork, exec and exit.
     pub spawn: Nanos,
+    /// What no job overlaps.
+    pub link: Option<LinkShape>,
 }
 
 /// What all jobs of a build share.
@@ -72,6 +75,8 @@ pub struct Build {
     objects: Store,
     /// Shared number: units not yet begun.
     queue: usize,
+    /// Shared number: jobs not yet over, if somebody waits for them.
+    running: Option<usize>,
 }
 
 /// Where a build's files lie.
@@ -107,7 +112,30 @@ impl Build {
             memcg,
             compiler,
             queue,
+            running: None,
         }
+    }
+
+    /// How the serial part is, if there is one.
+    #[must_use]
+    pub fn serial(&self) -> Option<LinkShape> {
+        self.shape.link
+    }
+
+    /// The build's serial part, if it has one, as one more task: it waits for the jobs made after this.
+    /// `running` is a shared number that holds how many they are.
+    #[must_use]
+    pub fn link(&mut self, running: usize, kernel: &mut Kernel) -> Option<Box<dyn Program>> {
+        let link = self.shape.link?;
+        let pages = (self.shape.units * self.shape.object).max(1);
+        let objects = match self.objects {
+            Store::File(file) => file,
+            // As a linker reads them: an input that no job has left in memory.
+            Store::Memory(_) => kernel.create_file(Pages(pages)),
+        };
+        self.running = Some(running);
+        let linking = Linking::new(link, self.memcg, (objects, pages), running, kernel);
+        Some(Box::new(linking))
     }
 
     /// One job: it takes units until there are none.
@@ -164,6 +192,9 @@ impl Job {
         let shape = self.build.shape;
         let left = cx.shared.get(self.build.queue);
         if !cx.shared.take(self.build.queue) {
+            if let Some(running) = self.build.running {
+                cx.shared.take(running);
+            }
             return Some(Step::Exit);
         }
         self.unit = shape.units.saturating_sub(left);

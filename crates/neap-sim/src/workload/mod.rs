@@ -7,11 +7,13 @@
 //! | `stream` | a reader that goes through a file once |
 //! | `replay` | a task that does what a trace says |
 //! | `compile` | jobs of a parallel build |
+//! | `link` | the serial part of a build |
 //! | `file` | machines, cgroups and tasks as users write them, in TOML |
 //! | `reclaimer` | a task that writes to `memory.reclaim` |
 
 mod compile;
 mod file;
+mod link;
 mod load;
 mod pattern;
 mod reclaimer;
@@ -24,6 +26,7 @@ pub use file::{
     GroupSpec, Kind, MAX_SWAP_LATENCY, TaskSpec, WORKLOAD_SCHEMA, Workload, WorkloadFault,
     WorkloadRun, parse_duration, parse_version,
 };
+pub use link::LinkShape;
 pub use load::{Burst, Load};
 pub use pattern::{Pattern, Walker};
 pub use reclaimer::Reclaimer;

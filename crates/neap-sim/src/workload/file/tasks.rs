@@ -11,7 +11,9 @@ use super::{GroupSpec, WorkloadFault};
 use crate::clock::{Machine, Program};
 use crate::kernel::{Advice, Area, MemcgId, TaskId};
 use crate::trace::Trace;
-use crate::workload::{Build, BuildShape, Burst, Compiler, Load, Pattern, Replay, Stream, Walker};
+use crate::workload::{
+    Build, BuildShape, Burst, Compiler, LinkShape, Load, Pattern, Replay, Stream, Walker,
+};
 
 /// Where a task's memory is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -199,7 +201,25 @@ fn build(node: &Node<'_>) -> Result<BuildShape, WorkloadFault> {
         object: node.within("object", 32, 0, 1 << 20)?,
         tmpfs: node.flag("tmpfs", false)?,
         spawn: Nanos::millis(1),
+        link: link(node)?,
     })
+}
+
+/// A build's serial part.
+fn link(node: &Node<'_>) -> Result<Option<LinkShape>, WorkloadFault> {
+    let shape = LinkShape {
+        prepare: node.duration("prepare", Nanos::ZERO)?,
+        work: node.duration("link_work", Nanos::ZERO)?,
+        memory: node
+            .size_within("link_memory", PAGE, MOST)?
+            .unwrap_or(PAGE)
+            .whole_pages()
+            .0,
+        scatter: node.number("link_scatter", 0.5, 0.0, 1.0)?,
+        stretch: 1.0,
+    };
+    let any = shape.prepare > Nanos::ZERO || shape.work > Nanos::ZERO;
+    Ok(any.then_some(shape))
 }
 
 impl TaskSpec {
@@ -276,16 +296,25 @@ impl TaskSpec {
                 let queue = machine.shared().make(shape.units);
                 let kernel = machine.kernel();
                 let compiler = Compiler::new(Compiler::recorded_trace(), kernel);
-                Some(Build::new(*shape, memcg, compiler, queue, kernel))
+                let mut build = Build::new(*shape, memcg, compiler, queue, kernel);
+                let running = machine.shared().make(self.count);
+                if let Some(link) = build.link(running, machine.kernel()) {
+                    let id = machine.spawn(link, self.start, true);
+                    tasks.push((format!("{}-link", self.name), id));
+                }
+                Some(build)
             }
             _ => None,
         };
+        let link = build.as_ref().and_then(Build::serial);
+        let prepare = link.map_or(Nanos::ZERO, |link| link.prepare);
+        let start = self.start.saturating_add(prepare);
         for i in 0..self.count {
             let program = match &build {
                 Some(build) => build.job(),
                 None => self.program(machine, memcg, tasks.len() as u64, end),
             };
-            let id = machine.spawn(program, self.start, !self.endless());
+            let id = machine.spawn(program, start, !self.endless());
             let name = match self.count {
                 1 => self.name.clone(),
                 _ => format!("{}-{}", self.name, i + 1),

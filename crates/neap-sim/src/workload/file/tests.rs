@@ -82,6 +82,37 @@ fn a_file_is_a_machine_with_groups_and_tasks() {
 }
 
 #[test]
+fn a_link_comes_after_the_last_unit_and_is_a_task_of_its_own() {
+    let build =
+        "[[task]]\nkind = \"compile\"\nunits = 3\nunit_memory = 1\nunit_work = 0.1\ncount = 2";
+    let run = |more: &str| {
+        let text = format!("schema = \"neap.workload/1\"\n{build}\n{more}");
+        let workload = Workload::parse(&text, no_trace).unwrap();
+        let run = workload.run();
+        assert!(run.finished);
+        run.times()
+            .iter()
+            .map(|(name, times)| ((*name).to_owned(), times.ended.unwrap_or_default()))
+            .collect::<Vec<_>>()
+    };
+    let alone = run("");
+    assert_eq!(alone.len(), 2);
+    let linked = run("prepare = \"1s\"\nlink_work = \"2s\"\nlink_memory = \"4M\"");
+    let (name, end) = &linked[0];
+    assert_eq!((name.as_str(), linked.len()), ("compile-link", 3));
+    let jobs = linked[1..].iter().map(|job| job.1).max().unwrap();
+    let before = alone.iter().map(|job| job.1).max().unwrap();
+    assert!(
+        jobs >= Nanos(1_000_000_000).max(before)
+            && *end >= jobs.saturating_add(Nanos(2_000_000_000))
+    );
+    assert!(
+        with(&format!("{build}\nlink_scatter = 2"))
+            .starts_with("task 1.link_scatter: write a number")
+    );
+}
+
+#[test]
 fn every_fault_names_its_key_and_what_to_write() {
     assert_eq!(
         fault(""),
