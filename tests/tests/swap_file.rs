@@ -15,11 +15,11 @@ fn neap(dir: &Path) -> Neap {
         .option("--swap-dir")
         .option(dir)
         .option("--pool-max")
-        .option("10")
+        .option("4")
 }
 
-fn hog(rounds: &str) -> Run {
-    Run::new([program("hog").as_os_str(), "96".as_ref(), rounds.as_ref()])
+fn hog(mib: &str, rounds: &str) -> Run {
+    Run::new([program("hog").as_os_str(), mib.as_ref(), rounds.as_ref()])
 }
 
 /// The swap file of process `pid` as a path that opens it: it has no name in `dir`.
@@ -31,7 +31,7 @@ fn swap_file(pid: u32, dir: &Path) -> Option<PathBuf> {
 
 /// Overwrites the swap file once it holds something.
 fn spoil(pid: u32, dir: &Path) {
-    const ENOUGH: u64 = 4 << 20;
+    const ENOUGH: u64 = 1 << 20;
     let end = Instant::now() + Duration::from_secs(30);
     loop {
         assert!(Instant::now() < end, "no swap file, or nothing in it");
@@ -57,7 +57,7 @@ fn a_page_that_the_disk_changed_ends_the_program_with_a_message() {
         return;
     }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a temporary folder");
-    let run = neap(dir.path()).run_with(&hog("1000"), |pid| spoil(pid, dir.path()));
+    let run = neap(dir.path()).run_with(&hog("96", "1000"), |pid| spoil(pid, dir.path()));
     run.must_exit(128 + libc::SIGKILL);
     assert!(
         run.stderr.contains("is lost") && run.stderr.contains("rather than let it read wrong"),
@@ -108,8 +108,8 @@ fn a_full_disk_costs_no_byte() {
         Err(reason) => return skip(test, &reason),
     };
     let _alone = exclusive();
-    let plain = hog("1").go();
-    let run = neap(disk.0.path()).run(&hog("1").limit(Duration::from_secs(120)));
+    let plain = hog("256", "1").go();
+    let run = neap(disk.0.path()).run(&hog("256", "1").limit(Duration::from_secs(120)));
     run.must_exit(0);
     assert_eq!(run.text(), plain.text());
     assert!(run.number("/vmstat/zswpwb") > 0, "{}", run.stats);

@@ -119,13 +119,17 @@ impl Keeper {
     }
 
     /// Keeps thread `tid` (0: the calling one) on `cpu` until the answer is dropped, which gives it
-    /// the affinity it had. `None`: not allowed.
+    /// the affinity it had. `None`: not allowed, or not needed.
     pub fn keep(&self, tid: i32, cpu: usize) -> Option<Kept> {
         let before = CpuSet::of(tid)?;
         if !before.has(cpu) {
             return None; // it may not run there at all
         }
-        CpuSet::one(cpu)?.give_to(tid).ok()?;
+        let here = CpuSet::one(cpu)?;
+        if here.equals(&before) {
+            return None; // it runs nowhere else anyway
+        }
+        here.give_to(tid).ok()?;
         let unnarrowed = self.free.is_some_and(|free| free.equals(&before));
         let after = if unnarrowed { self.all } else { before };
         Some(Kept { tid, after })
@@ -206,6 +210,7 @@ mod tests {
         let kept = keeper.keep(tid(), cpu).expect("kept");
         let while_kept = CpuSet::of(0).expect("affinity");
         assert!(while_kept.equals(&CpuSet::one(cpu).expect("one")));
+        assert!(keeper.keep(tid(), cpu).is_none(), "it is bound already");
         drop(kept);
         assert!(CpuSet::of(0).expect("affinity").equals(&before));
     }

@@ -16,6 +16,7 @@ mod socket;
 mod startup;
 mod thread;
 mod uffd;
+mod zdict;
 
 pub use arena::Arena;
 pub use cpu::{Keeper, Kept, cpu_of, end_keep, pin_to, this_cpu};
@@ -36,3 +37,4 @@ pub use thread::{
     thread_nanos, wait_hangup, wait_readable, waits_for_reader,
 };
 pub use uffd::{Event, Features, Mode, Progress, Stop, Uffd};
+pub use zdict::finalize_dictionary;

@@ -45,8 +45,8 @@ pub(crate) enum Served {
 
 /// Faults between two looks at where the program's thread runs.
 const FOLLOW_EVERY: u32 = 256;
-/// Longest sleep.
-const IDLE_NANOS: u64 = 1_000_000_000;
+/// A sleep that only a call ends.
+const NEVER: u64 = u64::MAX;
 /// The same while nobody would tell of the end of the address space: it has no agent.
 const ALONE_NANOS: u64 = 10_000_000;
 /// The same while changes wait for others that are still to come: the first look comes after this, the next
@@ -111,11 +111,13 @@ impl FaultThread {
                 _ if space.expects() => self.unsure,
                 _ if !self.inbox.waiting.is_empty() => self.pause(),
                 true => ALONE_NANOS,
-                false => IDLE_NANOS,
+                // A timer costs a twentieth of a fault; all that ends this sleep rings or is read.
+                false => NEVER,
             };
             let ready = match &space.bell {
                 Some(bell) => {
-                    neap_sys::wait_readable(&[space.uffd.as_fd(), bell.as_fd()], Some(limit))
+                    let limit = Some(limit).filter(|limit| *limit != NEVER);
+                    neap_sys::wait_readable(&[space.uffd.as_fd(), bell.as_fd()], limit)
                 }
                 None => {
                     neap_sys::wait_readable(&[space.uffd.as_fd()], Some(limit.min(ALONE_NANOS)))

@@ -11,7 +11,7 @@ use crate::job::Job;
 use crate::space::addresses;
 
 /// Longest run of fresh pages filled for one fault.
-const MAX_FRESH: u64 = 16;
+const MAX_FRESH: u64 = 32;
 static ZEROS: [u8; MAX_FRESH as usize * PAGE_SIZE] = [0; MAX_FRESH as usize * PAGE_SIZE];
 
 impl FaultThread {

@@ -15,8 +15,8 @@ use crate::fault::Served;
 use crate::job::Job;
 use crate::space::{Space, addresses};
 
-/// Largest readahead window, in pages (the kernel's page-cluster of 4).
-const MAX_WINDOW: u32 = 16;
+/// Largest readahead window, in pages (the kernel's SWAP_RA_ORDER_CEILING of 5).
+const MAX_WINDOW: u32 = 32;
 /// Loaded pages keep their compressed copies while the pool takes less than this share of the limit.
 const KEEP_BELOW_PERCENT: u64 = 25;
 /// And only where so many are loaded at once: who walks on will not come back before they leave again, so that

@@ -6,6 +6,7 @@
 
 mod guard;
 mod outlook;
+mod pressure;
 mod samples;
 mod stage;
 mod store;
@@ -19,6 +20,7 @@ use neap_units::{PAGE_SIZE, PageId, Pages, SpaceId};
 use neap_wire::{BLOCK_PAGES, op};
 
 use self::outlook::{Look, Outlook, Supply};
+use self::pressure::Pressure;
 use self::store::{Storer, Taken};
 pub(crate) use self::workers::Work;
 use crate::agent::{Called, Errand};
@@ -45,10 +47,6 @@ const REST: Duration = Duration::from_millis(50);
 const LONGEST_REST: Duration = Duration::from_secs(1);
 /// Share of the limit by which usage must change for that pause to end: 1/8.
 const MUCH: u64 = 8;
-/// The kernel's DEF_PRIORITY: reclaim starts gently.
-const DEF_PRIORITY: u64 = 12;
-/// Passes after which the next lower priority is tried.
-const PASSES_PER_PRIORITY: u32 = 16;
 
 pub(crate) struct Reclaimer {
     job: Arc<Job>,
@@ -127,20 +125,19 @@ impl Reclaimer {
     /// Reclaims until usage is where the pacer wants it, or nothing is left.
     fn work(&mut self) {
         self.take_rest();
-        let (mut passes, mut still) = (0, 0);
-        let mut priority = DEF_PRIORITY;
+        let mut still = 0;
+        let mut pressure = Pressure::new(self.job.store.pool_bytes().0);
         let start = neap_sys::monotonic_nanos();
         self.outlook.begin(start);
         while !self.job.is_stopping() && self.job.meter.excess() > 0 {
             if self.above_floor() == Pages(0) && !self.job.meter.is_full() {
                 break; // all that it may take was taken, and nobody waits
             }
-            passes += 1;
-            if passes % PASSES_PER_PRIORITY == 0 {
-                self.job.ask_shrinker(priority);
-                priority = priority.saturating_sub(1);
-            }
             let pass = self.pass();
+            let pool = || self.job.store.pool_bytes().0;
+            if let Some(priority) = pressure.note(pass.stored, pool) {
+                self.job.ask_shrinker(priority);
+            }
             let gets_on = pass.moved || pass.stored > 0;
             if !gets_on && pass.refused == 0 && self.work.is_busy() {
                 self.job.offer_room();

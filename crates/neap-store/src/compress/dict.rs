@@ -4,10 +4,11 @@
 //! short to teach the compressor. A dictionary holds them once. It costs memory itself, so it is
 //! adopted only when pages that are not in it become smaller by a clear margin.
 //!
-//! It is some of the pages themselves, the best of a few choices. zstd's own trainer takes 12 MiB
-//! while it works, which a job at its limit does not have, and what it makes served
-//! two of three programs no better (`docs/adr/0007-dictionaries.md`).
+//! It is some of the pages themselves, the best of a few choices, and mostly how the codes of others are
+//! distributed. zstd's own trainer takes 12 MiB while it works, which a job at its limit does not have, and what
+//! it makes served two of three programs no better (`docs/adr/0007-dictionaries.md`).
 
+use neap_sys::finalize_dictionary;
 use neap_units::{Bytes, PAGE_SIZE};
 use zstd_safe::{CDict, DDict};
 
@@ -29,6 +30,10 @@ const JUDGED_AT: i32 = 3;
 /// Gain on the pages that judge, in percent of their size without dictionary, below which the
 /// dictionary is not worth its memory and the longer compression.
 const MIN_GAIN_PERCENT: usize = 5;
+
+/// By how much pages may be larger with tables in the dictionary than with tables of their own: one part of so
+/// many. They are compressed and decompressed in less time.
+const TABLES_WORTH: usize = 16;
 
 /// What would make zstd read a dictionary as more than its content.
 const MAGIC: [u8; 4] = 0xec30_a437_u32.to_le_bytes();
@@ -95,18 +100,31 @@ impl Dictionary {
         let judged_at = level.min(JUDGED_AT);
         let mut zstd = Zstd::new(judged_at);
         let without = total(&mut zstd, &judges, None);
+        let apart = every_second(0).count() / PARTS;
+        let is_part = |choice: usize, at: usize| at % apart == choice * apart / CHOICES;
+        let chosen = |choice: usize, part: bool| -> Vec<u8> {
+            let all = every_second(0).take(apart * PARTS).enumerate();
+            let pages = all.filter(|(at, _)| is_part(choice, *at) == part);
+            pages.flat_map(|(_, page)| page).copied().collect()
+        };
+        let mut judge = |content: &[u8]| {
+            let made = Self::of(content, judged_at)?;
+            Some(total(&mut zstd, &judges, Some(&made)))
+        };
         let best = (0..CHOICES)
             .filter_map(|choice| {
-                let apart = every_second(0).count() / PARTS;
-                let parts = every_second(0)
-                    .skip(choice * apart / CHOICES)
-                    .step_by(apart);
-                let content: Vec<u8> = parts.take(PARTS).flatten().copied().collect();
-                let made = Self::of(&content, judged_at)?;
-                Some((total(&mut zstd, &judges, Some(&made)), content))
+                let content = Some(chosen(choice, true)).filter(|it| !it.starts_with(&MAGIC))?;
+                Some((judge(&content)?, choice, content))
             })
-            .min_by_key(|(with, _)| *with);
-        let (with, content) = best.ok_or(TrainError::Unusable)?;
+            .min_by_key(|(with, ..)| *with);
+        let (mut with, choice, mut content) = best.ok_or(TrainError::Unusable)?;
+        let others = chosen(choice, false);
+        if let Some(tables) = finalize_dictionary(&content, &others, PAGE_SIZE, judged_at)
+            && let Some(total) = judge(&tables)
+            && total * TABLES_WORTH <= with * (TABLES_WORTH + 1)
+        {
+            (with, content) = (total, tables);
+        }
         if with * 100 > without * (100 - MIN_GAIN_PERCENT) {
             return Err(TrainError::NotWorthIt { without, with });
         }
@@ -116,9 +134,6 @@ impl Dictionary {
     }
 
     fn of(content: &[u8], level: i32) -> Option<Self> {
-        if content.starts_with(&MAGIC) {
-            return None;
-        }
         Some(Self {
             encoder: CDict::try_create(content, level)?,
             decoder: DDict::try_create(content)?,

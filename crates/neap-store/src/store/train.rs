@@ -10,7 +10,7 @@ impl Store {
     /// pages that are not in it clearly smaller, compresses the owner's pages with it from now on.
     /// Returns the bytes of those pages without and with it.
     ///
-    /// Compresses half of the samples five times: not for the way of a fault. A second
+    /// Compresses half of the samples seven times: not for the way of a fault. A second
     /// dictionary replaces the first; entries stored with that keep it alive.
     pub fn train(&self, owner: SpaceId, samples: &[u8]) -> Result<(usize, usize), TrainError> {
         let CompressorKind::Zstd(level) = self.compressor else {
