@@ -67,23 +67,38 @@ impl<'a> Side<'a> {
     }
 
     /// The median of wall time in seconds; `None` where [`at_least`](Self::at_least) says what is known of it.
+    /// A run that was ended for taking too long counts as longer than all others.
     #[must_use]
     pub fn wall(&self) -> Option<f64> {
-        match self.at_least() {
-            Some(_) => None,
-            None => self.median("wall_seconds"),
+        if self.late().is_empty() {
+            return self.median("wall_seconds");
         }
+        let wall = |run: &&Value| match run["given_up_after_seconds"].as_f64() {
+            Some(_) => Some(f64::INFINITY),
+            None => run["wall_seconds"]
+                .as_f64()
+                .filter(|_| run["ending"] == "exited 0"),
+        };
+        median(self.runs.iter().filter_map(wall).collect()).filter(|wall| wall.is_finite())
     }
 
-    /// What the median of wall time is above: the patience in seconds, where the first run or most of the
+    /// After how many seconds runs were ended.
+    fn late(&self) -> Vec<f64> {
+        let late = |run: &&Value| run["given_up_after_seconds"].as_f64();
+        self.runs.iter().filter_map(late).collect()
+    }
+
+    /// What the median of wall time is above: the patience in seconds, where the first run or half of the
     /// counted ones were ended for it.
     #[must_use]
     pub fn at_least(&self) -> Option<f64> {
-        let late = |run: &&Value| run["given_up_after_seconds"].as_f64();
-        let counted: Vec<f64> = self.runs.iter().filter_map(late).collect();
-        let most = counted.len() * 2 > self.runs.len();
         let first = self.entry["given_up_after_seconds"].as_f64();
-        first.or_else(|| counted.first().copied().filter(|_| most))
+        first.or_else(|| {
+            self.late()
+                .first()
+                .copied()
+                .filter(|_| self.wall().is_none())
+        })
     }
 
     /// Processor time in seconds: the command's and neap's.

@@ -129,35 +129,76 @@ fn verdict(line: &Line, goal: Option<Target>) -> &'static str {
     }
 }
 
+/// Ratios of rows, of some only a bound.
+struct Ratios(Vec<Figure>);
+
+impl Ratios {
+    /// Rows that neap wins, of those of which it is known whether it does.
+    fn wins(&self) -> String {
+        let won = |figure: &Figure| match *figure {
+            Figure::Is(ratio) => Some(ratio < 1.0),
+            Figure::Above(ratio) => (ratio >= 1.0).then_some(false),
+            Figure::Below(ratio) => (ratio <= 1.0).then_some(true),
+            Figure::None => None,
+        };
+        let known: Vec<bool> = self.0.iter().filter_map(won).collect();
+        let wins = known.iter().filter(|won| **won).count();
+        format!("{wins} of {}", known.len())
+    }
+
+    /// Of those that were measured.
+    fn mean(&self) -> String {
+        let measured: Vec<f64> = self.0.iter().filter_map(|figure| figure.exact()).collect();
+        cell(geometric_mean(&measured), "")
+    }
+
+    fn bounds(&self) -> usize {
+        self.0.iter().filter(|figure| figure.is_bound()).count()
+    }
+
+    /// The largest, also where only that it is at least so much is known.
+    fn worst(&self) -> String {
+        let least = |figure: &Figure| match *figure {
+            Figure::Is(ratio) => Some((ratio, "")),
+            Figure::Above(ratio) => Some((ratio, "> ")),
+            _ => None,
+        };
+        let worst = self
+            .0
+            .iter()
+            .filter_map(least)
+            .max_by(|a, b| a.0.total_cmp(&b.0));
+        worst.map_or("-".to_owned(), |(ratio, sign)| format!("{sign}{ratio:.2}"))
+    }
+}
+
 fn summary(lines: &[Line], percent: u64) -> String {
-    let zswap = |line: &Line| line.zswap.exact();
-    let best = |line: &Line| line.best.exact();
-    let all = |of: &dyn Fn(&Line) -> Option<f64>| lines.iter().filter_map(of).collect::<Vec<_>>();
-    let wins = |ratios: &[f64]| ratios.iter().filter(|ratio| **ratio < 1.0).count();
-    let (by_zswap, by_best) = (all(&zswap), all(&best));
+    let by_zswap = Ratios(lines.iter().map(|line| line.zswap).collect());
+    let by_best = Ratios(lines.iter().map(|line| line.best).collect());
     let mut text = format!(
-        "neap wins {} of {} rows against zswap and {} of {} against the best of the kernel's; geometric means {} and {}.",
-        wins(&by_zswap),
-        by_zswap.len(),
-        wins(&by_best),
-        by_best.len(),
-        cell(geometric_mean(&by_zswap), ""),
-        cell(geometric_mean(&by_best), ""),
+        "neap wins {} rows against zswap and {} against the best of the kernel's; geometric means {} and {}.",
+        by_zswap.wins(),
+        by_best.wins(),
+        by_zswap.mean(),
+        by_best.mean(),
     );
-    let real: Vec<&Line> = lines
-        .iter()
-        .filter(|line| line.class == Class::Real)
-        .collect();
-    let of_real =
-        |of: &dyn Fn(&Line) -> Option<f64>| real.iter().filter_map(|l| of(l)).collect::<Vec<_>>();
-    let (by_zswap, by_best) = (of_real(&zswap), of_real(&best));
-    if !by_best.is_empty() {
-        let worst = by_best.iter().copied().fold(0.0, f64::max);
+    let real = |of: fn(&Line) -> Figure| {
+        Ratios(
+            lines
+                .iter()
+                .filter(|line| line.class == Class::Real)
+                .map(of)
+                .collect(),
+        )
+    };
+    let (of_zswap, of_best) = (real(|line| line.zswap), real(|line| line.best));
+    if of_best.0.iter().any(|figure| *figure != Figure::None) {
         let _ = write!(
             text,
-            " Real programs: {} and {}, the worst {worst:.2}{}.",
-            cell(geometric_mean(&by_zswap), ""),
-            cell(geometric_mean(&by_best), ""),
+            " Real programs: {} and {}, the worst {}{}.",
+            of_zswap.mean(),
+            of_best.mean(),
+            of_best.worst(),
             match target::of(Class::Real) {
                 Some(goal) if percent == PERCENT =>
                     format!(" (target {}, none above 1)", goal_text(goal)),
@@ -165,12 +206,12 @@ fn summary(lines: &[Line], percent: u64) -> String {
             }
         );
     }
-    let bounds = |of: fn(&Line) -> Figure| lines.iter().filter(|l| of(l).is_bound()).count();
-    let (by_zswap, by_best) = (bounds(|line| line.zswap), bounds(|line| line.best));
-    if by_zswap + by_best > 0 {
+    if by_zswap.bounds() + by_best.bounds() > 0 {
         let _ = write!(
             text,
-            " Not in these: {by_zswap} rows against zswap and {by_best} against the best, of which only a bound is known."
+            " Not in the means: {} rows against zswap and {} against the best, of which only a bound is known.",
+            by_zswap.bounds(),
+            by_best.bounds(),
         );
     }
     text + "\n"

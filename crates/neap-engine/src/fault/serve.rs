@@ -12,6 +12,8 @@ use crate::space::addresses;
 
 /// Longest run of fresh pages filled for one fault.
 const MAX_FRESH: u64 = 32;
+/// The same near the limit: what may be filled without room for it.
+const LEAST_FRESH: u64 = 16;
 static ZEROS: [u8; MAX_FRESH as usize * PAGE_SIZE] = [0; MAX_FRESH as usize * PAGE_SIZE];
 
 impl FaultThread {
@@ -155,8 +157,10 @@ impl FaultThread {
     /// How many pages from `page` on are unknown to the table and empty, within the registered range: twice
     /// the last run if this fault continues it, else one.
     fn fresh_run(&self, page: PageNr) -> usize {
+        let room = self.job.meter.room() / PAGE_SIZE as u64;
         let want = if page.0 == self.fresh.next {
-            (self.fresh.len * 2).min(MAX_FRESH)
+            let most = room.clamp(LEAST_FRESH, MAX_FRESH);
+            (self.fresh.len * 2).min(most)
         } else {
             1
         };

@@ -17,6 +17,8 @@ use crate::space::{Space, addresses};
 
 /// Largest readahead window, in pages (the kernel's SWAP_RA_ORDER_CEILING of 5).
 const MAX_WINDOW: u32 = 32;
+/// The same near the limit: what may be loaded without room for it.
+const LEAST_WINDOW: u64 = 16;
 /// Loaded pages keep their compressed copies while the pool takes less than this share of the limit.
 const KEEP_BELOW_PERCENT: u64 = 25;
 /// And only where so many are loaded at once: who walks on will not come back before they leave again, so that
@@ -125,11 +127,13 @@ impl Loader {
         };
         // A page from the pool is not worth a read of the swap file for its neighbours.
         let on_disk = job.store.is_on_disk(entry);
+        let room = job.meter.room() / PAGE_SIZE as u64;
+        let most = room.clamp(LEAST_WINDOW, MAX_WINDOW.into()) as usize;
         self.inbound.clear();
         let inbound = &mut self.inbound;
         let mut claim = |at, id, state| {
             if let State::Stored { entry } = state
-                && inbound.len() < MAX_WINDOW as usize
+                && (inbound.len() < most || at == page)
                 && (at == page || on_disk || !job.store.is_on_disk(entry))
             {
                 inbound.push(Inbound {

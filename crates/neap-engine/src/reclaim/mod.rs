@@ -126,7 +126,7 @@ impl Reclaimer {
     fn work(&mut self) {
         self.take_rest();
         let mut still = 0;
-        let mut pressure = Pressure::new(self.job.store.pool_bytes().0);
+        let mut pressure = Pressure::new(self.job.meter.limit().0);
         let start = neap_sys::monotonic_nanos();
         self.outlook.begin(start);
         while !self.job.is_stopping() && self.job.meter.excess() > 0 {
@@ -134,8 +134,7 @@ impl Reclaimer {
                 break; // all that it may take was taken, and nobody waits
             }
             let pass = self.pass();
-            let pool = || self.job.store.pool_bytes().0;
-            if let Some(priority) = pressure.note(pass.stored, pool) {
+            if let Some(priority) = pressure.note(pass.stored, || self.job.store.holding()) {
                 self.job.ask_shrinker(priority);
             }
             let gets_on = pass.moved || pass.stored > 0;

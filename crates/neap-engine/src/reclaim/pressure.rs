@@ -1,57 +1,59 @@
-//! How hard the shrinker is asked to write compressed pages back: as the kernel does, gently while reclaim frees
-//! memory, and harder each time that it did not (kernel: the priority loop of do_try_to_free_pages).
+//! How hard the shrinker is asked to write compressed pages back: gently while compressing them frees memory and
+//! the pool is small, and else harder each time, as in the kernel's priority loop (do_try_to_free_pages). At the
+//! gentlest it writes nothing of a pool below a GiB.
 
-use neap_units::PAGE_SIZE;
+use neap_store::Holding;
 
 /// The kernel's DEF_PRIORITY: reclaim starts gently.
 const DEF_PRIORITY: u64 = 12;
 /// Passes after which the shrinker is asked.
 const PASSES: u32 = 16;
+/// A pool that takes no more than this share of the limit is small: a quarter.
+const SMALL: u64 = 4;
+/// Program bytes that a byte of the pool must hold.
+const WORTH: u64 = 2;
 
 /// One turn of reclaim, from when memory is wanted until it is not.
 pub(super) struct Pressure {
+    limit: u64,
     priority: u64,
     passes: u32,
     /// Pages stored since the shrinker was asked last.
     stored: u64,
-    /// What the pool took then, in bytes.
-    pool: u64,
 }
 
 impl Pressure {
-    pub fn new(pool: u64) -> Self {
+    /// `limit`: of the job, in bytes.
+    pub fn new(limit: u64) -> Self {
         Self {
+            limit,
             priority: DEF_PRIORITY,
             passes: 0,
             stored: 0,
-            pool,
         }
     }
 
     /// Takes note of a pass that stored so many pages, and says with which priority the shrinker is to be asked
-    /// now, if it is. `pool`: what the pool takes, in bytes; looked at only then.
-    pub fn note(&mut self, stored: u64, pool: impl FnOnce() -> u64) -> Option<u64> {
+    /// now, if it is. `pool`: what the pool holds, asked for only then.
+    pub fn note(&mut self, stored: u64, pool: impl FnOnce() -> Holding) -> Option<u64> {
         self.passes += 1;
         self.stored += stored;
         if self.passes < PASSES {
             return None;
         }
-        let pool = pool();
-        let freed = self.stored * PAGE_SIZE as u64;
-        // Where pages hardly compress what they leave is taken by the pool.
-        let frees = freed > 0 && pool.saturating_sub(self.pool) <= freed / 2;
         let asked = self.priority;
-        *self = Self {
-            priority: if frees {
-                DEF_PRIORITY
-            } else {
-                asked.saturating_sub(1)
-            },
-            passes: 0,
-            stored: 0,
-            pool,
+        self.priority = if self.stored > 0 && self.is_well(&pool()) {
+            DEF_PRIORITY
+        } else {
+            asked.saturating_sub(1)
         };
+        (self.passes, self.stored) = (0, 0);
         Some(asked)
+    }
+
+    /// The pool is better kept than written.
+    fn is_well(&self, pool: &Holding) -> bool {
+        pool.bytes * SMALL <= self.limit && pool.bytes * WORTH <= pool.held
     }
 }
 
@@ -59,29 +61,40 @@ impl Pressure {
 mod tests {
     use super::*;
 
-    /// What is asked in so many rounds of passes that store `stored` pages each, of which the pool takes `taken`
-    /// bytes.
-    fn asked(rounds: usize, stored: u64, taken: u64) -> Vec<u64> {
-        let mut pressure = Pressure::new(0);
-        let passes = 1..=rounds as u64 * u64::from(PASSES);
+    /// What is asked in so many rounds of passes that store `stored` pages each, at a limit of 1024, where the
+    /// pool takes `bytes` and holds `held`.
+    fn asked(rounds: u32, stored: u64, bytes: u64, held: u64) -> Vec<u64> {
+        let mut pressure = Pressure::new(1024);
+        let pool = Holding {
+            bytes,
+            held,
+            compressed: bytes,
+        };
+        let passes = 0..rounds * PASSES;
         passes
-            .filter_map(|pass| pressure.note(stored, || pass * taken))
+            .filter_map(|_| pressure.note(stored, || pool))
             .collect()
     }
 
     #[test]
     fn reclaim_that_gets_on_stays_gentle() {
-        assert_eq!(asked(4, 64, 64 * 512), [12; 4]);
+        assert_eq!(asked(4, 64, 256, 512), [12; 4]);
+        assert_eq!(asked(4, 64, 0, 0), [12; 4]);
     }
 
     #[test]
-    fn reclaim_that_frees_nothing_asks_harder_and_harder() {
-        assert_eq!(asked(4, 0, 0), [12, 11, 10, 9]);
-        assert_eq!(asked(20, 0, 0).last(), Some(&0));
+    fn reclaim_that_stores_nothing_asks_harder_and_harder() {
+        assert_eq!(asked(4, 0, 0, 0), [12, 11, 10, 9]);
+        assert_eq!(asked(20, 0, 0, 0).last(), Some(&0));
     }
 
     #[test]
-    fn what_the_pool_takes_is_not_freed() {
-        assert_eq!(asked(3, 64, 64 * 4000), [12, 11, 10]);
+    fn a_large_pool_is_written_back() {
+        assert_eq!(asked(3, 64, 257, 4096), [12, 11, 10]);
+    }
+
+    #[test]
+    fn so_is_one_of_pages_that_hardly_compress() {
+        assert_eq!(asked(3, 64, 100, 199), [12, 11, 10]);
     }
 }

@@ -16,7 +16,7 @@ use crate::trace::{Backing, Event, Trace};
 
 /// As in the engine: the largest readahead; copies are kept where so many pages come at once, while the pool has
 /// less than this share of the limit.
-const WINDOW: u32 = 16;
+const WINDOW: u32 = 32;
 const KEEP_FROM: usize = 4;
 const KEEP_BELOW_PERCENT: u64 = 25;
 /// The pool opens again at this share of its limit, in percent.

@@ -122,10 +122,11 @@ impl Dictionary {
         if let Some(tables) = finalize_dictionary(&content, &others, PAGE_SIZE, judged_at)
             && let Some(total) = judge(&tables)
             && total * TABLES_WORTH <= with * (TABLES_WORTH + 1)
+            && pays(without, total)
         {
             (with, content) = (total, tables);
         }
-        if with * 100 > without * (100 - MIN_GAIN_PERCENT) {
+        if !pays(without, with) {
             return Err(TrainError::NotWorthIt { without, with });
         }
         let mut best = Self::of(&content, level).ok_or(TrainError::Unusable)?;
@@ -168,6 +169,10 @@ impl std::fmt::Debug for Dictionary {
             .field("gain", &self.gain)
             .finish_non_exhaustive()
     }
+}
+
+fn pays(without: usize, with: usize) -> bool {
+    with * 100 <= without * (100 - MIN_GAIN_PERCENT)
 }
 
 fn total(zstd: &mut Zstd, pages: &[&Page], dict: Option<&Dictionary>) -> usize {
