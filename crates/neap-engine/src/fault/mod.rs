@@ -47,7 +47,7 @@ pub(crate) enum Served {
 const FOLLOW_EVERY: u32 = 256;
 /// A sleep that only a call ends.
 const NEVER: u64 = u64::MAX;
-/// The same while nobody would tell of the end of the address space: it has no agent.
+/// Longest sleep while nobody would tell of the end of the address space: it has no agent.
 const ALONE_NANOS: u64 = 10_000_000;
 /// The same while changes wait for others that are still to come: the first look comes after this, the next
 /// after twice as long, and so on.
