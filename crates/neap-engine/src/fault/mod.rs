@@ -45,8 +45,6 @@ pub(crate) enum Served {
 
 /// Faults between two looks at where the program's thread runs.
 const FOLLOW_EVERY: u32 = 256;
-/// A sleep that only a call ends.
-const NEVER: u64 = u64::MAX;
 /// Longest sleep while nobody would tell of the end of the address space: it has no agent.
 const ALONE_NANOS: u64 = 10_000_000;
 /// The same while changes wait for others that are still to come: the first look comes after this, the next
@@ -108,19 +106,17 @@ impl FaultThread {
             let agent = space.body.get().map(|body| &body.agent);
             let alone = agent.is_none_or(Agent::is_gone);
             let limit = match alone {
-                _ if space.expects() => self.unsure,
-                _ if !self.inbox.waiting.is_empty() => self.pause(),
-                true => ALONE_NANOS,
+                _ if space.expects() => Some(self.unsure),
+                _ if !self.inbox.waiting.is_empty() => Some(self.pause()),
+                true => Some(ALONE_NANOS),
                 // A timer costs a twentieth of a fault; all that ends this sleep rings or is read.
-                false => NEVER,
+                false => None,
             };
             let ready = match &space.bell {
-                Some(bell) => {
-                    let limit = Some(limit).filter(|limit| *limit != NEVER);
-                    neap_sys::wait_readable(&[space.uffd.as_fd(), bell.as_fd()], limit)
-                }
+                Some(bell) => neap_sys::wait_readable(&[space.uffd.as_fd(), bell.as_fd()], limit),
                 None => {
-                    neap_sys::wait_readable(&[space.uffd.as_fd()], Some(limit.min(ALONE_NANOS)))
+                    let limit = limit.map_or(ALONE_NANOS, |limit| limit.min(ALONE_NANOS));
+                    neap_sys::wait_readable(&[space.uffd.as_fd()], Some(limit))
                 }
             };
             if ready.is_err() {

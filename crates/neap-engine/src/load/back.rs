@@ -1,4 +1,4 @@
-//! Staged pages come back: their frames are moved, nothing is copied.
+//! Staged pages come back: several have their frames moved, one alone is copied.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,7 +20,7 @@ struct Flock {
     slots: Vec<SlotId>,
 }
 
-/// Moves a `Staged` or `Storing` page home, and with it the staged pages that follow it within
+/// Brings a `Staged` or `Storing` page home, and with it the staged pages that follow it within
 /// `window`. The caller holds the gate shared. `wait`: for the agent, if another thread has it; nobody waits for
 /// the page, and a copy would take a second frame until the block is recycled.
 pub(crate) fn return_staged(
@@ -39,23 +39,35 @@ pub(crate) fn return_staged(
     for &slot in &flock.slots {
         body.stage.pin(slot);
     }
-    let spans = spans(body, &flock.slots);
-    let errand = Errand::Return(flock.ids.clone());
-    let called = body
-        .agent
-        .call(op::MOVE, &spans, flock.first.addr(), errand, wait);
-    let served = match called {
-        // The agent is with reclaim: a copy is quicker than the wait for it.
-        Called::Busy(_) => copy_home(job, space, body, &flock),
-        called => {
-            let done = space.complete(job, called);
-            settle(job, space, body, &flock, done)
-        }
+    // The agent is asked for one page in more time than its copy takes; but a copy needs room for a second frame
+    // until the block is recycled.
+    let one = flock.ids.len() == 1;
+    let served = if one && !wait && !job.meter.must_hold(PAGE_SIZE as u64) {
+        copy_home(job, space, body, &flock)
+    } else {
+        move_home(job, space, body, &flock, wait)
     };
     for &slot in &flock.slots {
         body.stage.unpin(slot);
     }
     served
+}
+
+/// Has the agent move the frames.
+fn move_home(job: &Job, space: &Space, body: &Body, flock: &Flock, wait: bool) -> Served {
+    let spans = spans(body, &flock.slots);
+    let errand = Errand::Return(flock.ids.clone());
+    let called = body
+        .agent
+        .call(op::MOVE, &spans, flock.first.addr(), errand, wait);
+    match called {
+        // It is with reclaim: a copy is quicker than the wait for it.
+        Called::Busy(_) => copy_home(job, space, body, flock),
+        called => {
+            let done = space.complete(job, called);
+            settle(job, space, body, flock, done)
+        }
+    }
 }
 
 /// Marks the page and its staged followers as returning.
