@@ -35,12 +35,13 @@ enum Found {
 struct OnDisk {
     location: Location,
     record: Record,
+    checksum: u32,
     dict: Option<Arc<Dictionary>>,
 }
 
 impl OnDisk {
     fn blocks(&self) -> Range<u64> {
-        blocks_of(self.location.byte(), self.record.size())
+        blocks_of(self.location.byte(), self.record.len)
     }
 }
 
@@ -49,7 +50,7 @@ impl Store {
     /// entries move from the pool to the disk at any time.
     #[must_use]
     pub fn is_on_disk(&self, id: EntryId) -> bool {
-        matches!(self.lock().entries.get(id).place(), Place::Disk(_))
+        matches!(self.lock().entries.get(id).place(), Place::Disk(..))
     }
 
     /// Writes the page of an entry to `out`. The entry stays where it is: the caller keeps it as a
@@ -178,7 +179,7 @@ impl Store {
                     return crate::compress::same_filled(page) == Some(word);
                 }
                 Place::Pool(_) => inner.copy_out(id, codec),
-                Place::Disk(_) => return false,
+                Place::Disk(..) => return false,
                 Place::Free => panic!("{id} is not stored"),
             }
         };
@@ -206,7 +207,7 @@ impl Store {
                 let (len, dict) = inner.copy_out(id, codec);
                 Found::Packed(len, dict)
             }
-            Place::Disk(location) => {
+            Place::Disk(location, checksum) => {
                 inner.extents.hold(location);
                 inner.stats.pswpin += 1;
                 inner.note_disk_swapin(entry.owner());
@@ -218,6 +219,7 @@ impl Store {
                         len: entry.len(),
                         dict: entry.dict(),
                     },
+                    checksum,
                     dict: inner.dicts.peek(entry.dict()),
                 })
             }
@@ -260,7 +262,7 @@ impl Store {
         codec: &mut Codec,
     ) -> Result<Source, LoadError> {
         let at = (disk.location.byte() - start) as usize;
-        let Some(data) = disk.record.open(&blocks[at..]) else {
+        let Some(data) = disk.record.open(disk.checksum, &blocks[at..]) else {
             self.lock().stats.swap_corrupt += 1;
             return Err(LoadError::Corrupt {
                 entry: disk.record.entry,
@@ -311,8 +313,8 @@ impl Inner {
     fn make_newest(&mut self, id: EntryId) {
         let entry = self.entries.get(id);
         if entry.is(Flag::Listed) {
-            let list = &mut self.owners[entry.owner().index()].list;
-            list.rotate(&mut self.entries, id);
+            let (list, entries) = self.list_of(id);
+            list.rotate(entries, id);
         }
     }
 

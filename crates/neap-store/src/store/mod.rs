@@ -186,6 +186,14 @@ impl Store {
         }
     }
 
+    /// Pages in the pool that do not compress, and would better be in the swap file: none while it takes nothing.
+    #[must_use]
+    pub fn poor_pages(&self) -> u64 {
+        let inner = self.lock();
+        let takes = inner.may_write_back() && inner.write_error.is_none();
+        if takes { inner.poor.len() } else { 0 }
+    }
+
     /// Pages written back since the start.
     #[must_use]
     pub fn written_back(&self) -> u64 {

@@ -114,10 +114,7 @@ impl Store {
             Packed::Poor
                 if inner.config.incompressible == Incompressible::StoreRaw && inner.writeback() =>
             {
-                Body::Bytes {
-                    data: page,
-                    dict: 0,
-                }
+                Body::Poor(page)
             }
             Packed::Poor | Packed::Failed => {
                 inner.dicts.put(held);

@@ -6,5 +6,6 @@ mod folio;
 mod metrics;
 mod model;
 mod pool;
+mod poor;
 mod stress;
 mod swap;
