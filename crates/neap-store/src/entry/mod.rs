@@ -46,6 +46,7 @@ const WRITING: u8 = 1 << 3;
 const LARGE: u8 = 1 << 4;
 const LISTED: u8 = 1 << 5;
 const POOR: u8 = 1 << 6;
+const KNOWN: u8 = 1 << 7;
 
 /// One stored page, packed.
 ///
@@ -171,6 +172,8 @@ pub(crate) enum Flag {
     Listed = LISTED,
     /// It is kept as it is, since it does not compress: on the list of all such, not on its owner's.
     Poor = POOR,
+    /// The hash of its page is in the table.
+    Known = KNOWN,
 }
 
 /// What a new entry is.

@@ -10,6 +10,7 @@ use super::error::LoadError;
 use super::inner::Inner;
 use crate::compress::{Codec, Dictionary, Page};
 use crate::entry::{Flag, Place};
+use crate::keyed::PageHash;
 use crate::swapfile::{Location, Record, blocks_of};
 
 /// Where a page came from.
@@ -31,11 +32,21 @@ enum Found {
     Disk(OnDisk),
 }
 
+/// What the page of a copy is compared with.
+enum Kept {
+    Hash(PageHash),
+    Same(u64),
+    /// As [`Found::Packed`].
+    Packed(usize, Option<Arc<Dictionary>>),
+}
+
 /// A record to be read; its extent is held until [`Store::release`].
 struct OnDisk {
     location: Location,
     record: Record,
     checksum: u32,
+    /// The page will be asked for by its hash, which is not known yet.
+    wants_hash: bool,
     dict: Option<Arc<Dictionary>>,
 }
 
@@ -167,23 +178,42 @@ impl Store {
         codec.blocks = blocks;
     }
 
-    /// Whether the copy kept in an entry is still what `page` holds. Looks in memory only: an entry
-    /// that has gone to the swap file is never equal.
+    /// Whether the copy kept in an entry is still what `page` holds: by the hash of its page, if that is known, and else
+    /// by decompressing it, after which it is known. An entry in the swap file whose hash is not known is never equal.
     #[must_use]
     pub fn matches(&self, id: EntryId, page: &Page, codec: &mut Codec) -> bool {
-        let (len, dict) = {
+        let copy = {
             let inner = self.lock();
-            match inner.entries.get(id).place() {
-                Place::Same(word) => {
-                    drop(inner);
-                    return crate::compress::same_filled(page) == Some(word);
+            match (inner.entries.hash(id), inner.entries.get(id).place()) {
+                (Some(hash), _) => Kept::Hash(hash),
+                (None, Place::Same(word)) => Kept::Same(word),
+                (None, Place::Pool(_)) => {
+                    let (len, dict) = inner.copy_out(id, codec);
+                    Kept::Packed(len, dict)
                 }
-                Place::Pool(_) => inner.copy_out(id, codec),
-                Place::Disk(..) => return false,
-                Place::Free => panic!("{id} is not stored"),
+                (None, Place::Disk(..)) => return false,
+                (None, Place::Free) => panic!("{id} is not stored"),
             }
         };
-        codec.packed_equals(len, dict.as_deref(), page)
+        match copy {
+            Kept::Hash(hash) => self.key.hash(page) == hash,
+            Kept::Same(word) => crate::compress::same_filled(page) == Some(word),
+            Kept::Packed(len, dict) => {
+                let equal = codec.packed_equals(len, dict.as_deref(), page);
+                if equal {
+                    let hash = self.key.hash(page);
+                    self.lock().entries.set_hash(id, hash);
+                }
+                equal
+            }
+        }
+    }
+
+    /// Whether pages that come from the swap file leave their copies there: while half of it is free, as in the
+    /// kernel (`vm_swap_full`). They take no memory, and a page that leaves unchanged need not be written again.
+    #[must_use]
+    pub fn keeps_swapped(&self) -> bool {
+        self.lock().keeps_swapped()
     }
 
     /// A page of `owner` was read from the disk without the store's doing (SPEC 2.4, `DiskReads`).
@@ -220,6 +250,7 @@ impl Store {
                         dict: entry.dict(),
                     },
                     checksum,
+                    wants_hash: !entry.is(Flag::Known) && inner.keeps_swapped(),
                     dict: inner.dicts.peek(entry.dict()),
                 })
             }
@@ -276,6 +307,10 @@ impl Store {
                 what: "its record in the swap file does not decompress",
             });
         }
+        if disk.wants_hash {
+            let hash = self.key.hash(out);
+            self.lock().entries.set_hash(disk.record.entry, hash);
+        }
         Ok(Source::SwapFile)
     }
 
@@ -306,6 +341,10 @@ impl Inner {
         let data = self.pool.data(handle, entry.len());
         codec.packed()[..data.len()].copy_from_slice(data);
         (data.len(), self.dicts.peek(entry.dict()))
+    }
+
+    fn keeps_swapped(&self) -> bool {
+        self.extents.used_bytes() * 2 <= self.config.swap_size.0
     }
 
     /// An entry that is loaded and kept is written back last, as in kernels that keep it (6.6 to

@@ -3,6 +3,7 @@
 mod faults;
 mod fixture;
 mod folio;
+mod known;
 mod metrics;
 mod model;
 mod pool;
