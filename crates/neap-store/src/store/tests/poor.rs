@@ -82,6 +82,32 @@ fn they_leave_the_pool_first_and_in_whole_extents_and_come_back_in_one_block() {
 }
 
 #[test]
+fn so_does_what_would_take_a_page_of_the_pool_although_it_compresses() {
+    let hardly = |zeros: usize| {
+        let mut page = noise(5);
+        page[..zeros].fill(0);
+        page
+    };
+    let mut f = Fixture::swap(4000, SWAP);
+    let mut owned = Fixture::pool(4000);
+    for zeros in [100, 300, 500, 700, 900, 1500] {
+        let before = owned.store.pool_bytes();
+        let kept = owned.put_in(&hardly(zeros)).expect("room");
+        assert_eq!(owned.take_out(kept).0, hardly(zeros));
+        assert!(owned.store.stats().compressed_bytes < 4096, "it compresses");
+        let takes_page = owned.store.pool_bytes().0 - before.0 == PAGE_SIZE as u64;
+        owned.store.put(kept);
+        let poor = f.store.poor_pages();
+        let id = f.put_in(&hardly(zeros)).expect("room");
+        assert_eq!(f.store.poor_pages() > poor, takes_page, "{zeros} zeros");
+        assert_eq!(f.take_out(id).0, hardly(zeros));
+    }
+    assert!((1..6).contains(&f.store.poor_pages()));
+    f.drain();
+    f.store.check();
+}
+
+#[test]
 fn few_wait_until_they_are_enough_or_room_is_wanted() {
     for kind in [
         ShrinkerKind::SecondChance,
