@@ -217,7 +217,7 @@ impl Loader {
             pool: self.inbound.len() >= KEEP_FROM
                 && job.keeps_copies(KEEP_BELOW_PERCENT)
                 && space.copies.wanted(),
-            disk: job.store.keeps_swapped(),
+            disk: self.inbound.iter().any(|inbound| inbound.from_disk) && job.store.keeps_swapped(),
         };
         let mut served = Served::Done;
         let mut from = 0;
