@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use neap_record::{Header, Reader, Replay, block, end_block};
 use neap_sim::{Event, Lackey, Trace, Workload, from_lackey, from_oracle, from_record};
-use neap_store::{BlockFile, CompressorKind, Config, LoadError, MemFile, Page, Store, VecArena};
+use neap_store::{
+    BlockFile, CompressorKind, Config, HashKey, LoadError, MemFile, Page, Store, VecArena,
+};
 use neap_units::{Bytes, EntryId, PAGE_SIZE, Pages, SpaceId};
 
 /// A name, which is that of its folder in `fuzz/corpus`, and what it does with bytes.
@@ -155,7 +157,8 @@ fn swapfile(bytes: &[u8]) {
         ..Config::default()
     };
     let arena = VecArena::new(POOL as usize * PAGE_SIZE);
-    let store = Store::new(config, Box::new(arena), Box::new(file.clone()));
+    let key = HashKey::new(&std::array::from_fn(|at| (at * at / 5 % 251) as u8));
+    let store = Store::new(config, Box::new(arena), Box::new(file.clone()), key);
     let mut codec = store.codec();
     let store_one = |number| {
         let stored = store.store(OWNER, &page(number), &mut codec);

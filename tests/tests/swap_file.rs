@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use neap_tests::{Neap, Need, Run, exclusive, program, require, skip};
+use neap_tests::{Neap, Need, Run, exclusive, paging, program, require, skip};
 
 /// A pool so small that most pages go to the swap file in `dir`.
 fn neap(dir: &Path) -> Neap {
@@ -113,4 +113,27 @@ fn a_full_disk_costs_no_byte() {
     run.must_exit(0);
     assert_eq!(run.text(), plain.text());
     assert!(run.number("/vmstat/zswpwb") > 0, "{}", run.stats);
+}
+
+#[test]
+fn what_comes_from_the_swap_file_and_does_not_change_is_not_written_again() {
+    const MIB: u64 = 160;
+    let test = "what_comes_from_the_swap_file_and_does_not_change_is_not_written_again";
+    let Some(_alone) = paging(test) else {
+        return;
+    };
+    // It is written once and read twice.
+    let noise = program("incompressible");
+    let run = Run::new([noise.as_os_str(), MIB.to_string().as_ref()]);
+    let run = Neap::limit("64M")
+        .option("--swap-size")
+        .option("1G")
+        .run(&run);
+    run.must_exit(0);
+    let (read, written) = (run.number("/vmstat/pswpin"), run.number("/vmstat/pswpout"));
+    let pages = (MIB << 20) / 4096;
+    assert!(
+        read > pages && written < pages + pages / 20,
+        "{read} pages read, {written} written, of {pages}"
+    );
 }

@@ -1,7 +1,7 @@
 //! What the micro benchmarks share: the pages of the suite, as bytes, and a store to put them into.
 #![forbid(unsafe_code)]
 
-use neap_store::{CompressorKind, Config, NoFile, Page, Store, VecArena};
+use neap_store::{CompressorKind, Config, HashKey, NoFile, Page, Store, VecArena};
 use neap_suite::work::{Content, page};
 use neap_units::Pages;
 
@@ -31,5 +31,6 @@ pub fn store(compressor: CompressorKind) -> Store {
         ..Config::default()
     };
     let arena = VecArena::new(4 * PAGES * 4096);
-    Store::new(config, Box::new(arena), Box::new(NoFile))
+    let key = HashKey::new(&std::array::from_fn(|at| (at * at / 5 % 251) as u8));
+    Store::new(config, Box::new(arena), Box::new(NoFile), key)
 }

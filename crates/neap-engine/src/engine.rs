@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 
-use neap_store::{Arena as StoreArena, BlockFile, Config, NoFile, Store};
+use neap_store::{Arena as StoreArena, BlockFile, Config, HashKey, NoFile, Store};
 use neap_sys::{Features, Listener, SwapFile, SysError, Uffd, Waker};
 use neap_units::{Bytes, PAGE_SIZE, Pages};
 
@@ -59,7 +59,7 @@ pub enum StartError {
     /// The machine gives no more threads.
     #[error("no thread for neap: {0}")]
     Threads(std::io::Error),
-    /// No random numbers for the socket's name.
+    /// No random numbers for the socket's name, or the key of hashes.
     #[error("/dev/urandom: {0}")]
     Random(std::io::Error),
 }
@@ -168,14 +168,20 @@ fn open_store(options: &Options) -> Result<Store, StartError> {
         (pool_max.0 as usize * PAGE_SIZE) * 5 / 4 + FORK_ROOM.max(options.limit.0 as usize * 2);
     let room = room.min(neap_store::ADDRESSABLE);
     let arena = Box::new(PoolArena(neap_sys::Arena::new(room)?));
-    Ok(Store::new(config, arena, file))
+    let mut random = Box::new([0; HashKey::BYTES]);
+    random_bytes(&mut *random)?;
+    Ok(Store::new(config, arena, file, HashKey::new(&random)))
+}
+
+fn random_bytes(bytes: &mut [u8]) -> Result<(), StartError> {
+    let mut source = File::open("/dev/urandom").map_err(StartError::Random)?;
+    source.read_exact(bytes).map_err(StartError::Random)
 }
 
 /// A name that nobody guesses: whoever knows it can be a program of this job.
 fn socket_name(required: bool) -> Result<String, StartError> {
     let mut random = [0u8; 16];
-    let mut source = File::open("/dev/urandom").map_err(StartError::Random)?;
-    source.read_exact(&mut random).map_err(StartError::Random)?;
+    random_bytes(&mut random)?;
     let name = random.iter().fold(String::from("neap-"), |name, byte| {
         format!("{name}{byte:02x}")
     });

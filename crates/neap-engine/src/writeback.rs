@@ -8,6 +8,19 @@ use neap_store::Codec;
 
 use crate::job::Job;
 
+/// Gentler than any priority of the kernel's: only what does not compress.
+const POOR: u8 = 13;
+/// So many pages that do not compress are written at once: an extent of the swap file, 256 KiB.
+const POOR_PAGES: u64 = 64;
+
+/// Has pages that do not compress written as soon as they are enough for a long write: in the pool they take as much
+/// memory as in the program.
+pub(crate) fn write_poor(job: &Job) {
+    if job.store.poor_pages() >= POOR_PAGES {
+        job.ask_shrinker(POOR.into());
+    }
+}
+
 /// Runs until the engine stops. Writes wait for the disk here and nowhere else.
 pub(crate) fn run(job: &Arc<Job>) {
     neap_sys::block_signals();
@@ -31,6 +44,10 @@ pub(crate) fn run(job: &Arc<Job>) {
 /// Until something was written, where the pool waits for it: entries with a second chance are only passed over
 /// at first, once each.
 fn write_back(job: &Job, priority: u8, codec: &mut Codec) {
+    if priority == POOR {
+        job.store.shrink_poor(POOR_PAGES, codec);
+        return;
+    }
     let mut left = job.store.entries();
     loop {
         let shrunk = job.store.shrink(priority, codec);

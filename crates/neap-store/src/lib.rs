@@ -9,6 +9,7 @@
 mod arena;
 mod compress;
 mod entry;
+mod keyed;
 mod pool;
 mod stats;
 mod store;
@@ -18,6 +19,7 @@ pub use arena::{Arena, VecArena};
 pub use compress::{
     Codec, CodecError, Compressor, CompressorKind, Dictionary, KindError, Page, SCRATCH, TrainError,
 };
+pub use keyed::HashKey;
 pub use pool::ADDRESSABLE;
 pub use stats::{Group, Holding, Metric, MetricKind, ORDERS, StoreStats};
 pub use store::{

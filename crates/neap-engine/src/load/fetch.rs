@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{Heat, Readahead, State, Step};
 use neap_record::Recorded;
-use neap_store::Codec;
+use neap_store::{Codec, Source};
 use neap_sys::Stop;
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr};
 
@@ -36,8 +36,17 @@ struct Inbound {
     page: PageNr,
     /// Place in the buffer, in pages; `None`: the bytes could not be had.
     at: Option<usize>,
+    /// They came from the swap file.
+    from_disk: bool,
     /// It is in: what becomes of the page now is nothing to this loader.
     done: bool,
+}
+
+/// Whether pages that come from there leave their copies.
+#[derive(Clone, Copy)]
+struct Keep {
+    pool: bool,
+    disk: bool,
 }
 
 /// The scratch of one fault thread.
@@ -141,6 +150,7 @@ impl Loader {
                     entry,
                     page: at,
                     at: None,
+                    from_disk: false,
                     done: false,
                 });
             }
@@ -184,7 +194,10 @@ impl Loader {
         let loaded = job.store.load_cluster(&entries, buffer, &mut self.codec);
         for (at, (inbound, loaded)) in self.inbound.iter_mut().zip(loaded).enumerate() {
             match loaded {
-                Ok(_) => inbound.at = Some(at),
+                Ok(source) => {
+                    inbound.at = Some(at);
+                    inbound.from_disk = source == Source::SwapFile;
+                }
                 Err(error) if inbound.page == wanted => {
                     job.lose(space, wanted, &error.to_string());
                 }
@@ -200,9 +213,12 @@ impl Loader {
             return Served::Done;
         }
         self.look_again(&mut job.core());
-        let keep = self.inbound.len() >= KEEP_FROM
-            && job.keeps_copies(KEEP_BELOW_PERCENT)
-            && space.copies.wanted();
+        let keep = Keep {
+            pool: self.inbound.len() >= KEEP_FROM
+                && job.keeps_copies(KEEP_BELOW_PERCENT)
+                && space.copies.wanted(),
+            disk: self.inbound.iter().any(|inbound| inbound.from_disk) && job.store.keeps_swapped(),
+        };
         let mut served = Served::Done;
         let mut from = 0;
         while from < self.inbound.len() {
@@ -294,7 +310,7 @@ impl Loader {
         from: usize,
         run: usize,
         at: usize,
-        keep: bool,
+        keep: Keep,
         wanted: PageNr,
     ) -> Result<usize, Option<Stop>> {
         let first = self.inbound[from].page;
@@ -327,6 +343,11 @@ impl Loader {
                 Heat::Hot
             } else {
                 Heat::Warm
+            };
+            let keep = if inbound.from_disk {
+                keep.disk
+            } else {
+                keep.pool
             };
             let step = Step::EndLoad {
                 keep: keep && !exists,

@@ -11,6 +11,7 @@ use neap_units::{EntryId, PAGE_SIZE, PageId, SlotId};
 use super::workers::Work;
 use crate::load::return_staged;
 use crate::space::{Body, Space, offer};
+use crate::writeback::write_poor;
 
 /// Pages read at once: what the inner caches hold beside the compressor's tables, 64 KiB.
 const CHUNK: usize = 16;
@@ -65,6 +66,7 @@ impl Storer {
             self.send_home(space, body, slot);
         }
         body.stage.unpin_block(block);
+        write_poor(&self.work.job);
         taken
     }
 

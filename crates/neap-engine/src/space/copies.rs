@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 const WINDOW: u32 = 256;
 /// Fewer say nothing.
 const ENOUGH: u32 = 64;
-/// A copy is decompressed to see whether its page is still the same, which takes two fifths of compressing the
-/// page anew: so many in a hundred must be the same for that to pay.
+/// The first time a copy is decompressed to see whether its page is still the same, which takes two fifths of
+/// compressing the page anew: so many in a hundred must be the same for that to pay.
 const PAYS_FROM_PERCENT: u32 = 40;
 /// Where it does not pay one batch in so many leaves its copies, to see whether that is still so.
 const PROBE_EVERY: u32 = 16;

@@ -1,4 +1,5 @@
-//! The list of an owner's entries in the pool, oldest first (SPEC 1.1: the head is the oldest).
+//! A list of entries in the pool, an owner's or of pages that do not compress, oldest first (SPEC 1.1: the head is the
+//! oldest).
 
 use neap_units::EntryId;
 
@@ -104,7 +105,7 @@ mod tests {
                 let at = usize::from(pick) % model.len().max(1);
                 match (op, model.get(at).copied()) {
                     (0 | 1, _) | (_, None) => {
-                        let birth = Birth { owner: SpaceId(0), len: 1, dict: 0, large: false, referenced: false };
+                        let birth = Birth { owner: SpaceId(0), len: 1, dict: 0, large: false, referenced: false, poor: false };
                         let id = entries.alloc(birth).expect("room");
                         entries.get_mut(id).set_place(Place::Pool(crate::pool::Handle(0)));
                         list.push_tail(&mut entries, id);

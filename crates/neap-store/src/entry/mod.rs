@@ -32,8 +32,8 @@ pub(crate) enum Place {
     Same(u64),
     /// In the pool.
     Pool(Handle),
-    /// In the swap file.
-    Disk(Location),
+    /// In the swap file, with this checksum.
+    Disk(Location, u32),
 }
 
 const KIND: u8 = 3;
@@ -45,12 +45,14 @@ const REFERENCED: u8 = 1 << 2;
 const WRITING: u8 = 1 << 3;
 const LARGE: u8 = 1 << 4;
 const LISTED: u8 = 1 << 5;
+const POOR: u8 = 1 << 6;
+const KNOWN: u8 = 1 << 7;
 
 /// One stored page, packed.
 ///
 /// | field | meaning |
 /// |---|---|
-/// | `prev`, `next` | neighbours on the owner's list; the word of a same-filled page; next free entry |
+/// | `prev`, `next` | neighbours on its list; the word of a same-filled page; checksum of a record; next free entry |
 /// | `location` | pool handle or swap file location |
 /// | `len` | bytes kept, 4096 for a raw page, 0 for a same-filled one |
 /// | `owner` | address space that stored it |
@@ -85,12 +87,12 @@ impl Entry {
         match self.flags & KIND {
             SAME => Place::Same(u64::from(self.prev) | u64::from(self.next) << 32),
             POOL => Place::Pool(Handle(self.location)),
-            DISK => Place::Disk(Location(self.location)),
+            DISK => Place::Disk(Location(self.location), self.prev),
             _ => Place::Free,
         }
     }
 
-    /// Puts the entry somewhere else. A same-filled one must not be on a list.
+    /// Puts the entry somewhere else. Only one in the pool may be on a list.
     pub fn set_place(&mut self, place: Place) {
         let kind = match place {
             Place::Free => FREE,
@@ -103,8 +105,9 @@ impl Entry {
                 self.location = handle.0;
                 POOL
             }
-            Place::Disk(location) => {
-                self.location = location.0;
+            Place::Disk(location, checksum) => {
+                debug_assert!(!self.is(Flag::Listed));
+                (self.location, self.prev) = (location.0, checksum);
                 DISK
             }
         };
@@ -165,8 +168,12 @@ pub(crate) enum Flag {
     Writing = WRITING,
     /// It was stored as part of a large folio.
     Large = LARGE,
-    /// It is on its owner's list.
+    /// It is on its list.
     Listed = LISTED,
+    /// It is kept as it is, since it does not compress: on the list of all such, not on its owner's.
+    Poor = POOR,
+    /// The hash of its page is in the table.
+    Known = KNOWN,
 }
 
 /// What a new entry is.
@@ -178,6 +185,7 @@ pub(crate) struct Birth {
     pub dict: u8,
     pub large: bool,
     pub referenced: bool,
+    pub poor: bool,
 }
 
 impl Birth {
@@ -191,6 +199,7 @@ impl Birth {
         };
         entry.set(Flag::Large, self.large);
         entry.set(Flag::Referenced, self.referenced);
+        entry.set(Flag::Poor, self.poor);
         entry
     }
 }
@@ -217,11 +226,12 @@ mod tests {
             dict: 255,
             large: true,
             referenced: true,
+            poor: false,
         };
         let mut entry = birth.entry();
         for place in [
             Place::Pool(Handle(u32::MAX)),
-            Place::Disk(Location(u32::MAX)),
+            Place::Disk(Location(u32::MAX), 0x89ab_cdef),
             Place::Same(u64::MAX - 1),
             Place::Same(0x0123_4567_89ab_cdef),
         ] {
@@ -232,7 +242,7 @@ mod tests {
                 (4096, 255, SpaceId(u16::MAX))
             );
             assert!(entry.is(Flag::Large) && entry.is(Flag::Referenced));
-            assert!(!entry.is(Flag::Writing) && !entry.is(Flag::Listed));
+            assert!(!entry.is(Flag::Writing) && !entry.is(Flag::Listed) && !entry.is(Flag::Poor));
         }
         entry.set(Flag::Referenced, false);
         assert!(entry.is(Flag::Large) && !entry.is(Flag::Referenced));

@@ -2,7 +2,8 @@
 
 use neap_units::EntryId;
 
-use super::{Birth, Entry, NONE, Place};
+use super::{Birth, Entry, Flag, NONE, Place};
+use crate::keyed::PageHash;
 use crate::pool::MAX_ENTRY;
 
 /// Entries in a chunk: 10 KiB, so that few are allocated and little is left over.
@@ -11,6 +12,8 @@ const CHUNK: usize = 512;
 #[derive(Debug)]
 pub(crate) struct EntryTable {
     chunks: Vec<Box<[Entry]>>,
+    /// Hashes of pages, for each chunk of which some are known: few pages come back and leave unchanged.
+    hashes: Vec<Option<Box<[PageHash; CHUNK]>>>,
     /// Last freed entry; the free ones are linked by `next`.
     free: u32,
     live: usize,
@@ -23,6 +26,7 @@ impl EntryTable {
     pub fn new(limit: usize) -> Self {
         Self {
             chunks: Vec::new(),
+            hashes: Vec::new(),
             free: NONE,
             live: 0,
             limit: limit.min(MAX_ENTRY as usize + 1),
@@ -37,6 +41,8 @@ impl EntryTable {
     pub fn metadata_bytes(&self) -> usize {
         self.chunks.len() * CHUNK * size_of::<Entry>()
             + self.chunks.capacity() * size_of::<Box<[Entry]>>()
+            + self.hashes.iter().flatten().count() * size_of::<[PageHash; CHUNK]>()
+            + self.hashes.capacity() * size_of::<Option<Box<[PageHash; CHUNK]>>>()
     }
 
     /// A new entry, placed nowhere yet, with one reference; `None` when there are too many.
@@ -71,6 +77,25 @@ impl EntryTable {
 
     pub fn get_mut(&mut self, id: EntryId) -> &mut Entry {
         &mut self.chunks[id.index() / CHUNK][id.index() % CHUNK]
+    }
+
+    /// The hash of an entry's page, if it is known.
+    pub fn hash(&self, id: EntryId) -> Option<PageHash> {
+        let hashes = self.hashes.get(id.index() / CHUNK)?.as_deref()?;
+        let known = self.get(id).is(Flag::Known);
+        known.then(|| hashes[id.index() % CHUNK])
+    }
+
+    /// The hash of an entry's page is known from now on, until the entry is freed.
+    pub fn set_hash(&mut self, id: EntryId, hash: PageHash) {
+        let chunk = id.index() / CHUNK;
+        if self.hashes.len() <= chunk {
+            self.hashes.resize_with(self.chunks.len(), || None);
+        }
+        let hashes =
+            self.hashes[chunk].get_or_insert_with(|| Box::new([PageHash::default(); CHUNK]));
+        hashes[id.index() % CHUNK] = hash;
+        self.get_mut(id).set(Flag::Known, true);
     }
 
     /// The entry, if there is one of this number.

@@ -151,6 +151,11 @@ impl Pool {
         Some(handle)
     }
 
+    /// Whether an object of `len` bytes takes a page of its own.
+    pub fn fills_page(&self, len: usize) -> bool {
+        self.classes.of_len(len).is_none()
+    }
+
     /// The bytes of an object of `len` bytes.
     pub fn data(&self, handle: Handle, len: usize) -> &[u8] {
         let at = self.data_at(handle, len);

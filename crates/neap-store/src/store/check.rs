@@ -23,6 +23,7 @@ impl Inner {
         self.pool.check(|id| self.pool_place(id));
         let mut owners = vec![Owner::default(); self.owners.len()];
         let mut records = Vec::new();
+        let mut poor = vec![0u64; self.owners.len()];
         let mut holders = [0u64; 256];
         let (mut same, mut raw, mut large, mut pooled) = (0, 0, 0, 0);
         for (id, entry) in self.entries.placed(0..self.entries.numbers()) {
@@ -34,19 +35,29 @@ impl Inner {
             match entry.place() {
                 Place::Free => unreachable!("a placed entry is not free"),
                 Place::Same(_) => same += 1,
-                Place::Disk(location) => records.push((location, record_room(entry.len()))),
+                Place::Disk(location, _) => records.push((location, record_room(entry.len()))),
                 Place::Pool(_) => {
                     let owner = &mut owners[entry.owner().index()];
                     owner.compressed += entry.len() as u64;
                     owner.stored += 1;
+                    poor[entry.owner().index()] += u64::from(entry.is(Flag::Poor));
                     raw += u64::from(entry.len() == PAGE_SIZE);
                     pooled += 1;
                 }
             }
-            let in_memory = !matches!(entry.place(), Place::Disk(_));
+            let in_memory = !matches!(entry.place(), Place::Disk(..));
             large += u64::from(in_memory && entry.is(Flag::Large));
         }
-        self.check_owners(&owners, &mut holders);
+        self.check_owners(&owners, &poor, &mut holders);
+        for id in self.poor.iter(&self.entries) {
+            let entry = self.entries.get(id);
+            assert!(entry.is(Flag::Poor), "{id} compresses");
+            poor[entry.owner().index()] -= 1;
+        }
+        assert!(
+            poor.iter().all(|&left| left == 0),
+            "poor pages on their list"
+        );
         self.dicts.check(&holders);
         assert_eq!(self.pool.objects(), pooled, "objects in the pool");
         let stats = &self.stats;
@@ -59,21 +70,22 @@ impl Inner {
         self.extents.check(records.into_iter());
     }
 
-    fn check_owners(&self, counted: &[Owner], holders: &mut [u64; 256]) {
+    fn check_owners(&self, counted: &[Owner], poor: &[u64], holders: &mut [u64; 256]) {
         for (number, (owner, counted)) in self.owners.iter().zip(counted).enumerate() {
             assert_eq!(
                 owner.compressed, counted.compressed,
                 "bytes of owner {number}"
             );
             assert_eq!(owner.stored, counted.stored, "entries of owner {number}");
-            assert_eq!(owner.list.len(), counted.stored, "list of owner {number}");
+            let expected = counted.stored - poor[number];
+            assert_eq!(owner.list.len(), expected, "list of owner {number}");
             let mut listed = 0;
             for id in owner.list.iter(&self.entries) {
                 let entry = self.entries.get(id);
                 assert_eq!(entry.owner().index(), number, "{id} is on another's list");
                 listed += 1;
             }
-            assert_eq!(listed, counted.stored, "list of owner {number}");
+            assert_eq!(listed, expected, "list of owner {number}");
             holders[usize::from(owner.dict)] += 1;
         }
     }

@@ -61,8 +61,8 @@ impl fmt::Display for ShrinkerKind {
 /// What becomes of a page that does not compress (SPEC 1.6).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Incompressible {
-    /// Kept as it is if it can be written back later, so that the order of write-back is kept;
-    /// refused otherwise (kernel 6.18 on).
+    /// Kept as it is if there is a swap file, to which it goes before all that compresses
+    /// (`docs/adr/0013-pages-that-do-not-compress.md`); refused otherwise. The kernel (6.18 on) keeps the order of age.
     #[default]
     StoreRaw,
     /// Refused (kernel up to 6.17).

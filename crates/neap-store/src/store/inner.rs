@@ -10,11 +10,11 @@ use super::config::{Config, ShrinkerKind};
 use super::dicts::Dicts;
 use super::error::Refused;
 use crate::arena::Arena;
-use crate::compress::Dictionary;
+use crate::compress::{Dictionary, Page};
 use crate::entry::{Birth, Entry, EntryTable, Flag, LruList, Place};
 use crate::pool::Pool;
 use crate::stats::StoreStats;
-use crate::swapfile::{Extents, record_room};
+use crate::swapfile::{Extents, Location, record_room};
 
 /// What an address space has in the store (the kernel's per-cgroup state, SPEC 1.1).
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,6 +37,8 @@ pub(super) struct Inner {
     pub pool: Pool,
     pub gate: PoolGate,
     pub owners: Vec<Owner>,
+    /// Entries in the pool that do not compress, of all owners, the oldest first.
+    pub poor: LruList,
     pub extents: Extents,
     pub dicts: Dicts,
     /// Counters; gauges are filled in when asked for.
@@ -51,7 +53,12 @@ pub(super) struct Inner {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Body<'a> {
     Same(u64),
-    Bytes { data: &'a [u8], dict: u8 },
+    Bytes {
+        data: &'a [u8],
+        dict: u8,
+    },
+    /// The page as it is, since it does not compress.
+    Poor(&'a Page),
 }
 
 impl Inner {
@@ -61,6 +68,7 @@ impl Inner {
             pool: Pool::new(arena),
             gate: PoolGate::new(config.pool_max, config.accept_threshold_percent),
             owners: Vec::new(),
+            poor: LruList::default(),
             extents: Extents::new(config.swap_size.0),
             dicts: Dicts::new(),
             stats: StoreStats::default(),
@@ -120,17 +128,19 @@ impl Inner {
         body: Body<'_>,
         large: bool,
     ) -> Result<EntryId, Refused> {
-        let (len, dict) = match body {
-            Body::Same(_) => (0, 0),
-            Body::Bytes { data, dict } => (data.len(), dict),
+        let (data, dict): (&[u8], u8) = match body {
+            Body::Same(_) => (&[], 0),
+            Body::Bytes { data, dict } => (data, dict),
+            Body::Poor(page) => (page, 0),
         };
         let scheme = self.config.shrinker.scheme();
         let birth = Birth {
             owner,
-            len,
+            len: data.len(),
             dict,
             large,
             referenced: scheme.marks_new(),
+            poor: matches!(body, Body::Poor(_)),
         };
         let Some(id) = self.entries.alloc(birth) else {
             self.stats.reject_kmemcache_fail += 1;
@@ -141,7 +151,7 @@ impl Inner {
                 self.entries.get_mut(id).set_place(Place::Same(word));
                 self.stats.same_filled_pages += 1;
             }
-            Body::Bytes { data, .. } => {
+            Body::Bytes { .. } | Body::Poor(_) => {
                 let Some(handle) = self.pool.store(id, data) else {
                     self.entries.free(id);
                     self.stats.reject_alloc_fail += 1;
@@ -188,27 +198,34 @@ impl Inner {
         });
     }
 
-    /// Makes an entry the newest of its owner's list.
-    pub fn list(&mut self, id: EntryId) {
-        let owner = self.entries.get(id).owner();
-        self.owners[owner.index()]
-            .list
-            .push_tail(&mut self.entries, id);
+    /// The list an entry is on while it is in the pool, and all entries.
+    pub fn list_of(&mut self, id: EntryId) -> (&mut LruList, &mut EntryTable) {
+        let entry = self.entries.get(id);
+        let list = match entry.is(Flag::Poor) {
+            true => &mut self.poor,
+            false => &mut self.owners[entry.owner().index()].list,
+        };
+        (list, &mut self.entries)
     }
 
-    /// Takes an entry off its owner's list.
+    /// Makes an entry the newest of its list.
+    pub fn list(&mut self, id: EntryId) {
+        let (list, entries) = self.list_of(id);
+        list.push_tail(entries, id);
+    }
+
+    /// Takes an entry off its list.
     pub fn unlist(&mut self, id: EntryId) {
-        let owner = self.entries.get(id).owner();
-        self.owners[owner.index()]
-            .list
-            .remove(&mut self.entries, id);
+        let (list, entries) = self.list_of(id);
+        list.remove(entries, id);
     }
 
     /// The entry moves from the pool to the swap file. It is on no list.
-    pub fn move_to_disk(&mut self, id: EntryId, location: crate::swapfile::Location) {
+    pub fn move_to_disk(&mut self, id: EntryId, location: Location, checksum: u32) {
         let entry = *self.entries.get(id);
         self.uncharge(id, &entry);
-        self.entries.get_mut(id).set_place(Place::Disk(location));
+        let place = Place::Disk(location, checksum);
+        self.entries.get_mut(id).set_place(place);
         self.extents.add(location, record_room(entry.len()));
         self.stats.swapped_pages += 1;
     }
@@ -229,7 +246,7 @@ impl Inner {
                 self.unlist(id);
                 self.uncharge(id, &entry);
             }
-            Place::Disk(location) => {
+            Place::Disk(location, _) => {
                 self.extents.release(location, record_room(entry.len()));
                 self.stats.swapped_pages -= 1;
             }

@@ -10,6 +10,7 @@ use super::error::LoadError;
 use super::inner::Inner;
 use crate::compress::{Codec, Dictionary, Page};
 use crate::entry::{Flag, Place};
+use crate::keyed::PageHash;
 use crate::swapfile::{Location, Record, blocks_of};
 
 /// Where a page came from.
@@ -31,16 +32,27 @@ enum Found {
     Disk(OnDisk),
 }
 
+/// What the page of a copy is compared with.
+enum Kept {
+    Hash(PageHash),
+    Same(u64),
+    /// As [`Found::Packed`].
+    Packed(usize, Option<Arc<Dictionary>>),
+}
+
 /// A record to be read; its extent is held until [`Store::release`].
 struct OnDisk {
     location: Location,
     record: Record,
+    checksum: u32,
+    /// The page will be asked for by its hash, which is not known yet.
+    wants_hash: bool,
     dict: Option<Arc<Dictionary>>,
 }
 
 impl OnDisk {
     fn blocks(&self) -> Range<u64> {
-        blocks_of(self.location.byte(), self.record.size())
+        blocks_of(self.location.byte(), self.record.len)
     }
 }
 
@@ -49,7 +61,7 @@ impl Store {
     /// entries move from the pool to the disk at any time.
     #[must_use]
     pub fn is_on_disk(&self, id: EntryId) -> bool {
-        matches!(self.lock().entries.get(id).place(), Place::Disk(_))
+        matches!(self.lock().entries.get(id).place(), Place::Disk(..))
     }
 
     /// Writes the page of an entry to `out`. The entry stays where it is: the caller keeps it as a
@@ -166,23 +178,42 @@ impl Store {
         codec.blocks = blocks;
     }
 
-    /// Whether the copy kept in an entry is still what `page` holds. Looks in memory only: an entry
-    /// that has gone to the swap file is never equal.
+    /// Whether the copy kept in an entry is still what `page` holds: by the hash of its page, if that is known, and else
+    /// by decompressing it, after which it is known. An entry in the swap file whose hash is not known is never equal.
     #[must_use]
     pub fn matches(&self, id: EntryId, page: &Page, codec: &mut Codec) -> bool {
-        let (len, dict) = {
+        let copy = {
             let inner = self.lock();
-            match inner.entries.get(id).place() {
-                Place::Same(word) => {
-                    drop(inner);
-                    return crate::compress::same_filled(page) == Some(word);
+            match (inner.entries.hash(id), inner.entries.get(id).place()) {
+                (Some(hash), _) => Kept::Hash(hash),
+                (None, Place::Same(word)) => Kept::Same(word),
+                (None, Place::Pool(_)) => {
+                    let (len, dict) = inner.copy_out(id, codec);
+                    Kept::Packed(len, dict)
                 }
-                Place::Pool(_) => inner.copy_out(id, codec),
-                Place::Disk(_) => return false,
-                Place::Free => panic!("{id} is not stored"),
+                (None, Place::Disk(..)) => return false,
+                (None, Place::Free) => panic!("{id} is not stored"),
             }
         };
-        codec.packed_equals(len, dict.as_deref(), page)
+        match copy {
+            Kept::Hash(hash) => self.key.hash(page) == hash,
+            Kept::Same(word) => crate::compress::same_filled(page) == Some(word),
+            Kept::Packed(len, dict) => {
+                let equal = codec.packed_equals(len, dict.as_deref(), page);
+                if equal {
+                    let hash = self.key.hash(page);
+                    self.lock().entries.set_hash(id, hash);
+                }
+                equal
+            }
+        }
+    }
+
+    /// Whether pages that come from the swap file leave their copies there: while half of it is free, as in the
+    /// kernel (`vm_swap_full`). They take no memory, and a page that leaves unchanged need not be written again.
+    #[must_use]
+    pub fn keeps_swapped(&self) -> bool {
+        self.lock().keeps_swapped()
     }
 
     /// A page of `owner` was read from the disk without the store's doing (SPEC 2.4, `DiskReads`).
@@ -206,7 +237,7 @@ impl Store {
                 let (len, dict) = inner.copy_out(id, codec);
                 Found::Packed(len, dict)
             }
-            Place::Disk(location) => {
+            Place::Disk(location, checksum) => {
                 inner.extents.hold(location);
                 inner.stats.pswpin += 1;
                 inner.note_disk_swapin(entry.owner());
@@ -218,6 +249,8 @@ impl Store {
                         len: entry.len(),
                         dict: entry.dict(),
                     },
+                    checksum,
+                    wants_hash: !entry.is(Flag::Known) && inner.keeps_swapped(),
                     dict: inner.dicts.peek(entry.dict()),
                 })
             }
@@ -260,7 +293,7 @@ impl Store {
         codec: &mut Codec,
     ) -> Result<Source, LoadError> {
         let at = (disk.location.byte() - start) as usize;
-        let Some(data) = disk.record.open(&blocks[at..]) else {
+        let Some(data) = disk.record.open(disk.checksum, &blocks[at..]) else {
             self.lock().stats.swap_corrupt += 1;
             return Err(LoadError::Corrupt {
                 entry: disk.record.entry,
@@ -273,6 +306,10 @@ impl Store {
                 entry: disk.record.entry,
                 what: "its record in the swap file does not decompress",
             });
+        }
+        if disk.wants_hash {
+            let hash = self.key.hash(out);
+            self.lock().entries.set_hash(disk.record.entry, hash);
         }
         Ok(Source::SwapFile)
     }
@@ -306,13 +343,17 @@ impl Inner {
         (data.len(), self.dicts.peek(entry.dict()))
     }
 
+    fn keeps_swapped(&self) -> bool {
+        self.extents.used_bytes() * 2 <= self.config.swap_size.0
+    }
+
     /// An entry that is loaded and kept is written back last, as in kernels that keep it (6.6 to
     /// 6.8, SPEC 1.7): its page is in use. One that is put next does not care.
     fn make_newest(&mut self, id: EntryId) {
         let entry = self.entries.get(id);
         if entry.is(Flag::Listed) {
-            let list = &mut self.owners[entry.owner().index()].list;
-            list.rotate(&mut self.entries, id);
+            let (list, entries) = self.list_of(id);
+            list.rotate(entries, id);
         }
     }
 

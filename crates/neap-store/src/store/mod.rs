@@ -24,6 +24,7 @@ use neap_units::{Bytes, EntryId, Pages, SpaceId};
 
 use crate::arena::Arena;
 use crate::compress::Codec;
+use crate::keyed::HashKey;
 use crate::stats::{Holding, StoreStats};
 use crate::swapfile::BlockFile;
 use inner::Inner;
@@ -40,16 +41,24 @@ pub use shrink::Shrunk;
 pub struct Store {
     inner: Mutex<Inner>,
     file: Box<dyn BlockFile>,
+    key: HashKey,
     compressor: crate::compress::CompressorKind,
 }
 
 impl Store {
-    /// A store whose pool lies in `arena` and whose swap file is `file`.
+    /// A store whose pool lies in `arena` and whose swap file is `file`. With `key`, which nobody else knows, it knows
+    /// pages again.
     #[must_use]
-    pub fn new(config: Config, arena: Box<dyn Arena>, file: Box<dyn BlockFile>) -> Self {
+    pub fn new(
+        config: Config,
+        arena: Box<dyn Arena>,
+        file: Box<dyn BlockFile>,
+        key: HashKey,
+    ) -> Self {
         Self {
             inner: Mutex::new(Inner::new(config, arena)),
             file,
+            key,
             compressor: config.compressor,
         }
     }
@@ -184,6 +193,14 @@ impl Store {
             }
             None => None,
         }
+    }
+
+    /// Pages in the pool that do not compress, and would better be in the swap file: none while it takes nothing.
+    #[must_use]
+    pub fn poor_pages(&self) -> u64 {
+        let inner = self.lock();
+        let takes = inner.may_write_back() && inner.write_error.is_none();
+        if takes { inner.poor.len() } else { 0 }
     }
 
     /// Pages written back since the start.

@@ -106,19 +106,16 @@ impl Store {
         let packed = codec.pack(page, dict.as_ref().map(|(_, dict)| &**dict));
         let held = dict.map_or(0, |(number, _)| number);
         let mut inner = self.lock();
+        let takes_poor =
+            inner.config.incompressible == Incompressible::StoreRaw && inner.writeback();
         let body = match packed {
+            // What saves no memory need not be decompressed either (zram: `huge_class_size`).
+            Packed::Bytes(len) if takes_poor && inner.pool.fills_page(len) => Body::Poor(page),
             Packed::Bytes(len) => Body::Bytes {
                 data: &codec.packed()[..len],
                 dict: held,
             },
-            Packed::Poor
-                if inner.config.incompressible == Incompressible::StoreRaw && inner.writeback() =>
-            {
-                Body::Bytes {
-                    data: page,
-                    dict: 0,
-                }
-            }
+            Packed::Poor if takes_poor => Body::Poor(page),
             Packed::Poor | Packed::Failed => {
                 inner.dicts.put(held);
                 return Err(inner.count_refusal(packed));

@@ -5,13 +5,11 @@
 
 use std::ops::Range;
 
-use neap_units::EntryId;
-
 use super::inner::Inner;
 use super::{FEW, Store};
 use crate::compress::Codec;
 use crate::entry::{Flag, Place};
-use crate::swapfile::{BLOCK, Location, Record, blocks_of, record_room};
+use crate::swapfile::{BLOCK, Location, Record, blocks_of, next_record, record_room};
 
 /// Extents emptied in one call: each may take a look at every entry.
 const EXTENTS_AT_ONCE: usize = 4;
@@ -22,6 +20,7 @@ const LOOKED_AT_ONCE: u32 = 4096;
 /// A record that moves.
 struct Move {
     record: Record,
+    checksum: u32,
     from: Location,
     /// Where it lies among the records to be written.
     at: usize,
@@ -104,9 +103,11 @@ impl Store {
     fn rewrite(&self, moves: &mut [Move], start: u64, blocks: &mut [u8]) -> bool {
         let intact = moves.iter().all(|m| {
             let at = (m.from.byte() - start) as usize;
-            m.record.open(&blocks[at..]).is_some()
+            m.record.open(m.checksum, &blocks[at..]).is_some()
         });
-        let len: usize = moves.iter().map(|m| record_room(m.record.len)).sum();
+        let len = moves.iter().fold(0, |at, m| {
+            next_record(at, m.record.len) + record_room(m.record.len)
+        });
         let region = match intact {
             true => self.lock().extents.reserve(len.next_multiple_of(BLOCK)),
             false => None,
@@ -118,9 +119,10 @@ impl Store {
         for m in moves.iter_mut() {
             // Records come in order and move towards the front, so none is overwritten unread.
             let from = (m.from.byte() - start) as usize;
-            blocks.copy_within(from..from + m.record.size(), to);
+            to = next_record(to, m.record.len);
+            blocks.copy_within(from..from + m.record.len, to);
             m.record.generation = region.generation;
-            m.record.seal(&mut blocks[to..]);
+            m.checksum = m.record.seal(&blocks[to..]);
             m.at = to;
             to += record_room(m.record.len);
         }
@@ -143,7 +145,7 @@ impl Store {
                 let id = m.record.entry;
                 inner.entries.get_mut(id).set(Flag::Writing, false);
                 if let Some(to) = to {
-                    inner.move_record(id, m.from, Location::at(to + m.at as u64));
+                    inner.move_record(m, Location::at(to + m.at as u64));
                 }
                 inner.put(id);
             }
@@ -155,7 +157,7 @@ impl Inner {
     fn hold_some(&mut self, numbers: Range<u32>, extent: &Range<u64>, moves: &mut Vec<Move>) {
         let first = moves.len();
         for (id, entry) in self.entries.placed(numbers) {
-            let Place::Disk(from) = entry.place() else {
+            let Place::Disk(from, checksum) = entry.place() else {
                 continue;
             };
             if extent.contains(&from.byte()) && !entry.is(Flag::Writing) {
@@ -167,6 +169,7 @@ impl Inner {
                 };
                 moves.push(Move {
                     record,
+                    checksum,
                     from,
                     at: 0,
                 });
@@ -179,11 +182,12 @@ impl Inner {
         }
     }
 
-    fn move_record(&mut self, id: EntryId, from: Location, to: Location) {
-        let room = record_room(self.entries.get(id).len());
+    fn move_record(&mut self, moved: &Move, to: Location) {
+        let room = record_room(moved.record.len);
         self.extents.add(to, room);
-        self.extents.release(from, room);
-        self.entries.get_mut(id).set_place(Place::Disk(to));
+        self.extents.release(moved.from, room);
+        let entry = self.entries.get_mut(moved.record.entry);
+        entry.set_place(Place::Disk(to, moved.checksum));
         self.stats.swap_moved_pages += 1;
     }
 }
@@ -191,6 +195,6 @@ impl Inner {
 /// The blocks from the first record to the last.
 fn span_of(moves: &[Move]) -> Option<Range<u64>> {
     let (first, last) = (moves.first()?, moves.last()?);
-    let end = blocks_of(last.from.byte(), last.record.size()).end;
-    Some(blocks_of(first.from.byte(), first.record.size()).start..end)
+    let end = blocks_of(last.from.byte(), last.record.len).end;
+    Some(blocks_of(first.from.byte(), first.record.len).start..end)
 }

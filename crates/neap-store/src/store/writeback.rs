@@ -6,19 +6,20 @@
 //! entry that everybody else let go of meanwhile dies when write-back lets go of it.
 
 use neap_policy::Verdict;
-use neap_units::{EntryId, SpaceId};
+use neap_units::{EntryId, PAGE_SIZE, SpaceId};
 
 use super::inner::Inner;
 use super::{FEW, Store};
 use crate::compress::Codec;
 use crate::entry::{Flag, Place};
-use crate::swapfile::{BLOCK, EXTENT, Location, Record, Region, record_room};
+use crate::swapfile::{BLOCK, EXTENT, Location, Record, Region, next_record, record_room};
 
 /// One entry of a batch.
 struct Item {
     record: Record,
     /// Where its record starts in the batch.
     at: usize,
+    checksum: u32,
 }
 
 /// Records to be written in one go, in the codec's blocks.
@@ -29,6 +30,13 @@ struct Batch {
     len: usize,
     /// Bytes there is room for in the swap file.
     limit: usize,
+}
+
+impl Batch {
+    /// Whether one more record of `len` bytes has room.
+    fn fits(&self, len: usize) -> bool {
+        next_record(self.len, len) + record_room(len) <= self.limit
+    }
 }
 
 /// What a walk of a list came to.
@@ -48,7 +56,7 @@ impl Store {
         while walk.visited < budget {
             let mut batch = Batch::default();
             let before = walk.visited;
-            let full = self.collect(owner, budget, &mut walk.visited, &mut batch, codec);
+            let full = self.collect(Some(owner), budget, &mut walk.visited, &mut batch, codec);
             if !batch.items.is_empty() {
                 let written = self.write(&mut batch, codec);
                 walk.written += written;
@@ -63,12 +71,31 @@ impl Store {
         walk
     }
 
-    /// Walks until the budget is used, the list is empty, or the batch is full (then true).
+    /// Writes the oldest pages that do not compress, as long as there are `least` or more; returns how many.
+    pub(super) fn write_poor(&self, least: u64, codec: &mut Codec) -> u64 {
+        let mut sum = 0;
+        while self.lock().poor.len() >= least.max(1) {
+            let mut batch = Batch::default();
+            self.collect(None, u64::MAX, &mut 0, &mut batch, codec);
+            let written = match batch.items.is_empty() {
+                true => 0, // no room
+                false => self.write(&mut batch, codec),
+            };
+            if written == 0 {
+                break;
+            }
+            sum += written;
+        }
+        sum
+    }
+
+    /// Walks an owner's list, or that of pages that do not compress, until the budget is used, the list is empty, or
+    /// the batch is full (then true).
     fn collect(
         &self,
-        owner: SpaceId,
+        owner: Option<SpaceId>,
         budget: u64,
-        visited: &mut u64,
+        count: &mut u64,
         batch: &mut Batch,
         codec: &mut Codec,
     ) -> bool {
@@ -80,11 +107,15 @@ impl Store {
         loop {
             let mut inner = self.lock();
             for _ in 0..FEW {
-                if *visited >= budget {
+                if *count >= budget {
                     return false;
                 }
-                match inner.visit(owner, batch, &mut codec.blocks) {
-                    Visited::Entry => *visited += 1,
+                let visited = match owner {
+                    Some(owner) => inner.visit(owner, batch, &mut codec.blocks),
+                    None => inner.visit_poor(batch, &mut codec.blocks),
+                };
+                match visited {
+                    Visited::Entry => *count += 1,
                     Visited::End => return false,
                     Visited::Full => return true,
                 }
@@ -102,7 +133,7 @@ impl Store {
         codec.blocks[batch.len..len].fill(0);
         for item in &mut batch.items {
             item.record.generation = region.generation;
-            item.record.seal(&mut codec.blocks[item.at..]);
+            item.checksum = item.record.seal(&codec.blocks[item.at..]);
         }
         match self
             .file
@@ -142,7 +173,8 @@ impl Store {
                 inner.entries.get_mut(id).set(Flag::Writing, false);
                 match region {
                     Some(region) => {
-                        inner.move_to_disk(id, Location::at(region.start + item.at as u64));
+                        let to = Location::at(region.start + item.at as u64);
+                        inner.move_to_disk(id, to, item.checksum);
                         inner.stats.zswpwb += 1;
                         inner.stats.pswpout += 1;
                         inner.stats.written_back_pages += 1;
@@ -180,7 +212,6 @@ impl Inner {
         };
         let scheme = self.config.shrinker.scheme();
         let entry = *self.entries.get(id);
-        let room = record_room(entry.len());
         let mut referenced = entry.is(Flag::Referenced);
         match scheme.visit(&mut referenced) {
             Verdict::Rotate => {
@@ -188,10 +219,23 @@ impl Inner {
                 let list = &mut self.owners[owner.index()].list;
                 list.rotate(&mut self.entries, id);
             }
-            Verdict::WriteBack if batch.len + room > batch.limit => return Visited::Full,
+            Verdict::WriteBack if !batch.fits(entry.len()) => return Visited::Full,
             Verdict::WriteBack => self.take(id, batch, blocks),
         }
         Visited::Entry
+    }
+
+    /// Adds the oldest of the pages that do not compress to the batch. They have no second chance: in the pool they
+    /// take as much memory as in the program.
+    fn visit_poor(&mut self, batch: &mut Batch, blocks: &mut [u8]) -> Visited {
+        match self.poor.head() {
+            None => Visited::End,
+            Some(_) if !batch.fits(PAGE_SIZE) => Visited::Full,
+            Some(id) => {
+                self.take(id, batch, blocks);
+                Visited::Entry
+            }
+        }
     }
 
     /// Holds an entry and copies its bytes to the end of the batch.
@@ -211,15 +255,17 @@ impl Inner {
             len: entry.len(),
             dict: entry.dict(),
         };
-        let start = batch.len + record.size() - data.len();
-        blocks[start..start + data.len()].copy_from_slice(data);
+        let at = next_record(batch.len, record.len);
+        blocks[batch.len..at].fill(0);
+        let end = at + record.len;
+        blocks[at..end].copy_from_slice(data);
+        batch.len = at + record_room(record.len);
+        blocks[end..batch.len].fill(0);
         batch.items.push(Item {
             record,
-            at: batch.len,
+            at,
+            checksum: 0,
         });
-        let end = batch.len + record.size();
-        batch.len += record_room(entry.len());
-        blocks[end..batch.len].fill(0);
     }
 
     /// Extents kept free so that sparse ones can be emptied into them; none in a file too small.

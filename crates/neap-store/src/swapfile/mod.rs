@@ -1,4 +1,5 @@
-//! The swap file: compressed pages packed into extents, each with a checksum of its own.
+//! The swap file: compressed pages packed into extents, and pages that do not compress as whole blocks. The checksum
+//! of each is kept in memory.
 
 mod extent;
 mod file;
@@ -6,7 +7,7 @@ mod record;
 
 pub(crate) use extent::{EXTENT, Extents, Region};
 pub use file::{BlockFile, Direction, Fault, FaultyFile, MemFile, NoFile};
-pub(crate) use record::{Record, record_room};
+pub(crate) use record::{Record, next_record, record_room};
 
 /// Unit of transfers in bytes: offsets and lengths are multiples of it.
 pub const BLOCK: usize = 4096;

@@ -1,15 +1,14 @@
-//! One page in the swap file: a checksum and the bytes.
+//! One page in the swap file: its bytes, of which memory has the checksum.
 //!
 //! The checksum also covers what the record is supposed to be: the entry, how it was compressed,
 //! and the *generation* of its extent, which changes each time the extent is used anew. So a write
 //! that never reached the disk, and left an older, valid record in place, is found too.
+//!
+//! A whole page is a whole block: reading it takes one, and not two.
 
-use neap_units::EntryId;
+use neap_units::{EntryId, PAGE_SIZE};
 
-use super::GRAIN;
-
-/// Bytes of the checksum.
-const CHECKSUM: usize = 4;
+use super::{BLOCK, GRAIN};
 
 /// What a record is supposed to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,21 +23,15 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Bytes it takes, without padding.
-    pub fn size(&self) -> usize {
-        CHECKSUM + self.len
-    }
-
-    /// Writes the checksum in front of the data, which is already in place behind it.
-    pub fn seal(&self, record: &mut [u8]) {
-        let sum = self.checksum(&record[CHECKSUM..CHECKSUM + self.len]);
-        record[..CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+    /// The checksum of the data that `record` starts with.
+    pub fn seal(&self, record: &[u8]) -> u32 {
+        self.checksum(&record[..self.len])
     }
 
     /// The data, or `None` when the record is not what it is supposed to be.
-    pub fn open<'a>(&self, record: &'a [u8]) -> Option<&'a [u8]> {
-        let data = record.get(CHECKSUM..CHECKSUM + self.len)?;
-        (record[..CHECKSUM] == self.checksum(data).to_le_bytes()).then_some(data)
+    pub fn open<'a>(&self, checksum: u32, record: &'a [u8]) -> Option<&'a [u8]> {
+        let data = record.get(..self.len)?;
+        (checksum == self.checksum(data)).then_some(data)
     }
 
     fn checksum(&self, data: &[u8]) -> u32 {
@@ -53,7 +46,16 @@ impl Record {
 
 /// Bytes a record for `len` bytes of data takes in an extent.
 pub(crate) fn record_room(len: usize) -> usize {
-    (CHECKSUM + len).next_multiple_of(GRAIN)
+    len.next_multiple_of(GRAIN)
+}
+
+/// Where a record for `len` bytes of data can start, from `at` on.
+pub(crate) fn next_record(at: usize, len: usize) -> usize {
+    if len == PAGE_SIZE {
+        at.next_multiple_of(BLOCK)
+    } else {
+        at
+    }
 }
 
 #[cfg(test)]
@@ -69,8 +71,9 @@ mod tests {
             dict: 0,
         };
         let mut bytes = vec![7; record_room(100)];
-        record.seal(&mut bytes);
-        assert_eq!(record.open(&bytes), Some(&[7; 100][..]));
+        let sum = record.seal(&bytes);
+        assert_eq!(record.open(sum, &bytes), Some(&[7; 100][..]));
+        assert_eq!(record.open(sum ^ 1, &bytes), None);
         for other in [
             Record {
                 entry: EntryId(8),
@@ -83,13 +86,22 @@ mod tests {
             Record { dict: 1, ..record },
             Record { len: 99, ..record },
         ] {
-            assert_eq!(other.open(&bytes), None);
+            assert_eq!(other.open(sum, &bytes), None);
         }
-        for at in 0..record.size() {
+        for at in 0..record.len {
             bytes[at] ^= 0x10;
-            assert_eq!(record.open(&bytes), None, "byte {at}");
+            assert_eq!(record.open(sum, &bytes), None, "byte {at}");
             bytes[at] ^= 0x10;
         }
-        assert_eq!(record.open(&bytes[..50]), None);
+        assert_eq!(record.open(sum, &bytes[..50]), None);
+    }
+
+    #[test]
+    fn a_whole_page_starts_a_block_and_anything_else_does_not_care() {
+        assert_eq!(
+            [0, 32, 4096].map(|at| next_record(at, PAGE_SIZE)),
+            [0, 4096, 4096]
+        );
+        assert_eq!([0, 32, 4096].map(|at| next_record(at, 4095)), [0, 32, 4096]);
     }
 }

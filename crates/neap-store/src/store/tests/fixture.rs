@@ -3,8 +3,8 @@
 use neap_units::{Bytes, EntryId, PAGE_SIZE, Pages, SpaceId};
 
 use crate::{
-    Arena, BlockFile, Codec, CompressorKind, Config, MemFile, NoFile, Page, Refused, Source, Store,
-    VecArena,
+    Arena, BlockFile, Codec, CompressorKind, Config, HashKey, MemFile, NoFile, Page, Refused,
+    Source, Store, VecArena,
 };
 
 pub(super) const OWNER: SpaceId = SpaceId(0);
@@ -36,7 +36,7 @@ impl Fixture {
     }
 
     pub fn on(config: Config, arena: Box<dyn Arena>, file: Box<dyn BlockFile>) -> Self {
-        let store = Store::new(config, arena, file);
+        let store = Store::new(config, arena, file, hash_key());
         let codec = store.codec();
         Self { store, codec }
     }
@@ -87,6 +87,15 @@ impl Fixture {
             assert!(out == page(first + i as u64), "{id} came back changed");
         }
     }
+}
+
+/// A key that looks random: one that does not makes hashes that are equal.
+fn hash_key() -> HashKey {
+    let mut random = [0; HashKey::BYTES];
+    for (n, bytes) in (1..).zip(random.chunks_mut(PAGE_SIZE)) {
+        bytes.copy_from_slice(&noise(n)[..bytes.len()]);
+    }
+    HashKey::new(&random)
 }
 
 pub(super) fn swap_config(pages: u64, swap: u64) -> Config {

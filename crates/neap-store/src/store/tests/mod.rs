@@ -3,8 +3,10 @@
 mod faults;
 mod fixture;
 mod folio;
+mod known;
 mod metrics;
 mod model;
 mod pool;
+mod poor;
 mod stress;
 mod swap;

@@ -43,10 +43,6 @@ fn everything_can_go_to_the_swap_file_and_comes_back() {
             (stats.pswpin, stats.disk_swapins, stats.zswpin),
             (2001, 2001, 0)
         );
-        assert!(
-            !f.store.matches(ids[0], &page(0), &mut f.codec),
-            "pool only"
-        );
         f.store.put_many(&ids);
         f.store.put(raw);
         f.store.check();
