@@ -1,7 +1,7 @@
 //! Out of memory: unmap, find storage, write, free (SPEC 1.2, 5.5).
 
 use neap_policy::{
-    Compressed, Counter, Flags, FolioId, Kind, LruvecId, Mm, Outgoing, Pageout, Source,
+    Compressed, Counter, Flags, FolioId, Kind, LruvecId, Mm, Outgoing, Pageout, Source, Zswap,
 };
 use neap_units::{Nanos, Pages, SwapSlot};
 
@@ -327,26 +327,22 @@ impl Machine {
     /// Offers a folio to zswap; how many of its pages are stored, from the first on.
     fn store(&mut self, mm: &mut Mm, id: FolioId, first: SwapSlot) -> u32 {
         let pages = mm.folios.pages(id) as u32;
-        let (Some(mut zswap), owner) = (self.zswap.take(), mm.folios.lruvec(id)) else {
-            return 0;
-        };
         let memcg = mm.folio_memcg(id);
         let folio = Outgoing {
             first,
             pages,
-            owner,
+            owner: mm.folios.lruvec(id),
             writeback: mm.memcgs.zswap_writeback(memcg),
         };
+        let considers = |zswap: &Zswap| zswap.considers(pages);
         let mut admitted = true;
-        if zswap.considers(pages) && !self.below_zswap_max(mm, memcg) {
-            self.zswap = Some(zswap);
+        if self.zswap.as_ref().is_some_and(considers) && !self.below_zswap_max(mm, memcg) {
             admitted = self.shrink_memcg(mm, memcg).wrote();
-            zswap = match self.zswap.take() {
-                Some(zswap) => zswap,
-                None => return 0,
-            };
         }
         let class = self.compressor(mm, id);
+        let Some(zswap) = &mut self.zswap else {
+            return 0;
+        };
         let mut compressed = 0;
         let images = &self.images;
         let mut ledger = Ledger {
@@ -365,7 +361,6 @@ impl Machine {
         });
         self.spent += class.0 * u64::div_ceil(compressed, self.config.compress_batch.max(1));
         self.compressions += compressed;
-        self.zswap = Some(zswap);
         match stored {
             Ok(stored) => {
                 self.pay_owed(mm, memcg, stored.owed);

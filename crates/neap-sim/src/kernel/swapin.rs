@@ -345,10 +345,12 @@ impl Machine {
         if private {
             self.tables.set_entry(entries + at, Entry::Folio(id));
             self.map_page(fault.area, at, fault.write);
-            self.put_slot(mm, slot);
-            let Some(swap) = &self.swap else {
+            let Some(swap) = &mut self.swap else {
                 return;
             };
+            // The cache still refers to the slot, and the page is mapped: nothing is to be freed.
+            let freed = swap.slots.put(slot);
+            debug_assert!(!freed, "{slot} is cached");
             let alone = swap.slots.users(slot) == 1;
             let direct = swap.device.config().synchronous;
             // A fault past the swap cache leaves nothing there.
