@@ -72,7 +72,7 @@ impl Machine {
             return false;
         }
         for slot in first.0..first.0 + pages as u32 {
-            swap.set_cached(SwapSlot(slot), Some(id));
+            swap.set_cached(SwapSlot(slot), id);
             swap.set_owner(SwapSlot(slot), mm.folios.lruvec(id));
         }
         mm.free_swap = swap.free();

@@ -214,9 +214,10 @@ impl Machine {
             return Err(Missing::Memory);
         };
         swap.slots.dup(slot);
-        swap.set_cached(slot, Some(id));
+        let shadow = swap.take_shadow(slot);
+        swap.set_cached(slot, id);
         let zero = swap.zero.is_zero(slot);
-        if let Some(shadow) = swap.take_shadow(slot) {
+        if let Some(shadow) = shadow {
             mm.refault(id, shadow, fault.recency);
         }
         if fault.recency {
