@@ -6,7 +6,7 @@ use neap_units::{Bytes, Nanos, Pages};
 
 use super::{Experiment, ExperimentFault, Measure, Parameter, Reported, Setup};
 use crate::clock::{Clockwork, Machine};
-use crate::kernel::{Area, Costs, KernelConfig, MemcgId, SwapConfig};
+use crate::kernel::{Area, Costs, KernelConfig, MemcgId, SwapConfig, TaskId};
 use crate::swap::DeviceConfig;
 use crate::workload::{Burst, Load, Pattern, Reclaimer, Walker};
 
@@ -66,6 +66,14 @@ impl Fairness {
         })
     }
 
+    /// Writes to `memory.reclaim` until all is done.
+    fn write(&self, machine: &mut Machine, writes: u64, at: Nanos, again: usize) -> TaskId {
+        let reclaimer = Reclaimer::new(MemcgId::ROOT, self.request, writes, self.pause, again);
+        let writer = machine.spawn(Box::new(reclaimer), at, true);
+        machine.finish(Nanos(u64::MAX));
+        writer
+    }
+
     /// Runs it.
     pub(super) fn run(&self) -> Paid {
         let mut machine = Machine::new(&self.kernel, Clockwork::default());
@@ -94,12 +102,6 @@ impl Fairness {
             groups.push(memcg);
         }
         let again = machine.shared().make(0);
-        let write = |machine: &mut Machine, writes, at| {
-            let reclaimer = Reclaimer::new(MemcgId::ROOT, self.request, writes, self.pause, again);
-            let writer = machine.spawn(Box::new(reclaimer), at, true);
-            machine.finish(Nanos(u64::MAX));
-            writer
-        };
         let stolen = |machine: &mut Machine| -> Vec<u64> {
             let of = |&memcg: &MemcgId| machine.kernel().vmstat(memcg).pgsteal();
             groups.iter().map(of).collect()
@@ -107,12 +109,12 @@ impl Fairness {
         let (mut begin, mut earlier, mut not_ours) =
             (self.warm_up, Counters::default(), Vec::new());
         if self.before > 0 {
-            write(&mut machine, self.before, begin);
+            self.write(&mut machine, self.before, begin, again);
             begin = machine.now();
             earlier = machine.kernel().vmstat(MemcgId::ROOT).clone();
             not_ours = stolen(&mut machine);
         }
-        let writer = write(&mut machine, self.writes, begin);
+        let writer = self.write(&mut machine, self.writes, begin, again);
         let mut steal = stolen(&mut machine);
         for (all, before) in steal.iter_mut().zip(not_ours) {
             *all -= before;

@@ -329,16 +329,11 @@ impl Machine {
                 let owner = mm.folios.lruvec(id);
                 self.count_swapin(mm, owner, Swapin::FirstUse);
             }
-            if private
-                && !self
-                    .swap
-                    .as_ref()
-                    .is_some_and(|s| s.device.config().rotating)
-            {
-                self.tables
-                    .area_mut(fault.area)
-                    .readahead
-                    .hit_at(PageNr(fault.page.0));
+            let swap = self.swap.as_ref();
+            let rotating = swap.is_some_and(|swap| swap.device.config().rotating);
+            if private && !rotating {
+                let area = self.tables.area_mut(fault.area);
+                area.readahead.hit_at(PageNr(fault.page.0));
             } else if let Some(swap) = &mut self.swap {
                 swap.readahead.hit();
             }
