@@ -10,24 +10,38 @@ use crate::generations::{MAX_NR_TIERS, Refault, competing, tier_of};
 use crate::switches::Lru;
 
 /// Eight bytes in place of an evicted folio: whose it was, when it left, and whether it
-/// had been part of the working set.
+/// had been part of the working set. The two highest bits are free, for whoever keeps it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shadow(u64);
 
 /// Bits of the lists' id.
 const LRUVEC_BITS: u32 = 20;
 /// Bits that are left for the token.
-const TOKEN_BITS: u32 = u64::BITS - LRUVEC_BITS - 1;
+const TOKEN_BITS: u32 = Shadow::BITS - LRUVEC_BITS - 1;
 /// Bits of the reference field in a token of generations.
 const REFS_BITS: u32 = 2;
 
 impl Shadow {
-    /// No shadow, for arrays of them.
-    pub const NONE: Shadow = Shadow(u64::MAX);
+    /// Bits that it has.
+    pub const BITS: u32 = u64::BITS - 2;
+
+    /// The shadow as a number below 2^62.
+    #[inline]
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The shadow of a number that [`Shadow::bits`] gave; higher bits are ignored.
+    #[inline]
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Shadow {
+        Shadow(bits & (u64::MAX >> (u64::BITS - Shadow::BITS)))
+    }
 
     fn pack(lruvec: LruvecId, workingset: bool, token: u64) -> Shadow {
         let low = u64::from(lruvec.0) << 1 | u64::from(workingset);
-        Shadow(token << (LRUVEC_BITS + 1) | low)
+        Shadow::from_bits(token << (LRUVEC_BITS + 1) | low)
     }
 
     fn lruvec(self) -> LruvecId {
@@ -40,12 +54,6 @@ impl Shadow {
 
     fn token(self) -> u64 {
         self.0 >> (LRUVEC_BITS + 1)
-    }
-
-    /// Whether this is one.
-    #[must_use]
-    pub fn is_some(self) -> bool {
-        self != Shadow::NONE
     }
 }
 

@@ -25,6 +25,7 @@ impl Memcgs {
     }
 
     /// What of a cgroup's usage its own min and low cover.
+    #[inline]
     pub(super) fn protected(&self, id: MemcgId) -> (u64, u64) {
         let at = self.get(id);
         (at.usage.min(at.limits.min.0), at.usage.min(at.limits.low.0))

@@ -158,10 +158,10 @@ impl Pool {
             class.used += 1;
             return NONE;
         }
-        let groups = self.classes[usize::from(class)].groups;
-        let fullest = groups.iter().rev().find(|&&first| first != NONE);
+        let groups = &self.classes[usize::from(class)].groups;
+        let fullest = groups.iter().rev().find(|&&first| first != NONE).copied();
         let number = match fullest {
-            Some(&number) => {
+            Some(number) => {
                 self.unlink(number);
                 number
             }

@@ -191,6 +191,11 @@ impl PageModel {
     /// The page numbered `page` after `version` writes.
     #[must_use]
     pub fn image(&self, seed: u64, page: u64, version: u32) -> PageImage {
+        if let [size] = self.sizes[..]
+            && self.zero + self.same_filled <= 0.0
+        {
+            return PageImage::Bytes(size.min(PAGE_SIZE as u16));
+        }
         let place = mix(seed ^ mix(page));
         let at = unit(place);
         if at < self.zero {

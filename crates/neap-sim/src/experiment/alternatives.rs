@@ -1,7 +1,7 @@
 //! `memcg-lru-alternatives` and `memcg-walk-cost` (SPEC 8, 9.9): the memcg LRU, partial iteration, heat
 //! levels and the full walk on fairness, accuracy and cost together.
 
-use neap_policy::{Counter, Lru, MemcgWalk, Switches};
+use neap_policy::{Counter, Lru, MemcgWalk, ReclaimBatching, Switches};
 use neap_units::{Bytes, Nanos};
 
 use super::fairness::{Fairness, swap};
@@ -70,7 +70,9 @@ fn test(setup: &Setup<'_>) -> Fairness {
         rate: 0.0,
         period: Nanos::millis(50),
         warm_up: Nanos::millis(20_000),
+        order: 0,
         request: mib("request"),
+        before: 0,
         writes: setup.number("writes") as u64,
         pause: Nanos::millis(1000),
     }
@@ -145,6 +147,13 @@ fn cost(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
     let memory = Bytes((groups * each) << 12);
     test.kernel.ram = memory * 3 + Bytes::mib(64);
     test.kernel.swap = swap(memory * 2);
+    test.kernel.switches.reclaim_batching = match setup.word("batching") {
+        "whole" => ReclaimBatching::Whole,
+        "chunk32" => ReclaimBatching::Chunk32,
+        _ => ReclaimBatching::Quarter,
+    };
+    test.order = setup.number("order") as u8;
+    test.before = setup.number("before") as u64;
     test.share = None;
     test.warm_up = Nanos::millis(1000);
     let paid = test.run();
@@ -186,7 +195,27 @@ pub(super) const WALK_COST: Experiment = Experiment {
             "1024",
             "pages",
             "memory of each cgroup",
-            &["256", "1024"],
+            &["256", "1024", "4608"],
+        ),
+        Parameter::chosen(
+            "order",
+            "0",
+            "",
+            "order of the folios that memory is in: 6 lets sixteen thousand large cgroups fit",
+            &["0", "6"],
+        ),
+        Parameter::word(
+            "batching",
+            "quarter",
+            "how a request is split: from 6.9 on into quarters of what is left, up to 6.7 not at all",
+            &["quarter", "whole", "chunk32"],
+        ),
+        Parameter::chosen(
+            "before",
+            "0",
+            "writes",
+            "writes that do not count, before those that do: the first age every cgroup once",
+            &["0", "4"],
         ),
         Parameter::chosen(
             "memory",

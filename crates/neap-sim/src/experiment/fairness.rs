@@ -1,12 +1,12 @@
 //! Who pays for root `memory.reclaim` when many cgroups are touched alike: `memcg-lru` (S2) and
 //! `memcg-lru-6.12`, the same question measured on a real kernel.
 
-use neap_policy::{Counter, Lru, MemcgWalk, ReclaimBatching, Switches};
+use neap_policy::{Counter, Counters, Lru, MemcgWalk, ReclaimBatching, Switches};
 use neap_units::{Bytes, Nanos, Pages};
 
 use super::{Experiment, ExperimentFault, Measure, Parameter, Reported, Setup};
 use crate::clock::{Clockwork, Machine};
-use crate::kernel::{Area, Costs, KernelConfig, MemcgId, SwapConfig};
+use crate::kernel::{Area, Costs, KernelConfig, MemcgId, SwapConfig, TaskId};
 use crate::swap::DeviceConfig;
 use crate::workload::{Burst, Load, Pattern, Reclaimer, Walker};
 
@@ -24,8 +24,12 @@ pub(super) struct Fairness {
     pub(super) period: Nanos,
     /// Time between the first touch and the first write.
     pub(super) warm_up: Nanos,
+    /// Order of the folios that memory is in.
+    pub(super) order: u8,
     /// Size of a write to `memory.reclaim`.
     pub(super) request: Bytes,
+    /// How many that do not count, before the others.
+    pub(super) before: u64,
     /// How many.
     pub(super) writes: u64,
     /// Pause after each.
@@ -62,6 +66,14 @@ impl Fairness {
         })
     }
 
+    /// Writes to `memory.reclaim` until all is done.
+    fn write(&self, machine: &mut Machine, writes: u64, at: Nanos, again: usize) -> TaskId {
+        let reclaimer = Reclaimer::new(MemcgId::ROOT, self.request, writes, self.pause, again);
+        let writer = machine.spawn(Box::new(reclaimer), at, true);
+        machine.finish(Nanos(u64::MAX));
+        writer
+    }
+
     /// Runs it.
     pub(super) fn run(&self) -> Paid {
         let mut machine = Machine::new(&self.kernel, Clockwork::default());
@@ -72,6 +84,7 @@ impl Fairness {
             let shmem = kernel.create_shmem(Pages(pages));
             let area = Area {
                 content: i as u32 + 1,
+                folio_order: self.order,
                 ..Area::shmem(shmem, Pages(pages))
             };
             let rate = self.share.map_or(self.rate, |share| share * pages as f64);
@@ -89,22 +102,34 @@ impl Fairness {
             groups.push(memcg);
         }
         let again = machine.shared().make(0);
-        let reclaimer = Reclaimer::new(MemcgId::ROOT, self.request, self.writes, self.pause, again);
-        let writer = machine.spawn(Box::new(reclaimer), self.warm_up, true);
-        machine.finish(Nanos(u64::MAX));
-        let again = machine.shared().get(again);
-        let system = machine.times(writer).times.system;
-        let kernel = machine.kernel();
+        let stolen = |machine: &mut Machine| -> Vec<u64> {
+            let of = |&memcg: &MemcgId| machine.kernel().vmstat(memcg).pgsteal();
+            groups.iter().map(of).collect()
+        };
+        let (mut begin, mut earlier, mut not_ours) =
+            (self.warm_up, Counters::default(), Vec::new());
+        if self.before > 0 {
+            self.write(&mut machine, self.before, begin, again);
+            begin = machine.now();
+            earlier = machine.kernel().vmstat(MemcgId::ROOT).clone();
+            not_ours = stolen(&mut machine);
+        }
+        let writer = self.write(&mut machine, self.writes, begin, again);
+        let mut steal = stolen(&mut machine);
+        for (all, before) in steal.iter_mut().zip(not_ours) {
+            *all -= before;
+        }
+        let mut total = machine.kernel().vmstat(MemcgId::ROOT).clone();
+        for (counter, before) in earlier.iter() {
+            total[counter] -= before;
+        }
         Paid {
             sizes: self.sizes.clone(),
-            steal: groups
-                .iter()
-                .map(|&memcg| kernel.vmstat(memcg).pgsteal())
-                .collect(),
+            steal,
             requested: self.request.whole_pages().0 * self.writes,
-            total: kernel.vmstat(MemcgId::ROOT).clone(),
-            again,
-            system,
+            total,
+            again: machine.shared().get(again),
+            system: machine.times(writer).times.system,
         }
     }
 }
@@ -263,7 +288,9 @@ fn memcg_lru(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
         rate: (setup.number("read_rate") + setup.number("write_rate")) * 256.0 * setup.scale,
         period: Nanos::millis(whole(setup.number("burst"))),
         warm_up: seconds(setup.number("warm_up")),
+        order: 0,
         request: mib("request"),
+        before: 0,
         writes: whole(setup.number("writes")),
         pause: seconds(setup.number("pause")),
     };
@@ -374,7 +401,9 @@ fn memcg_lru_6_12(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
         rate: setup.number("rate"),
         period: Nanos::millis(whole(setup.number("burst"))),
         warm_up: seconds(setup.number("warm_up")),
+        order: 0,
         request: Bytes((setup.number("request") * setup.scale * 1048576.0) as u64),
+        before: 0,
         writes: whole(setup.number("writes")),
         pause: seconds(setup.number("pause")),
     };

@@ -25,6 +25,7 @@ const NONE_IS_FINE: &[&str] = &[
     "scatter",
     "serial",
     "prepare",
+    "before",
     "touched",
     "exponent",
     "work",
@@ -45,7 +46,7 @@ impl Range {
             }
         };
         match (key, unit) {
-            ("page_cluster", _) => range(0.0, 9.0, true),
+            ("page_cluster" | "order", _) => range(0.0, 9.0, true),
             // No page of it costs anything until it is used.
             ("ram", _) => range(16.0, 16.0 * MOST_MIB, false),
             (_, "CPUs") => range(1.0, 4096.0, true),

@@ -13,6 +13,7 @@ use super::ids::{ObjectId, SpaceId};
 use super::space::{Advice, Space};
 use super::swap::Swap;
 use super::tables::{Entry, Tables};
+use crate::compress::PageImage;
 use crate::swap::{Device, Worker};
 
 /// Key of folios of the swap cache that no object has taken yet: they get their own when a
@@ -80,6 +81,8 @@ pub(super) struct Machine {
     free_shadows: Vec<u32>,
     batches: Vec<Batches>,
     pub(super) parts: Vec<FolioId>,
+    /// What a compressor makes of the pages of the folio on its way out.
+    pub(super) images: Vec<PageImage>,
     /// Pages given to a compressor.
     pub(super) compressions: u64,
     random: u64,
@@ -130,6 +133,7 @@ impl Machine {
             free_shadows: Vec::new(),
             batches: vec![Batches::new(config.batch); config.cpus.max(1) as usize],
             parts: Vec::new(),
+            images: Vec::new(),
             compressions: 0,
             random: config.seed,
             now: Nanos::ZERO,
@@ -148,7 +152,11 @@ impl Machine {
     pub(super) fn begin(&mut self, mm: &mut Mm, now: Nanos, cpu: usize) {
         self.now = now;
         mm.now = now;
-        self.cpu = cpu % self.batches.len();
+        self.cpu = if cpu < self.batches.len() {
+            cpu
+        } else {
+            cpu % self.batches.len()
+        };
         self.spent = Nanos::ZERO;
     }
 
@@ -168,8 +176,10 @@ impl Machine {
     }
 
     pub(super) fn node_of_cpu(&self) -> u32 {
-        let nodes = self.used.len();
-        (self.cpu * nodes / self.batches.len()) as u32
+        match self.used.len() {
+            1 => 0,
+            nodes => (self.cpu * nodes / self.batches.len()) as u32,
+        }
     }
 
     /// A number below `n` (splitmix64: 64 bits of state pass every test that matters here).
@@ -199,7 +209,10 @@ impl Machine {
     /// Free pages of a node: what folios and the pool leave.
     pub(super) fn free_pages(&self, node: u32) -> u64 {
         let pool = self.zswap.as_ref().map_or(0, |zswap| zswap.pool_pages().0);
-        let pool = pool / self.used.len() as u64;
+        let pool = match self.used.len() {
+            1 => pool,
+            nodes => pool / nodes as u64,
+        };
         (self.node_pages).saturating_sub(self.used[node as usize] + pool)
     }
 

@@ -364,6 +364,8 @@ impl Kernel {
 #[cfg(test)]
 mod readahead_tests;
 #[cfg(test)]
+mod switch_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod zswap_tests;

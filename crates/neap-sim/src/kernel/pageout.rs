@@ -1,7 +1,7 @@
 //! Out of memory: unmap, find storage, write, free (SPEC 1.2, 5.5).
 
 use neap_policy::{
-    Compressed, Counter, Flags, FolioId, Kind, LruvecId, Mm, Outgoing, Pageout, Source,
+    Compressed, Counter, Flags, FolioId, Kind, LruvecId, Mm, Outgoing, Pageout, Source, Zswap,
 };
 use neap_units::{Nanos, Pages, SwapSlot};
 
@@ -72,7 +72,7 @@ impl Machine {
             return false;
         }
         for slot in first.0..first.0 + pages as u32 {
-            swap.set_cached(SwapSlot(slot), Some(id));
+            swap.set_cached(SwapSlot(slot), id);
             swap.set_owner(SwapSlot(slot), mm.folios.lruvec(id));
         }
         mm.free_swap = swap.free();
@@ -129,9 +129,9 @@ impl Machine {
     fn unmap_folio(&mut self, mm: &mut Mm, id: FolioId, slot: Option<SwapSlot>) {
         let pages = mm.folios.pages(id);
         let key = mm.folios.key(id);
-        let places: Vec<_> = self.mappings(key).collect();
-        let mut dirty = false;
-        for place in places {
+        let (object, page) = self.tables.resolve(key);
+        let (mut dirty, mut next) = (false, 0);
+        while let Some(place) = self.next_mapping((object, page), &mut next) {
             let area = self.tables.area(place.area);
             let (bits, entries, private) = (area.bits, area.entries, area.private);
             let (len, space) = (area.area.len.0, area.space);
@@ -157,7 +157,6 @@ impl Machine {
         if dirty {
             mm.folios.flags_mut(id).set(Flags::DIRTY, true);
         }
-        let (object, page) = self.tables.resolve(key);
         if let (Some(base), Some(first)) = (self.tables.object(object).entries, slot) {
             for at in 0..pages {
                 let slot = SwapSlot(first.0 + at as u32);
@@ -189,7 +188,8 @@ impl Machine {
             return Pageout::Freed { wrote: false };
         }
         let memcg = mm.folio_memcg(id);
-        if self.all_zero(mm, id, first) {
+        self.look_at(mm, id, pages);
+        if self.all_zero(mm, first, pages) {
             self.went_out(first, pages, Source::ZeroMap);
             mm.memcgs.count(memcg, Counter::SwpoutZero, pages);
             self.free_cached(mm, id, target);
@@ -303,52 +303,48 @@ impl Machine {
         self.free(mm, id);
     }
 
-    fn all_zero(&mut self, mm: &Mm, id: FolioId, first: SwapSlot) -> bool {
+    fn all_zero(&mut self, mm: &Mm, first: SwapSlot, pages: u64) -> bool {
         let zero_map = mm.switches.zero_pages == neap_policy::ZeroPages::ZeroMap;
-        let pages = mm.folios.pages(id);
-        let zero =
-            zero_map && (0..pages).all(|at| matches!(self.image(mm, id, at), PageImage::Zero(_)));
+        let is_zero = |image: &PageImage| matches!(image, PageImage::Zero(_));
+        let zero = zero_map && self.images.iter().all(is_zero);
         if let (true, Some(swap)) = (zero_map, &mut self.swap) {
             swap.zero.set(first, pages as u32, zero);
         }
         zero
     }
 
-    /// What a compressor makes of a page of a folio.
-    fn image(&self, mm: &Mm, id: FolioId, at: u64) -> PageImage {
+    /// Finds what a compressor makes of the pages of a folio.
+    fn look_at(&mut self, mm: &Mm, id: FolioId, pages: u64) {
         let (object, page) = self.tables.resolve(mm.folios.key(id));
         let content = self.tables.object(object).content;
         let class = (content >> 24) as usize % self.config.contents.len();
-        self.config.contents[class].image(content.into(), page + at, 0)
+        let model = &self.config.contents[class];
+        self.images.clear();
+        let images = (page..page + pages).map(|page| model.image(content.into(), page, 0));
+        self.images.extend(images);
     }
 
     /// Offers a folio to zswap; how many of its pages are stored, from the first on.
     fn store(&mut self, mm: &mut Mm, id: FolioId, first: SwapSlot) -> u32 {
         let pages = mm.folios.pages(id) as u32;
-        let (Some(mut zswap), owner) = (self.zswap.take(), mm.folios.lruvec(id)) else {
-            return 0;
-        };
         let memcg = mm.folio_memcg(id);
         let folio = Outgoing {
             first,
             pages,
-            owner,
+            owner: mm.folios.lruvec(id),
             writeback: mm.memcgs.zswap_writeback(memcg),
         };
+        let considers = |zswap: &Zswap| zswap.considers(pages);
         let mut admitted = true;
-        if zswap.considers(pages) && !self.below_zswap_max(mm, memcg) {
-            self.zswap = Some(zswap);
+        if self.zswap.as_ref().is_some_and(considers) && !self.below_zswap_max(mm, memcg) {
             admitted = self.shrink_memcg(mm, memcg).wrote();
-            zswap = match self.zswap.take() {
-                Some(zswap) => zswap,
-                None => return 0,
-            };
         }
         let class = self.compressor(mm, id);
+        let Some(zswap) = &mut self.zswap else {
+            return 0;
+        };
         let mut compressed = 0;
-        let images: Vec<PageImage> = (0..u64::from(pages))
-            .map(|at| self.image(mm, id, at))
-            .collect();
+        let images = &self.images;
         let mut ledger = Ledger {
             charged: self.config.zswap_charged,
             nodes: mm.nodes(),
@@ -365,7 +361,6 @@ impl Machine {
         });
         self.spent += class.0 * u64::div_ceil(compressed, self.config.compress_batch.max(1));
         self.compressions += compressed;
-        self.zswap = Some(zswap);
         match stored {
             Ok(stored) => {
                 self.pay_owed(mm, memcg, stored.owed);

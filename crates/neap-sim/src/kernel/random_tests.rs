@@ -14,7 +14,7 @@ use super::*;
 use crate::compress::PageModel;
 
 #[derive(Clone, Copy, Debug)]
-enum Event {
+pub(super) enum Event {
     Touch {
         who: u8,
         area: u8,
@@ -114,7 +114,7 @@ fn switches() -> impl Strategy<Value = Switches> {
 }
 
 /// Identities of counters (SPEC 6).
-fn check_identities(kernel: &Kernel) {
+pub(super) fn check_identities(kernel: &Kernel) {
     let c = kernel.vmstat(MemcgId::ROOT);
     let stored = kernel.machine.zswap.as_ref().map_or(0, |z| z.stored());
     let gone = c[Counter::Zswpin] + c[Counter::Zswpwb];
@@ -151,38 +151,47 @@ fn check_identities(kernel: &Kernel) {
 }
 
 /// Pages of an area.
-const LEN: u64 = 600;
+pub(super) const LEN: u64 = 600;
 
-struct World {
-    kernel: Kernel,
-    memcgs: Vec<MemcgId>,
-    spaces: Vec<(SpaceId, Vec<PageNr>)>,
-    now: Nanos,
+/// A small machine.
+pub(super) fn machine(
+    switches: Switches,
+    [synchronous, zswap, thp_swap, kill]: [bool; 4],
+) -> KernelConfig {
+    KernelConfig {
+        ram: Bytes::mib(if kill { 8 } else { 24 }),
+        switches,
+        swap: Some(SwapConfig {
+            size: Bytes::mib(48),
+            latency: Nanos::micros(50),
+            synchronous,
+        }),
+        zswap: zswap.then_some(ZswapConfig {
+            max_pool_percent: 10,
+            accept_threshold_percent: 90,
+            shrinker: true,
+        }),
+        thp_swap,
+        min_ttl: Nanos::millis(if kill { 50 } else { 0 }),
+        contents: vec![
+            PageModel::fixed(1500, Nanos(5000), Nanos(2000)),
+            PageModel::fixed(4096, Nanos(5000), Nanos(2000)),
+        ],
+        ..KernelConfig::default()
+    }
+}
+
+pub(super) struct World {
+    pub(super) kernel: Kernel,
+    pub(super) memcgs: Vec<MemcgId>,
+    /// Spaces and the areas of each.
+    pub(super) spaces: Vec<(SpaceId, Vec<PageNr>)>,
+    pub(super) now: Nanos,
 }
 
 impl World {
-    fn new(switches: Switches, [synchronous, zswap, thp_swap, kill]: [bool; 4]) -> World {
-        let mut kernel = Kernel::new(&KernelConfig {
-            ram: Bytes::mib(if kill { 8 } else { 24 }),
-            switches,
-            swap: Some(SwapConfig {
-                size: Bytes::mib(48),
-                latency: Nanos::micros(50),
-                synchronous,
-            }),
-            zswap: zswap.then_some(ZswapConfig {
-                max_pool_percent: 10,
-                accept_threshold_percent: 90,
-                shrinker: true,
-            }),
-            thp_swap,
-            min_ttl: Nanos::millis(if kill { 50 } else { 0 }),
-            contents: vec![
-                PageModel::fixed(1500, Nanos(5000), Nanos(2000)),
-                PageModel::fixed(4096, Nanos(5000), Nanos(2000)),
-            ],
-            ..KernelConfig::default()
-        });
+    pub(super) fn new(config: &KernelConfig) -> World {
+        let mut kernel = Kernel::new(config);
         let a = kernel.create_memcg(MemcgId::ROOT, "a");
         let memcgs = vec![
             a,
@@ -226,7 +235,7 @@ impl World {
         true
     }
 
-    fn run(&mut self, event: Event) {
+    pub(super) fn run(&mut self, event: Event) {
         let count = self.spaces.len();
         let who = |n: u8| usize::from(n) % count.max(1);
         if count == 0 {
@@ -307,10 +316,10 @@ proptest! {
     #[test]
     fn nothing_is_lost_or_left(
         switches in switches(),
-        machine in any::<[bool; 4]>(),
+        frame in any::<[bool; 4]>(),
         events in prop::collection::vec(event(), 1..80),
     ) {
-        let mut world = World::new(switches, machine);
+        let mut world = World::new(&machine(switches, frame));
         for event in events {
             world.run(event);
             world.kernel.mm().check();

@@ -2,7 +2,7 @@
 
 use neap_policy::{FolioId, LruvecId, MemcgId, Mm, Promotion, Referenced};
 
-use super::ids::AreaId;
+use super::ids::{AreaId, ObjectId};
 use super::machine::{Machine, has_recency};
 use super::tables::{CHUNK, Entry};
 
@@ -23,7 +23,27 @@ pub(super) struct Mapping {
 }
 
 impl Machine {
-    /// Calls `visit` for each area that could map a folio.
+    /// The next area that could map a page of an object, `from` one number on, which is moved behind
+    /// it: for loops that change the machine.
+    pub(super) fn next_mapping(
+        &self,
+        (object, page): (ObjectId, u64),
+        from: &mut usize,
+    ) -> Option<Mapping> {
+        let areas = &self.tables.object(object).areas;
+        while let Some(&id) = areas.get(*from) {
+            *from += 1;
+            let area = &self.tables.area(id).area;
+            if let Some(at) = page.checked_sub(area.offset.0)
+                && at < area.len.0
+            {
+                return Some(Mapping { area: id, at });
+            }
+        }
+        None
+    }
+
+    /// Each area that could map a folio.
     pub(super) fn mappings(&self, key: u32) -> impl Iterator<Item = Mapping> + '_ {
         let (object, page) = self.tables.resolve(key);
         self.tables
@@ -65,8 +85,9 @@ impl Machine {
         self.spent += self.config.costs.scan;
         let mut found = Referenced::default();
         let pages = mm.folios.pages(id);
-        let places: Vec<Mapping> = self.mappings(mm.folios.key(id)).collect();
-        for place in places {
+        let page = self.tables.resolve(mm.folios.key(id));
+        let mut next = 0;
+        while let Some(place) = self.next_mapping(page, &mut next) {
             let area = self.tables.area(place.area);
             let (bits, entries, kind) = (area.bits, area.entries, area.area);
             let memcg = self.space(area.space).memcg;

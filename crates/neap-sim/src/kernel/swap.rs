@@ -10,7 +10,28 @@ use super::machine::Machine;
 use super::versions::Versions;
 use crate::swap::{Device, SlotConfig, SwapSlots};
 
-const NONE: u32 = u32::MAX;
+/// What swap knows of a slot, in one place because whoever asks for one asks for all: low and high
+/// half of what it holds, a tag with the folio in the swap cache or with the shadow that lies there
+/// instead; and who pays for the slot. Plain numbers, all 0 at first, so that slots nobody used take
+/// no memory.
+type Record = [u32; 3];
+
+const OWNER: usize = 2;
+
+/// Tags in the two bits above a shadow.
+const CACHED: u64 = 1 << Shadow::BITS;
+const SHADOW: u64 = 2 << Shadow::BITS;
+const TAGS: u64 = 3 << Shadow::BITS;
+
+#[inline]
+fn held(record: &Record) -> u64 {
+    u64::from(record[0]) | u64::from(record[1]) << 32
+}
+
+#[inline]
+fn hold(record: &mut Record, what: u64) {
+    (record[0], record[1]) = (what as u32, (what >> 32) as u32);
+}
 
 /// All there is to know of swap.
 pub(super) struct Swap {
@@ -20,11 +41,7 @@ pub(super) struct Swap {
     pub(super) readahead: ClusterReadahead,
     /// What reading back must give.
     pub(super) versions: Versions,
-    /// Folio in the swap cache, by slot.
-    cache: Vec<u32>,
-    shadows: Vec<Shadow>,
-    /// Who pays for the slot.
-    owners: Vec<u32>,
+    records: Vec<Record>,
 }
 
 impl Swap {
@@ -44,9 +61,7 @@ impl Swap {
             zero: ZeroMap::new(len),
             readahead: ClusterReadahead::new(1 << config.page_cluster),
             versions: Versions::default(),
-            cache: vec![NONE; len as usize],
-            shadows: vec![Shadow::NONE; len as usize],
-            owners: vec![0; len as usize],
+            records: vec![[0; 3]; len as usize],
         })
     }
 
@@ -67,30 +82,42 @@ impl Swap {
         Pages(u64::from(self.slots.len()).saturating_sub(1 + self.slots.used().0))
     }
 
+    /// The folio of a slot in the swap cache.
+    #[inline]
     pub(super) fn cached(&self, slot: SwapSlot) -> Option<FolioId> {
-        let id = self.cache[slot.index()];
-        (id != NONE).then_some(FolioId(id))
+        let holds = held(&self.records[slot.index()]);
+        (holds & TAGS == CACHED).then_some(FolioId(holds as u32))
     }
 
-    pub(super) fn set_cached(&mut self, slot: SwapSlot, id: Option<FolioId>) {
-        self.cache[slot.index()] = id.map_or(NONE, |id| id.0);
+    /// Puts a folio into the swap cache, where no shadow is left.
+    pub(super) fn set_cached(&mut self, slot: SwapSlot, id: FolioId) {
+        let record = &mut self.records[slot.index()];
+        debug_assert!(held(record) == 0, "{slot} holds something");
+        hold(record, CACHED | u64::from(id.0));
     }
 
-    pub(super) fn set_shadow(&mut self, slot: SwapSlot, shadow: Shadow) {
-        self.shadows[slot.index()] = shadow;
+    /// Takes a folio out of the swap cache, leaving a shadow or nothing.
+    pub(super) fn set_gone(&mut self, slot: SwapSlot, shadow: Option<Shadow>) {
+        let record = &mut self.records[slot.index()];
+        hold(record, shadow.map_or(0, |shadow| SHADOW | shadow.bits()));
     }
 
     pub(super) fn take_shadow(&mut self, slot: SwapSlot) -> Option<Shadow> {
-        let shadow = std::mem::replace(&mut self.shadows[slot.index()], Shadow::NONE);
-        shadow.is_some().then_some(shadow)
+        let record = &mut self.records[slot.index()];
+        let holds = held(record);
+        if holds & TAGS != SHADOW {
+            return None;
+        }
+        hold(record, 0);
+        Some(Shadow::from_bits(holds))
     }
 
     pub(super) fn owner(&self, slot: SwapSlot) -> LruvecId {
-        LruvecId(self.owners[slot.index()])
+        LruvecId(self.records[slot.index()][OWNER])
     }
 
     pub(super) fn set_owner(&mut self, slot: SwapSlot, owner: LruvecId) {
-        self.owners[slot.index()] = owner.0;
+        self.records[slot.index()][OWNER] = owner.0;
     }
 }
 
@@ -166,8 +193,7 @@ impl Machine {
         for slot in first..first + mm.folios.pages(id) as u32 {
             let slot = SwapSlot(slot);
             if let Some(swap) = &mut self.swap {
-                swap.set_cached(slot, None);
-                swap.set_shadow(slot, shadow.unwrap_or(Shadow::NONE));
+                swap.set_gone(slot, shadow);
             }
             self.put_slot(mm, slot);
         }

@@ -214,9 +214,10 @@ impl Machine {
             return Err(Missing::Memory);
         };
         swap.slots.dup(slot);
-        swap.set_cached(slot, Some(id));
+        let shadow = swap.take_shadow(slot);
+        swap.set_cached(slot, id);
         let zero = swap.zero.is_zero(slot);
-        if let Some(shadow) = swap.take_shadow(slot) {
+        if let Some(shadow) = shadow {
             mm.refault(id, shadow, fault.recency);
         }
         if fault.recency {
@@ -328,16 +329,11 @@ impl Machine {
                 let owner = mm.folios.lruvec(id);
                 self.count_swapin(mm, owner, Swapin::FirstUse);
             }
-            if private
-                && !self
-                    .swap
-                    .as_ref()
-                    .is_some_and(|s| s.device.config().rotating)
-            {
-                self.tables
-                    .area_mut(fault.area)
-                    .readahead
-                    .hit_at(PageNr(fault.page.0));
+            let swap = self.swap.as_ref();
+            let rotating = swap.is_some_and(|swap| swap.device.config().rotating);
+            if private && !rotating {
+                let area = self.tables.area_mut(fault.area);
+                area.readahead.hit_at(PageNr(fault.page.0));
             } else if let Some(swap) = &mut self.swap {
                 swap.readahead.hit();
             }
@@ -345,10 +341,12 @@ impl Machine {
         if private {
             self.tables.set_entry(entries + at, Entry::Folio(id));
             self.map_page(fault.area, at, fault.write);
-            self.put_slot(mm, slot);
-            let Some(swap) = &self.swap else {
+            let Some(swap) = &mut self.swap else {
                 return;
             };
+            // The cache still refers to the slot, and the page is mapped: nothing is to be freed.
+            let freed = swap.slots.put(slot);
+            debug_assert!(!freed, "{slot} is cached");
             let alone = swap.slots.users(slot) == 1;
             let direct = swap.device.config().synchronous;
             // A fault past the swap cache leaves nothing there.

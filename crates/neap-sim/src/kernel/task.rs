@@ -36,7 +36,8 @@ enum Purpose {
 /// A kernel entry under way.
 pub(super) struct Entry {
     op: Op,
-    reclaim: Option<(Purpose, Reclaim)>,
+    /// Large, and few entries have one.
+    reclaim: Option<(Purpose, Box<Reclaim>)>,
     /// A call of zswap's shrinker under way, which comes before more reclaim.
     shrinker: Option<ShrinkCall>,
     /// What a fault has still to read ahead.
@@ -98,21 +99,22 @@ impl Entry {
                 }
                 continue;
             }
-            if let Some((purpose, mut reclaim)) = self.reclaim.take() {
+            if let Some((purpose, reclaim)) = &mut self.reclaim {
                 let progress = reclaim.step(mm, machine);
                 self.shrinker = machine.shrinker.take();
                 if progress == Progress::More {
-                    self.reclaim = Some((purpose, reclaim));
                     if let Some(reply) = machine.pause() {
                         return reply;
                     }
                     continue;
                 }
+                let (purpose, reclaimed) = (*purpose, reclaim.reclaimed());
+                self.reclaim = None;
                 // An entry may end here: no call is left half done.
                 if let Some(mut call) = self.shrinker.take() {
                     while !machine.shrink(mm, &mut call) {}
                 }
-                if let Some(reply) = self.reclaim_ended(purpose, reclaim.reclaimed(), mm, machine) {
+                if let Some(reply) = self.reclaim_ended(purpose, reclaimed, mm, machine) {
                     return reply;
                 }
                 continue;
@@ -195,7 +197,7 @@ impl Entry {
             swappiness,
             node: None,
         };
-        self.reclaim = Some((purpose, Reclaim::new(request)));
+        self.reclaim = Some((purpose, Box::new(Reclaim::new(request))));
     }
 
     /// The next batch of `memory.reclaim` (SPEC 3.12).

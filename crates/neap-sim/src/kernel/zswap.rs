@@ -72,7 +72,7 @@ impl Machine {
         let id = self.alloc(mm, memcg, NOWHERE, Flags::SWAPBACKED);
         mm.folios.set_slot(id, Some(ticket.slot.0));
         if let Some(swap) = &mut self.swap {
-            swap.set_cached(ticket.slot, Some(id));
+            swap.set_cached(ticket.slot, id);
         }
         if let (Some(shadow), true) = (shadow, mm.switches.writeback_refault) {
             mm.refault(id, shadow, false);
