@@ -223,11 +223,17 @@ impl SwapSlots {
         state.place = place;
         state.stamp = state.stamp.wrapping_add(1);
         let entry = (cluster, state.stamp);
-        match place {
-            Place::Free => self.free.push_back(entry),
-            Place::Nonfull => self.nonfull[usize::from(state.order)].push_back(entry),
-            Place::Frag => self.frag.push_back(entry),
-            Place::Full => (),
+        let queue = match place {
+            Place::Free => &mut self.free,
+            Place::Nonfull => &mut self.nonfull[usize::from(state.order)],
+            Place::Frag => &mut self.frag,
+            Place::Full => return,
+        };
+        queue.push_back(entry);
+        // Before those that are skipped outnumber the clusters that there are.
+        if queue.len() > 2 * self.clusters.len() {
+            let clusters = &self.clusters;
+            queue.retain(|&entry| is_true(entry, clusters, place));
         }
     }
 
@@ -283,13 +289,18 @@ impl SwapSlots {
 
 /// The first cluster of a list that is still there.
 fn pop(queue: &mut Queue, clusters: &[Cluster], place: Place) -> Option<u32> {
-    while let Some((cluster, stamp)) = queue.pop_front() {
-        let state = &clusters[cluster as usize];
-        if state.stamp == stamp && state.place == place {
-            return Some(cluster);
+    while let Some(entry) = queue.pop_front() {
+        if is_true(entry, clusters, place) {
+            return Some(entry.0);
         }
     }
     None
+}
+
+/// Whether a cluster is there still, as of that entry.
+fn is_true((cluster, stamp): (u32, u32), clusters: &[Cluster], place: Place) -> bool {
+    let state = &clusters[cluster as usize];
+    state.stamp == stamp && state.place == place
 }
 
 #[cfg(test)]
@@ -374,6 +385,21 @@ mod tests {
         };
         assert_eq!(begun(false), Some(1024));
         assert!(begun(true).is_some_and(|slot| slot < 1024));
+    }
+
+    #[test]
+    fn entries_that_are_skipped_do_not_pile_up() {
+        let mut area = area(4096, 1);
+        let first: Vec<_> = (0..600).filter_map(|_| area.alloc(0, 0)).collect();
+        assert_eq!(first.len(), 600);
+        for _ in 0..1000 {
+            // A full cluster gets room, and then is empty; others are filled meanwhile.
+            let all: Vec<_> = (0..600).filter_map(|_| area.alloc(0, 0)).collect();
+            assert!(all.into_iter().all(|slot| area.put(slot)));
+        }
+        let queues = area.nonfull.iter().chain([&area.free, &area.frag]);
+        let longest = queues.map(Queue::len).max();
+        assert!(longest <= Some(2 * area.clusters.len()), "{longest:?}");
     }
 
     proptest! {
