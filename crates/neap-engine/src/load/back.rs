@@ -40,9 +40,10 @@ pub(crate) fn return_staged(
         body.stage.pin(slot);
     }
     // The agent is asked for one page in more time than its copy takes; but a copy needs room for a second frame
-    // until the block is recycled.
+    // until the block is recycled, which nobody does once the pages are to stay.
     let one = flock.ids.len() == 1;
-    let served = if one && !wait && !job.meter.must_hold(PAGE_SIZE as u64) {
+    let room = !job.meter.is_full() && space.lets_go();
+    let served = if one && !wait && room {
         copy_home(job, space, body, &flock)
     } else {
         move_home(job, space, body, &flock, wait)
@@ -166,16 +167,13 @@ fn copy(space: &Space, body: &Body, page: PageNr, slot: SlotId) -> Result<(), St
         from: body.stage.address(slot),
         to: &mut bytes,
     }];
-    // Without an agent the process may be gone, and its number another's.
-    if body.agent.is_gone() || body.remote.read(&mut pieces).is_err() {
-        let read = body.remote.read_bound(&mut pieces);
-        if read.is_err() {
-            return Err(if space.look_for_life() {
-                Stop::Refused
-            } else {
-                Stop::Dead
-            });
-        }
+    // From the address space that was handed over: the process may have become another's by now.
+    if body.remote.read_bound(&mut pieces).is_err() {
+        return Err(if space.look_for_life() {
+            Stop::Refused
+        } else {
+            Stop::Dead
+        });
     }
     match space.uffd.copy(page.addr(), &bytes, false).stop {
         None => Ok(()),

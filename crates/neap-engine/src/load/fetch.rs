@@ -36,8 +36,8 @@ struct Inbound {
     page: PageNr,
     /// Place in the buffer, in pages; `None`: the bytes could not be had.
     at: Option<usize>,
-    /// They came from the swap file.
-    from_disk: bool,
+    /// Where they came from.
+    source: Source,
     /// It is in: what becomes of the page now is nothing to this loader.
     done: bool,
 }
@@ -150,7 +150,7 @@ impl Loader {
                     entry,
                     page: at,
                     at: None,
-                    from_disk: false,
+                    source: Source::Pool,
                     done: false,
                 });
             }
@@ -196,7 +196,7 @@ impl Loader {
             match loaded {
                 Ok(source) => {
                     inbound.at = Some(at);
-                    inbound.from_disk = source == Source::SwapFile;
+                    inbound.source = source;
                 }
                 Err(error) if inbound.page == wanted => {
                     job.lose(space, wanted, &error.to_string());
@@ -217,7 +217,11 @@ impl Loader {
             pool: self.inbound.len() >= KEEP_FROM
                 && job.keeps_copies(KEEP_BELOW_PERCENT)
                 && space.copies.wanted(),
-            disk: self.inbound.iter().any(|inbound| inbound.from_disk) && job.store.keeps_swapped(),
+            disk: self
+                .inbound
+                .iter()
+                .any(|inbound| inbound.source == Source::SwapFile)
+                && job.store.keeps_swapped(),
         };
         let mut served = Served::Done;
         let mut from = 0;
@@ -344,10 +348,10 @@ impl Loader {
             } else {
                 Heat::Warm
             };
-            let keep = if inbound.from_disk {
-                keep.disk
-            } else {
-                keep.pool
+            let keep = match inbound.source {
+                Source::SwapFile => keep.disk,
+                Source::Pool | Source::SameFilled => keep.pool,
+                Source::Whole => false, // the copy takes as much as the page
             };
             let step = Step::EndLoad {
                 keep: keep && !exists,

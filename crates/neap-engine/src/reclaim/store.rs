@@ -173,20 +173,32 @@ fn read_slots(body: &Body, slots: &[SlotId], buffer: &mut [u8]) -> bool {
     body.remote.read(&mut pieces).is_ok()
 }
 
-/// Whether the page is what its copy holds, which is given up if not.
-fn is_same(
+/// The copy if it holds what the page does. Else it is given up, before the page asks for room: where pool and disk are
+/// full of copies that no page has any more, nothing else would make some.
+fn unchanged(
     job: &crate::job::Job,
     space: &Space,
+    (body, slot): (&Body, SlotId),
     copy: EntryId,
     bytes: &[u8; PAGE_SIZE],
     codec: &mut neap_store::Codec,
-) -> bool {
+) -> Option<EntryId> {
     let same = job.store.matches(copy, bytes, codec);
     space.copies.note(same);
-    if !same {
-        job.store.put(copy);
+    if same {
+        return Some(copy);
     }
-    same
+    let mut core = job.core();
+    let has = page_in(&core, space, body, slot).filter(|&id| {
+        matches!(core.state(id), State::Storing { slot: at, copy: Some(of) } if at == slot && of == copy)
+    });
+    let effect = has.map(|id| job.must(core.apply(id, Step::DropCopy)));
+    drop(core);
+    if let Some(effect) = effect {
+        job.release(space, effect);
+    }
+    job.store.put(copy); // the reference that held it for the comparison
+    None
 }
 
 fn store_page(
@@ -200,7 +212,7 @@ fn store_page(
     let Some(copy) = storing(job, space, body, slot) else {
         return Outcome::Gone;
     };
-    let unchanged = copy.filter(|&copy| is_same(job, space, copy, bytes, codec));
+    let unchanged = copy.and_then(|copy| unchanged(job, space, (body, slot), copy, bytes, codec));
     let entry = match unchanged {
         Some(copy) => copy,
         None => match job.store.store(space.id, bytes, codec) {

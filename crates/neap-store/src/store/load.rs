@@ -20,6 +20,8 @@ pub enum Source {
     SameFilled,
     /// The pool.
     Pool,
+    /// The pool, where it takes a whole page: it does not compress.
+    Whole,
     /// The swap file.
     SwapFile,
 }
@@ -277,7 +279,11 @@ impl Store {
                         what: "it does not decompress",
                     });
                 }
-                Ok(Source::Pool)
+                Ok(if len == PAGE_SIZE {
+                    Source::Whole
+                } else {
+                    Source::Pool
+                })
             }
             Found::Disk(_) => unreachable!("a page on disk is not in memory"),
         }
@@ -344,7 +350,7 @@ impl Inner {
     }
 
     fn keeps_swapped(&self) -> bool {
-        self.extents.used_bytes() * 2 <= self.config.swap_size.0
+        self.extents.used_bytes() * 2 <= self.extents.most_bytes()
     }
 
     /// An entry that is loaded and kept is written back last, as in kernels that keep it (6.6 to

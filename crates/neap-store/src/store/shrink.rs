@@ -25,7 +25,7 @@ impl Store {
     /// Writes to the swap file; takes as long as that takes.
     pub fn shrink(&self, priority: u8, codec: &mut Codec) -> Shrunk {
         let owners = self.lock().owners.len();
-        let mut sum = self.shrink_poor(1, codec);
+        let mut sum = self.poor_first(1, codec);
         for owner in 0..owners {
             let shrunk = self.shrink_one(SpaceId(owner as u16), priority, codec);
             sum.scanned += shrunk.scanned;
@@ -96,7 +96,7 @@ impl Store {
     /// Writes back from one owner after another until the pool is down to its accept threshold or
     /// too many turns failed: what to run after [`super::Refused::PoolFull`].
     pub fn shrink_worker(&self, codec: &mut Codec) -> Shrunk {
-        let mut sum = self.shrink_poor(1, codec);
+        let mut sum = self.poor_first(1, codec);
         let mut worker = PoolWorker::new(PoolWorkerVersion::WLatest);
         loop {
             let (owner, round_ended) = {
@@ -122,6 +122,12 @@ impl Store {
 
     /// Writes back what does not compress, of every owner, as long as there are `least` pages of it or more.
     pub fn shrink_poor(&self, least: u64, codec: &mut Codec) -> Shrunk {
+        let shrunk = self.poor_first(least, codec);
+        self.tidy_swap(codec);
+        shrunk
+    }
+
+    fn poor_first(&self, least: u64, codec: &mut Codec) -> Shrunk {
         let written = self.write_poor(least, codec);
         Shrunk {
             scanned: written,
@@ -138,7 +144,7 @@ impl Store {
                 return (Visit::NotCandidate, Shrunk::default());
             }
         }
-        let shrunk = self.shrink_poor(1, codec);
+        let shrunk = self.poor_first(1, codec);
         if shrunk.written_back > 0 {
             return (Visit::Written, shrunk);
         }

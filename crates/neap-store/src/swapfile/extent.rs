@@ -72,6 +72,11 @@ impl Extents {
         self.bytes
     }
 
+    /// Bytes that all extents together could take.
+    pub fn most_bytes(&self) -> u64 {
+        self.limit as u64 * EXTENT as u64
+    }
+
     /// Bytes of the extents that are not free.
     pub fn file_bytes(&self) -> u64 {
         ((self.list.len() - self.kept.len() - self.punched.len()) * EXTENT) as u64

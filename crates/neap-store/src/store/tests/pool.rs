@@ -62,7 +62,7 @@ fn a_page_that_does_not_compress_is_refused_without_a_swap_file_and_kept_raw_wit
     assert_eq!(f.store.stats().reject_compress_poor, 1);
     let mut f = Fixture::swap(100, 1 << 24);
     let id = f.put_in(&noise(1)).expect("kept raw");
-    assert_eq!(f.take_out(id), (noise(1), Source::Pool));
+    assert_eq!(f.take_out(id), (noise(1), Source::Whole));
     assert_eq!(f.store.stats().stored_incompressible_pages, 1);
     f.store.check();
     let config = Config {
