@@ -33,6 +33,9 @@ pub(crate) struct Job {
     pub room: Room,
     /// Keeps woken threads on the cpu of whoever wakes them.
     pub keeper: Keeper,
+    /// There are two cpus, and the one that no fault is served on works for reclaim: a thread that is woken finds
+    /// none that is idle, and stays where it is.
+    pub crowded: AtomicBool,
     /// Wakes reclaim.
     pub reclaim: Bell,
     /// Wakes one of those who compress.
@@ -90,6 +93,7 @@ impl Job {
         Self {
             meter: Meter::new(options.limit, options.on_exhausted == Exhausted::Open),
             keeper: Keeper::new(),
+            crowded: AtomicBool::new(false),
             options,
             features,
             room: Room::default(),

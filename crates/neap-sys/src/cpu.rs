@@ -64,6 +64,12 @@ impl CpuSet {
         cpu < libc::CPU_SETSIZE as usize && unsafe { libc::CPU_ISSET(cpu, &self.0) }
     }
 
+    fn count(&self) -> usize {
+        // SAFETY: an initialised set.
+        let count = unsafe { libc::CPU_COUNT(&self.0) };
+        usize::try_from(count).unwrap_or(0)
+    }
+
     fn equals(&self, other: &Self) -> bool {
         // SAFETY: both are initialised sets.
         unsafe { libc::CPU_EQUAL(&self.0, &other.0) }
@@ -94,6 +100,12 @@ impl Keeper {
             None
         };
         Self { free: learn(), all }
+    }
+
+    /// Whether the calling thread has two cpus, no more and no less.
+    #[must_use]
+    pub fn has_two_cpus() -> bool {
+        CpuSet::of(0).is_some_and(|set| set.count() == 2)
     }
 
     /// Moves the calling thread from `cpu` to another that it may use, if it is there and there is one.

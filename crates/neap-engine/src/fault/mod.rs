@@ -45,6 +45,8 @@ pub(crate) enum Served {
 
 /// Faults between two looks at where the program's thread runs.
 const FOLLOW_EVERY: u32 = 256;
+/// So many threads in a row are not kept where no cpu is idle.
+const MOST_TRUSTED: u32 = 7;
 /// Longest sleep while nobody would tell of the end of the address space: it has no agent.
 const ALONE_NANOS: u64 = 10_000_000;
 /// The same while changes wait for others that are still to come: the first look comes after this, the next
@@ -77,6 +79,8 @@ pub(crate) struct FaultThread {
     until_follow: u32,
     /// How long the next look for the end of a change waits.
     unsure: u64,
+    /// Threads in a row that were not kept, since no cpu was idle.
+    trusted: u32,
     /// This thread runs ahead of the program's on a cpu they share.
     ahead: bool,
 }
@@ -94,6 +98,7 @@ impl FaultThread {
             followed: None,
             until_follow: 0,
             unsure: UNSURE_NANOS,
+            trusted: 0,
             ahead: false,
         }
     }
@@ -179,7 +184,9 @@ impl FaultThread {
                 continue;
             }
             self.follow(fault.thread);
-            self.keep(fault.thread);
+            if self.may_stray() {
+                self.keep(fault.thread);
+            }
             let served = self.serve(fault);
             neap_sys::end_keep();
             match served {
@@ -253,6 +260,14 @@ impl FaultThread {
         let body = self.space.body.get()?;
         let cpu = neap_sys::cpu_of(body.pid, thread)?;
         body.same_pids.then_some((thread, cpu))
+    }
+
+    /// Whether the thread might be woken elsewhere. Where no cpu is idle it stays, and the calls that keep it take a
+    /// sixth of a fault; but one that strayed nevertheless is to come back soon.
+    fn may_stray(&mut self) -> bool {
+        let trusts = self.trusted < MOST_TRUSTED && self.job.crowded.load(Relaxed);
+        self.trusted = if trusts { self.trusted + 1 } else { 0 };
+        !trusts
     }
 
     /// Keeps the thread that is followed on this cpu while it is woken.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use neap_sys::Keeper;
 use neap_units::{PAGE_SIZE, PageId, Pages, SpaceId};
 use neap_wire::{BLOCK_PAGES, op};
 
@@ -64,6 +65,8 @@ pub(crate) struct Reclaimer {
     most: usize,
     /// NEAP_CHECK is set.
     checks: bool,
+    /// There are two cpus for all of us.
+    two_cpus: bool,
 }
 
 fn rests(space: &Space) -> bool {
@@ -102,6 +105,7 @@ impl Reclaimer {
             rest: Duration::ZERO,
             most: BATCH,
             checks: std::env::var_os("NEAP_CHECK").is_some(),
+            two_cpus: Keeper::has_two_cpus(),
             job,
         }
     }
@@ -134,6 +138,7 @@ impl Reclaimer {
                 break; // all that it may take was taken, and nobody waits
             }
             let pass = self.pass();
+            self.job.crowded.store(false, Relaxed);
             if let Some(priority) = pressure.note(pass.stored, || self.job.store.holding()) {
                 self.job.ask_shrinker(priority);
             }
@@ -330,11 +335,15 @@ impl Reclaimer {
     /// where it works for several: they are everywhere, and each step costs more than it gains.
     fn step_aside(&self, space: &Space) {
         let served = |space: &&Arc<Space>| space.served_on.load(Relaxed) > 0;
-        if self.job.spaces().iter().filter(served).count() > 1 {
+        let spaces = self.job.spaces();
+        if spaces.iter().filter(served).count() > 1 {
             return;
         }
         if let Some(cpu) = space.served_on.load(Relaxed).checked_sub(1) {
             self.job.keeper.leave(cpu);
+            // Other processes of the job come and go on that cpu.
+            let alone = spaces.len() == 1 && neap_sys::this_cpu() != cpu;
+            self.job.crowded.store(self.two_cpus && alone, Relaxed);
         }
     }
 
