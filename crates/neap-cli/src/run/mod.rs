@@ -193,7 +193,7 @@ impl<'a> Job<'a> {
         let started = clock();
         let child = self.target.spawn(variables)?;
         let pid = Pid::from_child(&child);
-        let switch = forwarder.start(pid).map_err(machine("pidfd_open"))?;
+        let switch = forwarder.start(pid);
         let mut ended = started;
         let ending = wait::wait_for(pid, stay, &self.root, |_| {
             ended = clock();

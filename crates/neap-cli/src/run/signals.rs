@@ -45,8 +45,10 @@ const IMPATIENCE: u64 = 2_000_000_000;
 enum Target {
     /// No command yet: what comes early waits.
     None,
-    /// The command. The descriptor cannot mean a later process of the same number.
-    Command(Pid, OwnedFd),
+    /// The command. The descriptor cannot mean a later process of the same number. `None`: another thread was given
+    /// the last one; the number is the command's until it is waited for, and for the moment from then to
+    /// [`Switch::command_ended`] nobody's.
+    Command(Pid, Option<OwnedFd>),
     /// The command has ended: all that neap has inherited from it.
     Heirs,
 }
@@ -106,17 +108,14 @@ impl Forwarder {
         })
     }
 
-    /// Starts passing signals on to the command.
-    ///
-    /// # Errors
-    /// When no descriptor can be had.
-    pub fn start(self, command: Pid) -> io::Result<Switch> {
+    /// Starts passing signals on to the command. It runs already: there is no way back.
+    pub fn start(self, command: Pid) -> Switch {
         drop(self.spare);
-        let descriptor = pidfd_open(command, PidfdFlags::empty())?;
+        let descriptor = pidfd_open(command, PidfdFlags::empty()).ok();
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) =
             Target::Command(command, descriptor);
         let _ = self.begin.send(());
-        Ok(Switch(self.target))
+        Switch(self.target)
     }
 }
 
@@ -138,16 +137,20 @@ fn pass_on(
     let from_kernel = origin.cause == Cause::Kernel;
     match &*target.lock().unwrap_or_else(PoisonError::into_inner) {
         Target::None => {}
-        Target::Command(pid, descriptor) => {
-            let pid = pid.as_raw_pid();
+        Target::Command(command, descriptor) => {
+            let pid = command.as_raw_pid();
             let view = View {
                 from_kernel,
                 same_group: process_group(root, pid) == Some(getpgrp().as_raw_pid()),
                 stopped: is_stopped(root, pid),
             };
             if let Some(signal) = view.passes(signal) {
+                let signal = patience.step(signal, now);
                 // The command may have ended meanwhile; then there is nobody to tell.
-                let _ = pidfd_send_signal(descriptor, patience.step(signal, now));
+                let _ = match descriptor {
+                    Some(descriptor) => pidfd_send_signal(descriptor, signal),
+                    None => kill_process(*command, signal),
+                };
             }
         }
         Target::Heirs if !from_kernel => {
