@@ -141,9 +141,8 @@ impl Run {
         // Files, not pipes: a daemon that keeps its standard output open must not keep us waiting.
         let mut files =
             [tempfile::tempfile(), tempfile::tempfile()].map(|f| f.expect("a temporary file"));
-        let mut command = self.command(&marker, &files);
-        let mut child = command
-            .spawn()
+        let mut child = marker
+            .spawn(&mut self.command(&files))
             .unwrap_or_else(|e| panic!("starting {:?}: {e}", self.argv));
         let sampler = self.sample.then(|| Sampler::start(child.id()));
         let from = Instant::now();
@@ -195,7 +194,7 @@ impl Run {
         }
     }
 
-    fn command(&self, marker: &Marker, files: &[File; 2]) -> Command {
+    fn command(&self, files: &[File; 2]) -> Command {
         let mut command = Command::new(&self.argv[0]);
         command.args(&self.argv[1..]);
         for (name, value) in &self.env {
@@ -204,7 +203,6 @@ impl Run {
                 None => command.env_remove(name),
             };
         }
-        marker.set(&mut command);
         if let Some(dir) = &self.dir {
             command.current_dir(dir);
         }

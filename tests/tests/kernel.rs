@@ -65,6 +65,7 @@ macro_rules! points {
 points! {
     discarded_pages_read_zero: "dontneed",
     discarding_races_with_eviction: "dontneed-race",
+    cold_pages_are_discarded_under_the_evictor: "dontneed-cold",
     freed_pages_are_old_or_zero_until_rewritten: "madv-free",
     protections_hold_and_pages_keep_their_bytes: "protections",
     mappings_grow_shrink_and_move_with_their_pages_out: "mremap",

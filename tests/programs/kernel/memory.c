@@ -54,6 +54,41 @@ static void dontneed_race(void)
 	pthread_join(t, NULL);
 }
 
+static void *discards_cold(void *arg)
+{
+	char *p = arg;
+	size_t pages = press_mib * MIB / PAGE;
+	for (uint64_t random = 1; !stop;) {
+		random = random * 6364136223846793005ul + 1442695040888963407ul;
+		size_t first = (random >> 33) % (pages - 32);
+		MUST(!madvise(p + first * PAGE, 32 * PAGE, MADV_DONTNEED));
+		for (char *at = p + first * PAGE; at < p + (first + 32) * PAGE; at += PAGE) {
+			if (*(uint64_t *)at)
+				fail("discarded long after its last use: %p holds %#llx", (void *)at, *(unsigned long long *)at);
+			*(uint64_t *)at = random;
+		}
+	}
+	return NULL;
+}
+
+/* Pages are discarded that nobody has used for long: those that the evictor is about to read. */
+static void dontneed_cold(void)
+{
+	pthread_t t;
+	size_t bytes = press_mib * MIB;
+	char *p = map(bytes), *q = map(bytes);
+	memset(p, 3, bytes);
+	MUST(!pthread_create(&t, NULL, discards_cold, p));
+	for (uint64_t round = 0; round < 8; round++)
+		for (size_t at = 0; at < bytes; at += PAGE)
+			*(uint64_t *)(q + at) = round + at;
+	stop = 1;
+	pthread_join(t, NULL);
+	for (size_t at = 0; at < bytes; at += PAGE)
+		if (*(uint64_t *)(q + at) != 7 + at)
+			fail("the page at %#zx of the memory that makes pressure is another", at);
+}
+
 static void madv_free(void)
 {
 	size_t pages = data_mib * MIB / PAGE;
@@ -358,9 +393,10 @@ static void file_mappings(void)
 }
 
 const struct mode memory_modes[] = {
-	{ "dontneed", dontneed },     { "dontneed-race", dontneed_race }, { "madv-free", madv_free },
-	{ "protections", protections }, { "mremap", mremap_whole },	  { "mremap-part", mremap_part },
-	{ "realloc", realloc_grows }, { "map-fixed", map_fixed },	  { "mlock", mlocked },
-	{ "mlockall", mlocked_all },  { "huge", huge },			  { "sparse", sparse },
-	{ "bss-heap", bss_and_heap }, { "file-mappings", file_mappings }, { NULL, NULL },
+	{ "dontneed", dontneed },     { "dontneed-race", dontneed_race }, { "dontneed-cold", dontneed_cold },
+	{ "madv-free", madv_free },   { "protections", protections },	  { "mremap", mremap_whole },
+	{ "mremap-part", mremap_part }, { "realloc", realloc_grows },	  { "map-fixed", map_fixed },
+	{ "mlock", mlocked },	      { "mlockall", mlocked_all },	  { "huge", huge },
+	{ "sparse", sparse },	      { "bss-heap", bss_and_heap },	  { "file-mappings", file_mappings },
+	{ NULL, NULL },
 };

@@ -55,7 +55,7 @@ impl FaultThread {
                 self.loader.bring_home(&self.job, &self.space, fault.page)
             }
             Some((_, State::Stored { .. })) => {
-                if self.must_wait() {
+                if self.must_wait(fault.page) {
                     return Served::Held;
                 }
                 let inbox = &mut self.inbox;
@@ -70,8 +70,8 @@ impl FaultThread {
         }
     }
 
-    /// Whether a fill must wait for reclaim, which says when that is in vain.
-    fn must_wait(&mut self) -> bool {
+    /// Whether a fill must wait for reclaim, which says when that is in vain. What reclaim itself waits for never does.
+    fn must_wait(&mut self, page: PageNr) -> bool {
         let full = |job: &Job| job.meter.must_hold(PAGE_SIZE as u64);
         if full(&self.job) {
             self.job.room.wait(&self.space);
@@ -80,6 +80,9 @@ impl FaultThread {
             if std::mem::take(&mut self.held) {
                 self.job.room.call(1); // there may be more
             }
+            return false;
+        }
+        if self.space.is_being_read(page) {
             return false;
         }
         self.held = true;
@@ -94,7 +97,7 @@ impl FaultThread {
 
     /// Memory nobody has touched before. A thread that walks upwards gets a run of pages at once.
     fn fresh(&mut self, fault: Fault) -> Served {
-        if self.must_wait() {
+        if self.must_wait(fault.page) {
             return Served::Held;
         }
         let _gate = self.space.gate.read().expect("gate");

@@ -115,7 +115,12 @@ impl Reclaimer {
             from: run.first.addr(),
             to: &mut self.buffer[..bytes],
         }];
-        if body.remote.read(&mut pieces).is_err() {
+        // The program may have thrown some of it away: then this thread waits for the fill.
+        let reads = |range| *space.being_read.lock().expect("being read lock") = range;
+        reads(addresses(run.first, run.ids.len()));
+        let read = body.remote.read(&mut pieces);
+        reads(0..0);
+        if read.is_err() {
             return vec![None; run.ids.len()];
         }
         let codec = &mut self.codec;

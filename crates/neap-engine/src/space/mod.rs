@@ -103,6 +103,8 @@ pub(crate) struct Space {
     /// What the kernel would not register, by start: where it ends, and until when (nanoseconds) it
     /// is not tried again.
     pub failed: Mutex<HashMap<u64, (u64, u64)>>,
+    /// What reclaim reads in place: nobody else makes room while it waits for a page there.
+    pub being_read: Mutex<Range<u64>>,
     /// The program uses MADV_WIPEONFORK.
     pub wipes: AtomicBool,
     /// It declares memory free (MADV_FREE): the kernel may drop pages of it without a word.
@@ -162,6 +164,7 @@ impl Space {
             discard_goes_on: AtomicBool::new(false),
             refused: Mutex::default(),
             failed: Mutex::default(),
+            being_read: Mutex::new(0..0),
             wipes: AtomicBool::new(false),
             frees: AtomicBool::new(false),
             vouched: Mutex::default(),
@@ -268,6 +271,12 @@ impl Space {
     pub fn is_in_discard(&self, page: PageNr) -> bool {
         let throwing = self.in_discard.lock().expect("in discard lock");
         throwing.contains(&page)
+    }
+
+    /// Whether reclaim itself may wait for the page.
+    pub fn is_being_read(&self, page: PageNr) -> bool {
+        let range = self.being_read.lock().expect("being read lock");
+        range.contains(&page.addr())
     }
 
     /// How many of the pages from `first` on are `such`, one after the other. A fill (UFFDIO_COPY) takes the place of
