@@ -109,8 +109,9 @@ fn a_summary_goes_to_stderr_when_asked_for() {
     }
 }
 
-/// What a program sees of its surroundings: everything but what must differ.
-const LOOK: &str = "env | grep -v -e ^NEAP_ -e ^LD_PRELOAD= -e ^_= | sort; pwd; umask; ulimit -a; nice; id; \
+/// What a program sees of its surroundings: everything but what must differ (the limit of message queues is how the
+/// processes of a run are known).
+const LOOK: &str = "env | grep -v -e ^NEAP_ -e ^LD_PRELOAD= -e ^_= | sort; pwd; umask; ulimit -a | grep -v -e '-q)'; nice; id; \
                     grep -e ^Sig -e ^Groups -e ^NoNewPrivs -e ^Seccomp: /proc/self/status; echo \"$0 $*\"; ls /proc/self/fd";
 
 #[test]
