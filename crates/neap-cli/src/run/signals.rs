@@ -46,8 +46,8 @@ enum Target {
     /// No command yet: what comes early waits.
     None,
     /// The command. The descriptor cannot mean a later process of the same number. `None`: another thread was given
-    /// the last one; the number is the command's until it is waited for, and for the moment from then to
-    /// [`Switch::command_ended`] nobody's.
+    /// the last one; the number is the command's until it is waited for. For the moment from then to
+    /// [`Switch::command_ended`] the kernel could give it to another, after all others were given.
     Command(Pid, Option<OwnedFd>),
     /// The command has ended: all that neap has inherited from it.
     Heirs,
