@@ -70,6 +70,23 @@ pub fn anon_resident(pid: i32) -> Option<u64> {
     Some(resident.saturating_sub(shared) * 4096)
 }
 
+/// Processor time that all threads of process `pid` have taken so far, in nanoseconds; `None` once it is gone.
+pub fn cpu_nanos(pid: i32) -> Option<u64> {
+    let (mut clock, mut time) = (
+        0,
+        libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        },
+    );
+    // SAFETY: one clockid_t is written, then one timespec.
+    let failed = unsafe {
+        libc::clock_getcpuclockid(pid, &raw mut clock) != 0
+            || libc::clock_gettime(clock, &raw mut time) != 0
+    };
+    (!failed).then_some(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
+}
+
 /// Whether a thread of process `pid` sleeps in mremap.
 pub fn is_in_mremap(pid: i32, tid: u32) -> bool {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();

@@ -4,6 +4,7 @@
 //! moves old pages to staging, and has the block that has been staged longest compressed once staging
 //! holds its share, by workers on other cpus as far as they keep up.
 
+mod company;
 mod guard;
 mod outlook;
 mod pressure;
@@ -20,6 +21,7 @@ use neap_sys::Keeper;
 use neap_units::{PAGE_SIZE, PageId, Pages, SpaceId};
 use neap_wire::{BLOCK_PAGES, op};
 
+use self::company::Company;
 use self::outlook::{Look, Outlook, Supply};
 use self::pressure::Pressure;
 use self::store::{Storer, Taken};
@@ -67,6 +69,7 @@ pub(crate) struct Reclaimer {
     checks: bool,
     /// There are two cpus for all of us.
     two_cpus: bool,
+    company: Company,
 }
 
 fn rests(space: &Space) -> bool {
@@ -106,6 +109,7 @@ impl Reclaimer {
             most: BATCH,
             checks: std::env::var_os("NEAP_CHECK").is_some(),
             two_cpus: Keeper::has_two_cpus(),
+            company: Company::default(),
             job,
         }
     }
@@ -333,7 +337,7 @@ impl Reclaimer {
 
     /// Reclaim is not to take the cpu from those it works for: the waiting thread and who serves it. Not
     /// where it works for several: they are everywhere, and each step costs more than it gains.
-    fn step_aside(&self, space: &Space) {
+    fn step_aside(&mut self, space: &Space) {
         let served = |space: &&Arc<Space>| space.served_on.load(Relaxed) > 0;
         let spaces = self.job.spaces();
         if spaces.iter().filter(served).count() > 1 {
@@ -341,9 +345,10 @@ impl Reclaimer {
         }
         if let Some(cpu) = space.served_on.load(Relaxed).checked_sub(1) {
             self.job.keeper.leave(cpu);
-            // Other processes of the job come and go on that cpu.
-            let alone = spaces.len() == 1 && neap_sys::this_cpu() != cpu;
-            self.job.crowded.store(self.two_cpus && alone, Relaxed);
+            // Other processes of the job that are at work come and go on that cpu.
+            let crowded = self.two_cpus && neap_sys::this_cpu() != cpu;
+            let crowded = crowded && self.company.is_alone(&spaces);
+            self.job.crowded.store(crowded, Relaxed);
         }
     }
 
