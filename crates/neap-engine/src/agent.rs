@@ -173,6 +173,11 @@ impl Agent {
         self.thread.load(Relaxed) != 0
     }
 
+    /// Whether this is the agent's thread, by the number that it has for its own process.
+    pub fn is_thread(&self, thread: u32) -> bool {
+        thread != 0 && self.thread.load(Relaxed) == thread
+    }
+
     pub fn is_throwing(&self) -> bool {
         self.throwing.load(Relaxed)
     }

@@ -276,7 +276,6 @@ fn take_over(
         pagemap: Pagemap::adopt(File::from(pagemap)),
         maps: Maps::adopt(File::from(maps)),
         stage: Stage::new(offer.stage, STAGE_BYTES),
-        agent_guard: offer.agent,
         agent: Agent::new(peer, same_pids.then_some(job.keeper)),
         own,
     };

@@ -398,7 +398,26 @@ static void core_dump(void)
 	check(p, bytes, TAG, 0, "after a child dumped core");
 }
 
+/* The lowest page that a program may have, in a child that the C library knows nothing of. */
+static void lowest_page(void)
+{
+	char *p = mmap((void *)0x10000, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (p == MAP_FAILED)
+		cannot("nothing can be mapped at 64 KiB");
+	fill(p, MIB, 9, 0);
+	press();
+	pid_t pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	if (!pid) {
+		usleep(100000);
+		check(p, MIB, 9, 0, "the lowest memory, in a child");
+		_exit(0);
+	}
+	child_ok(pid, "a child with low memory");
+	check(p, MIB, 9, 0, "the lowest memory");
+}
+
 const struct mode process_modes[] = {
+	{ "lowest-page", lowest_page },
 	{ "fork-reads", fork_reads },	{ "fork-writes", fork_writes }, { "fork-shared", fork_shared },
 	{ "fork-chain", fork_chain },	{ "fork-many", fork_many },	{ "fork-advice", fork_advice },
 	{ "exec", exec_ways },		{ "vfork", vfork_writes },	{ "clone", clone_vm },

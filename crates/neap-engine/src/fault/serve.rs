@@ -55,7 +55,7 @@ impl FaultThread {
                 self.loader.bring_home(&self.job, &self.space, fault.page)
             }
             Some((_, State::Stored { .. })) => {
-                if self.must_wait(fault.page) {
+                if self.must_wait(&fault) {
                     return Served::Held;
                 }
                 let inbox = &mut self.inbox;
@@ -70,8 +70,9 @@ impl FaultThread {
         }
     }
 
-    /// Whether a fill must wait for reclaim, which says when that is in vain. What reclaim itself waits for never does.
-    fn must_wait(&mut self, page: PageNr) -> bool {
+    /// Whether a fill must wait for reclaim, which says when that is in vain. Our own agent never waits: it moves pages
+    /// for reclaim.
+    fn must_wait(&mut self, fault: &Fault) -> bool {
         let full = |job: &Job| job.meter.must_hold(PAGE_SIZE as u64);
         if full(&self.job) {
             self.job.room.wait(&self.space);
@@ -82,7 +83,8 @@ impl FaultThread {
             }
             return false;
         }
-        if self.space.is_being_read(page) {
+        let body = self.space.body.get();
+        if body.is_some_and(|body| body.agent.is_thread(fault.thread)) {
             return false;
         }
         self.held = true;
@@ -97,7 +99,7 @@ impl FaultThread {
 
     /// Memory nobody has touched before. A thread that walks upwards gets a run of pages at once.
     fn fresh(&mut self, fault: Fault) -> Served {
-        if self.must_wait(fault.page) {
+        if self.must_wait(&fault) {
             return Served::Held;
         }
         let _gate = self.space.gate.read().expect("gate");
@@ -269,8 +271,12 @@ impl FaultThread {
         bytes[..8].copy_from_slice(&self.space.cookie.to_ne_bytes());
         let _gate = self.space.gate.read().expect("gate");
         match self.space.uffd.copy(page.addr(), &bytes, false).stop {
-            Some(Stop::Retry) => Served::Later,
-            _ => Served::Done,
+            Some(Stop::Retry | Stop::NoMemory) => Served::Later,
+            None => Served::Done,
+            Some(_) => {
+                let _ = self.space.uffd.wake(addresses(page, 1));
+                Served::Done
+            }
         }
     }
 }

@@ -110,27 +110,23 @@ impl Reclaimer {
 
     /// Compresses the pages of a run; `None` for those that must stay.
     fn copy_run(&mut self, space: &Space, body: &Body, run: &Run) -> Vec<Option<EntryId>> {
-        let bytes = run.ids.len() * PAGE_SIZE;
-        let mut pieces = [Piece {
-            from: run.first.addr(),
-            to: &mut self.buffer[..bytes],
-        }];
-        // The program may have thrown some of it away: then this thread waits for the fill.
-        let reads = |range| *space.being_read.lock().expect("being read lock") = range;
-        reads(addresses(run.first, run.ids.len()));
-        let read = body.remote.read(&mut pieces);
-        reads(0..0);
-        if read.is_err() {
-            return vec![None; run.ids.len()];
-        }
         let codec = &mut self.codec;
         let store = &self.job.store;
-        self.buffer[..bytes]
-            .chunks_exact(PAGE_SIZE)
-            .map(|page| {
-                store
-                    .store(space.id, page.try_into().expect("one page"), codec)
-                    .ok()
+        let buffer = &mut self.buffer[..run.ids.len() * PAGE_SIZE];
+        let read = |from: u64, to: &mut [u8]| {
+            // It never waits for a fault, as process_vm_readv would: the program may have thrown some of it away, and
+            // the fill might wait for this very thread.
+            body.remote.read_bound(&mut [Piece { from, to }]).is_ok()
+        };
+        let first = run.first.addr();
+        let whole = read(first, buffer);
+        (first..)
+            .step_by(PAGE_SIZE)
+            .zip(buffer.chunks_exact_mut(PAGE_SIZE))
+            .map(|(at, page)| {
+                let there = whole || read(at, page);
+                let page: &[u8; PAGE_SIZE] = (&*page).try_into().expect("one page");
+                there.then(|| store.store(space.id, page, codec).ok())?
             })
             .collect()
     }

@@ -52,8 +52,6 @@ pub(crate) struct Body {
     pub maps: Maps,
     pub stage: Stage,
     pub agent: Agent,
-    /// Address of the page below the agent's stack, which is never there.
-    pub agent_guard: u64,
     /// Memory of neap's own in the program: never managed.
     pub own: Vec<Range<u64>>,
 }
@@ -75,8 +73,8 @@ pub(crate) struct FreshRun {
     pub len: u64,
 }
 
-/// Least address that the kernel lets a program map by default (vm.mmap_min_addr).
-const LOWEST: u64 = 65_536;
+/// The last page that a program may have in 47 bits of addresses.
+const HIGHEST: u64 = 0x7fff_ffff_e000;
 
 pub(crate) struct Space {
     pub id: SpaceId,
@@ -103,8 +101,6 @@ pub(crate) struct Space {
     /// What the kernel would not register, by start: where it ends, and until when (nanoseconds) it
     /// is not tried again.
     pub failed: Mutex<HashMap<u64, (u64, u64)>>,
-    /// What reclaim reads in place: nobody else makes room while it waits for a page there.
-    pub being_read: Mutex<Range<u64>>,
     /// The program uses MADV_WIPEONFORK.
     pub wipes: AtomicBool,
     /// It declares memory free (MADV_FREE): the kernel may drop pages of it without a word.
@@ -164,7 +160,6 @@ impl Space {
             discard_goes_on: AtomicBool::new(false),
             refused: Mutex::default(),
             failed: Mutex::default(),
-            being_read: Mutex::new(0..0),
             wipes: AtomicBool::new(false),
             frees: AtomicBool::new(false),
             vouched: Mutex::default(),
@@ -240,12 +235,10 @@ impl Space {
         self.probe() == Some(Stop::Retry)
     }
 
-    /// What the kernel says to a fill of a page that it never fills.
+    /// What the kernel says to a fill that it never makes. Any page would do, since none is written, but for those
+    /// below vm.mmap_min_addr: these are refused before anything is looked at.
     fn probe(&self) -> Option<Stop> {
-        // The guard page below the agent's stack is not registered, and a forked child that has none
-        // has no memory so low.
-        let guard = self.body.get().map_or(LOWEST, |body| body.agent_guard);
-        self.uffd.zero(guard..guard + PAGE_SIZE as u64).stop
+        self.uffd.try_nothing(HIGHEST..HIGHEST + PAGE_SIZE as u64)
     }
 
     /// Lifts the protection of pages, and has those look again who wait for it: while the address space is
@@ -271,12 +264,6 @@ impl Space {
     pub fn is_in_discard(&self, page: PageNr) -> bool {
         let throwing = self.in_discard.lock().expect("in discard lock");
         throwing.contains(&page)
-    }
-
-    /// Whether reclaim itself may wait for the page.
-    pub fn is_being_read(&self, page: PageNr) -> bool {
-        let range = self.being_read.lock().expect("being read lock");
-        range.contains(&page.addr())
     }
 
     /// How many of the pages from `first` on are `such`, one after the other. A fill (UFFDIO_COPY) takes the place of

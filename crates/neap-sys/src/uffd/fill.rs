@@ -126,10 +126,9 @@ impl Uffd {
         Progress::read(errno, arg.zeropage, len)
     }
 
-    /// Whether a registered mapping is at this page. `None`: the address space is changing.
-    ///
-    /// Asked by a fill from where nothing can be read, which fails in the one case or in the other.
-    pub fn is_registered(&self, page: Range<u64>) -> Option<bool> {
+    /// What the kernel says to a fill of this page from where nothing can be read: `Retry` while the address space is
+    /// changing, `Dead` once it is gone, `Absent` where no registered mapping is. It never fills anything.
+    pub fn try_nothing(&self, page: Range<u64>) -> Option<Stop> {
         let len = page.end - page.start;
         let mut arg = raw::uffdio_copy {
             dst: page.start,
@@ -143,7 +142,12 @@ impl Uffd {
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), COPY, &raw mut arg) };
         let errno = errno_of(result);
         crate::cpu::end_keep();
-        match Progress::read(errno, 0, len).stop {
+        Progress::read(errno, 0, len).stop
+    }
+
+    /// Whether a registered mapping is at this page. `None`: the address space is changing.
+    pub fn is_registered(&self, page: Range<u64>) -> Option<bool> {
+        match self.try_nothing(page) {
             Some(Stop::Retry) => None,
             Some(Stop::Absent | Stop::Dead) => Some(false),
             _ => Some(true),
