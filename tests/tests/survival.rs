@@ -336,3 +336,28 @@ fn a_page_that_moves_is_in_one_place_whatever_the_kernel_says() {
     run.must_exit(0);
     assert_eq!(run.text(), "0 astray\n", "{}", run.stderr);
 }
+
+#[test]
+fn a_program_and_its_tracer_do_not_wait_for_each_other() {
+    let name = "a_program_and_its_tracer_do_not_wait_for_each_other";
+    let needs = [Need::Neap, Need::Userfaultfd, Need::Tool("strace")];
+    if !require(name, &needs) {
+        return;
+    }
+    let traced = |mib: &str| {
+        let strace = ["strace", "-f", "-o", "/dev/null"].map(OsString::from);
+        Run::new(
+            strace
+                .into_iter()
+                .chain([program("traced").into(), mib.into()]),
+        )
+    };
+    if traced("1").go().code() != 0 {
+        return skip(name, "strace may not trace");
+    }
+    // The tracer reads what the program writes, from pages that are out.
+    let run = Neap::limit("24M").run(&traced("40"));
+    run.must_exit(0);
+    assert_eq!(run.text(), "ok\n");
+    run.must_have_paged();
+}

@@ -24,9 +24,10 @@ pub const GUARD: usize = 4096;
 /// Guard, stack and arguments, in bytes.
 pub const BYTES: usize = GUARD + 32 * 1024;
 
-/// CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM; and neither CLONE_FILES nor CLONE_FS, with
+/// CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_UNTRACED: a tracer that follows new threads would
+/// stop this one too, and then wait for a page that only it can bring. And neither CLONE_FILES nor CLONE_FS, with
 /// which the program could not enter another mount namespace.
-const CLONE_FLAGS: usize = 0x100 | 0x800 | 0x1_0000 | 0x4_0000;
+const CLONE_FLAGS: usize = 0x100 | 0x800 | 0x1_0000 | 0x4_0000 | 0x80_0000;
 /// `_IOR(0xAA, 1, struct uffdio_range)`
 const UFFDIO_UNREGISTER: usize = 0x8010_aa01;
 /// `_IOWR(0xAA, 0, struct uffdio_register)`
