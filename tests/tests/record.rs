@@ -143,6 +143,24 @@ fn a_record_that_finds_no_room_ends_with_a_warning_and_the_program_goes_on() {
 }
 
 #[test]
+fn a_record_without_a_decision_that_can_be_read_is_no_success() {
+    let name = "a_record_without_a_decision_that_can_be_read_is_no_success";
+    let Some(_alone) = paging(name) else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let record = dir.path().join("record");
+    neap(&record).run(&hog()).must_exit(0);
+    let mut bytes = fs::read(&record).expect("a record");
+    bytes[200..3000].fill(0xa5);
+    fs::write(&record, bytes).expect("damaged");
+    let out = sim(&["replay"], &record);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("nothing was compared"), "{said}");
+}
+
+#[test]
 fn a_record_serves_as_a_trace() {
     let test = "a_record_serves_as_a_trace";
     if !require(test, &[Need::Neap, Need::Userfaultfd]) {

@@ -64,6 +64,12 @@ pub enum Failure {
         /// What is wrong.
         source: RecordFault,
     },
+    /// A record of which no decision can be read.
+    #[error("{path}: it is damaged before its first decision, so that nothing was compared")]
+    Nothing {
+        /// The file.
+        path: PathBuf,
+    },
     /// The core decides otherwise than it did.
     #[error("{path}: {different} of {calls} decisions differ")]
     Differs {
@@ -95,7 +101,7 @@ impl Failure {
             Self::Experiment(_) => "E0203",
             Self::Workload { .. } => "E0204",
             Self::Trace { .. } => "E0205",
-            Self::Import { .. } | Self::Record { .. } => "E0206",
+            Self::Import { .. } | Self::Record { .. } | Self::Nothing { .. } => "E0206",
             Self::Flag { .. } => "E0207",
             Self::Differs { .. } => "E0209",
         }
@@ -108,7 +114,7 @@ impl Failure {
             Self::Write { .. } => Some("a file in a directory you may write to"),
             Self::Trace { .. } => Some("neap sim import makes traces of other recordings"),
             Self::Import { .. } => Some("--from with the format the file has"),
-            Self::Record { .. } => Some("neap run --record makes records"),
+            Self::Record { .. } | Self::Nothing { .. } => Some("neap run --record makes records"),
             Self::Differs { .. } => Some("the version of neap that made the record"),
             Self::Stdout(_)
             | Self::Read { .. }

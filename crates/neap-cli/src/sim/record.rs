@@ -161,6 +161,7 @@ pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
         print(tally.text(&counts))?;
     }
     match tally.different {
+        0 if tally.calls == 0 && end != End::Whole => Err(Failure::Nothing { path: path.clone() }),
         0 => Ok(()),
         different => Err(Failure::Differs {
             path: path.clone(),
