@@ -109,6 +109,8 @@ points! {
     several_threads_want_the_same_page: "same-pages",
     no_atomic_addition_is_lost: "counters",
     threads_come_and_go_by_the_hundred: "many-threads",
+    the_lowest_page_is_the_programs_in_a_child_too: "lowest-page",
+    a_change_ends_while_another_thread_tells_of_more: "told-all-the-time",
 }
 
 #[test]

@@ -240,15 +240,16 @@ impl Job {
             self.lose_all(why);
             return;
         };
+        // Before it is told, which may take as long as nobody reads what we say.
+        let _ = match &body.pidfd {
+            Some(pidfd) => pidfd.signal(SIGKILL),
+            None => neap_sys::signal(body.pid, SIGKILL),
+        };
         let address = page.addr();
         self.warn(format!(
             "process {}: the page at {address:#x} is lost ({why}); the process is killed rather than let it read wrong bytes",
             body.pid
         ));
-        let _ = match &body.pidfd {
-            Some(pidfd) => pidfd.signal(SIGKILL),
-            None => neap_sys::signal(body.pid, SIGKILL),
-        };
     }
 
     /// Memory is lost of a process that has no name here: the whole job is killed.

@@ -26,8 +26,9 @@ pub use maps::{Mapping, Maps};
 pub use measured::{Usage, own_time, start_within, swap_off, swap_on, usage_of_children};
 pub use pagemap::{Pagemap, Word};
 pub use process::{
-    Pidfd, anon_of_sharers, anon_resident, comm, cpu_nanos, declared_free, descendants,
-    is_in_mremap, kill_descendants, robust_lists, signal, traps_missing, wiped_on_fork,
+    Pidfd, anon_of_sharers, anon_resident, any_in_mremap, comm, cpu_nanos, declared_free,
+    descendants, is_in_mremap, kill_descendants, robust_lists, signal, traps_missing,
+    waited_for_cpu, wiped_on_fork,
 };
 pub use remote::{Piece, Remote};
 pub use socket::{Listener, Message, Peer};

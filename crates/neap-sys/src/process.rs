@@ -87,11 +87,25 @@ pub fn cpu_nanos(pid: i32) -> Option<u64> {
     (!failed).then_some(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
 }
 
+/// How long a thread of process `pid` has waited for a cpu so far, in nanoseconds; `None` where the kernel does not say.
+pub fn waited_for_cpu(pid: i32, tid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    text.split(' ').nth(1)?.parse().ok()
+}
+
 /// Whether a thread of process `pid` sleeps in mremap.
 pub fn is_in_mremap(pid: i32, tid: u32) -> bool {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
     let number = text.split(' ').next().and_then(|word| word.parse().ok());
     number == Some(libc::SYS_mremap)
+}
+
+/// The same of any of its threads, for a process whose numbers of threads mean nothing to us.
+pub fn any_in_mremap(pid: i32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
+    let number = |task: fs::DirEntry| task.file_name().to_str()?.parse().ok();
+    let mut threads = tasks.flatten().flatten().filter_map(number);
+    threads.any(|tid| is_in_mremap(pid, tid))
 }
 
 /// How much of the anonymous memory of process `pid` is its sharers' part (`Anonymous` less `Pss_Anon`), in

@@ -324,8 +324,37 @@ static void many_threads(void)
 	pthread_join(p, NULL);
 }
 
+static atomic_int done_telling;
+
+static void *tells_all_the_time(void *at)
+{
+	while (!atomic_load(&done_telling))
+		MUST(!madvise(at, MIB, MADV_DONTNEED));
+	return NULL;
+}
+
+/* One thread tells of one change after the other; that of another must come to its end all the same. */
+static void told_all_the_time(void)
+{
+	pthread_t t;
+	size_t bytes = data_mib * MIB, pages = bytes / PAGE;
+	char *p = map(bytes), *q = map(MIB), *gone = map(bytes);
+	fill(p, bytes, 5, 0);
+	fill(q, MIB, 6, 0);
+	fill(gone, bytes, 7, 0);
+	press();
+	MUST(!pthread_create(&t, NULL, tells_all_the_time, q));
+	for (size_t i = 0; i < 256; i++) {
+		size_t at = i * 2711 % pages;
+		MUST(!munmap(gone + i * PAGE, PAGE));
+		check(p + at * PAGE, PAGE, 5, at, "after a change beside others");
+	}
+	atomic_store(&done_telling, 1);
+	pthread_join(t, NULL);
+}
+
 const struct mode thread_modes[] = {
 	{ "stacks", stacks },	      { "coroutines", coroutines }, { "locks", locks },		{ "futexes", futexes },
 	{ "signals", signals },	      { "segv-barrier", segv_barrier }, { "same-pages", same_pages }, { "counters", counters },
-	{ "many-threads", many_threads }, { NULL, NULL },
+	{ "many-threads", many_threads }, { "told-all-the-time", told_all_the_time }, { NULL, NULL },
 };

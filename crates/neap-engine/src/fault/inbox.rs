@@ -19,12 +19,19 @@ const PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_THROW: u64 = 2_000_000;
 /// Messages read one by one in search of an event.
 const SINGLES: usize = 32;
+/// A change is usually complete within this time, in nanoseconds.
+const LONG_UNSURE: u64 = 500_000;
+/// How long its end is then looked for after each event, in nanoseconds: more than a call takes that changes an address
+/// space, and no more than its thread can do without a cpu that we share.
+const LONGEST_LOOK: u64 = 50_000;
 const THROW_PAUSE: Duration = Duration::from_micros(20);
 
 pub(super) struct Inbox {
     job: Arc<Job>,
     space: Arc<Space>,
     pub waiting: VecDeque<Fault>,
+    /// Since when changes wait for others, in nanoseconds.
+    unsure_since: Option<u64>,
 }
 
 impl Inbox {
@@ -33,6 +40,7 @@ impl Inbox {
             job: job.clone(),
             space: space.clone(),
             waiting: VecDeque::new(),
+            unsure_since: None,
         }
     }
 
@@ -61,12 +69,36 @@ impl Inbox {
 
     /// False if there was nothing to be had now.
     fn read_under_gate(&mut self, born: &mut Vec<Born>) -> bool {
-        let _gate = self.space.gate.write().expect("gate");
+        let space = self.space.clone();
+        let _gate = space.gate.write().expect("gate");
         if !self.space.quiesce(&self.job) {
             return false; // the program is stopped, or starved: so are the threads that wait
         }
         // Before more is read: what has come since the last look may have been the end of it.
         born.extend(self.space.settle(&self.job));
+        let read = self.read_events(born);
+        self.look_for_a_gap(born);
+        read
+    }
+
+    /// A thread that tells of one change after the other wakes us with each: when we come to look whether something is
+    /// still to come, the next is under way. Where that goes on for long, this looks without a pause: between two calls
+    /// it is in none.
+    fn look_for_a_gap(&mut self, born: &mut Vec<Born>) {
+        if !self.space.expects() {
+            self.unsure_since = None;
+            return;
+        }
+        let now = neap_sys::monotonic_nanos();
+        if now - *self.unsure_since.get_or_insert(now) < LONG_UNSURE {
+            return;
+        }
+        while self.space.expects() && neap_sys::monotonic_nanos() < now + LONGEST_LOOK {
+            born.extend(self.space.settle(&self.job));
+        }
+    }
+
+    fn read_events(&mut self, born: &mut Vec<Born>) -> bool {
         let throwing = self.is_throwing();
         if throwing && !self.agent_stands_still() {
             return false;

@@ -5,6 +5,7 @@
 //! it: a wake-up that crosses cpus costs many times what the fault itself does.
 
 mod inbox;
+mod patience;
 mod serve;
 
 use std::os::fd::AsFd;
@@ -16,8 +17,9 @@ use neap_units::{PAGE_SIZE, PageNr};
 use crate::agent::Agent;
 use crate::job::Job;
 use crate::load::Loader;
-use crate::space::{FreshRun, Space, addresses};
+use crate::space::{Body, FreshRun, Space, addresses};
 use inbox::Inbox;
+use patience::Patience;
 
 /// A thread of the program waits for this page.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +45,6 @@ pub(crate) enum Served {
     Held,
 }
 
-/// Faults between two looks at where the program's thread runs.
-const FOLLOW_EVERY: u32 = 256;
 /// So many threads in a row are not kept where no cpu is idle.
 const MOST_TRUSTED: u32 = 7;
 /// Longest sleep while nobody would tell of the end of the address space: it has no agent.
@@ -76,7 +76,7 @@ pub(crate) struct FaultThread {
     soon: bool,
     /// The thread that is followed, and the cpu it was met on.
     followed: Option<(u32, usize)>,
-    until_follow: u32,
+    patience: Patience,
     /// How long the next look for the end of a change waits.
     unsure: u64,
     /// Threads in a row that were not kept, since no cpu was idle.
@@ -96,7 +96,7 @@ impl FaultThread {
             held: false,
             soon: false,
             followed: None,
-            until_follow: 0,
+            patience: Patience::new(),
             unsure: UNSURE_NANOS,
             trusted: 0,
             ahead: false,
@@ -133,7 +133,8 @@ impl FaultThread {
                 bell.clear();
             }
             let quiet = self.inbox.waiting.is_empty() && !space.expects();
-            if ready.is_ok_and(|bits| bits & 1 == 0) && quiet {
+            let told = ready.is_ok_and(|bits| bits & 1 != 0);
+            if !told && quiet {
                 if alone {
                     space.look_for_life();
                 }
@@ -141,6 +142,7 @@ impl FaultThread {
             }
             self.inbox.read();
             self.unsure = match space.expects() {
+                true if told => self.unsure,
                 true => (self.unsure * 2).min(UNSURE_MOST),
                 false => UNSURE_NANOS,
             };
@@ -224,9 +226,12 @@ impl FaultThread {
             return false;
         }
         fault.stuck_since = Some(now);
-        let body = self.space.body.get().filter(|body| body.same_pids);
         // It reads and writes no memory of the program but what it populates.
-        if !body.is_some_and(|body| neap_sys::is_in_mremap(body.pid, fault.thread)) {
+        let moves = |body: &Body| match body.same_pids {
+            true => neap_sys::is_in_mremap(body.pid, fault.thread),
+            false => neap_sys::any_in_mremap(body.pid),
+        };
+        if !self.space.body.get().is_some_and(moves) {
             return false;
         }
         let _gate = self.space.gate.write().expect("gate");
@@ -244,15 +249,19 @@ impl FaultThread {
 
     /// Runs where the faulting thread runs.
     fn follow(&mut self, thread: u32) {
-        if self.until_follow == 0 {
-            self.followed = self.met(thread);
+        if self.patience.is_due() {
+            let met = self.met(thread);
+            let before = std::mem::replace(&mut self.followed, met);
             if let Some((_, cpu)) = self.followed {
                 let _ = neap_sys::pin_to(0, cpu);
                 self.space.served_on.store(cpu + 1, Relaxed);
             }
-            self.until_follow = FOLLOW_EVERY;
+            let tid = |met: Option<(u32, usize)>| met.map(|(tid, _)| tid);
+            let pid = self.space.body.get().map_or(0, |body| body.pid);
+            let waited = tid(self.followed).and_then(|tid| neap_sys::waited_for_cpu(pid, tid));
+            self.patience
+                .look(waited, tid(before) == tid(self.followed));
         }
-        self.until_follow -= 1;
     }
 
     /// A thread of the program and the cpu it was on, if its number means the same to us.
@@ -273,7 +282,7 @@ impl FaultThread {
     /// Keeps the thread that is followed on this cpu while it is woken.
     fn keep(&self, thread: u32) {
         let followed = self.followed.filter(|(tid, _)| *tid == thread);
-        if let Some((_, cpu)) = followed.filter(|_| self.ahead) {
+        if let Some((_, cpu)) = followed.filter(|_| self.ahead && self.patience.keeps()) {
             self.job.keeper.keep_until_woken(thread.cast_signed(), cpu);
         }
     }

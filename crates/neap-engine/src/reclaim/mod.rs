@@ -116,7 +116,6 @@ impl Reclaimer {
 
     pub fn run(mut self) {
         neap_sys::block_signals();
-        neap_sys::raise_priority();
         let mut checked = 0;
         while !self.job.is_stopping() {
             let late = self.job.spaces().iter().any(|space| space.is_late());

@@ -155,7 +155,6 @@ struct Worker {
 impl Worker {
     fn run(mut self) {
         neap_sys::block_signals();
-        neap_sys::raise_priority();
         while !self.work.job.is_stopping() {
             self.work.job.compress.wait(IDLE);
             while self.step() {}

@@ -13,6 +13,7 @@ use crate::agent::{Called, Errand};
 use crate::job::Job;
 
 const EPERM: i32 = 1;
+const ENOMEM: i32 = 12;
 /// Rest of a space of whose pages none moved: 20 ms, in nanoseconds.
 const STUCK_REST: u64 = 20_000_000;
 
@@ -92,8 +93,10 @@ impl Space {
             Errand::Stage { pages, first } => self.staged(job, body, &pages, first, &reply.pages),
             Errand::Return(pages) => self.returned(job, body, &pages, &reply.pages),
             Errand::Recycle(mut blocks) => {
-                // One that failed is suspect; those after it were not tried.
-                let untried = blocks.split_off(blocks.len().min(reply.done as usize + 1));
+                // One that failed is suspect, unless the program has no mapping left to split off for it: what is
+                // in it is dead, so that it can be tried again. Those after it were not tried.
+                let suspect = usize::from(reply.errno != ENOMEM);
+                let untried = blocks.split_off(blocks.len().min(reply.done as usize + suspect));
                 body.stage.take_back(&untried);
                 let emptied = |i: usize| i < reply.done as usize;
                 let freed: u32 = blocks
