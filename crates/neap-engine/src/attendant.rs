@@ -277,6 +277,7 @@ fn take_over(
         maps: Maps::adopt(File::from(maps)),
         stage: Stage::new(offer.stage, STAGE_BYTES),
         agent: Agent::new(peer, same_pids.then_some(job.keeper)),
+        agent_guard: offer.agent,
         own,
     };
     space.cookie_page.store(offer.cookie, Relaxed);

@@ -103,21 +103,36 @@ impl Space {
     /// Applies what was read, if nothing is still to come. The caller holds the gate exclusively. Forked
     /// children are to be attended to without it.
     pub fn settle(self: &Arc<Self>, job: &Job) -> Vec<Born> {
-        match self.expects() && !self.is_changing() {
-            true => self.settle_now(job),
-            false => Vec::new(),
+        if !self.expects() || self.is_changing() {
+            return Vec::new();
         }
+        let order = self.order_of_news(job);
+        if self.is_changing() {
+            return Vec::new(); // what was looked at may be what a later change has left
+        }
+        self.apply(job, order)
     }
 
     /// The same where nothing more will be heard: a child that was forked before is served.
     pub fn settle_now(self: &Arc<Self>, job: &Job) -> Vec<Born> {
-        let mut born = Vec::new();
-        let news = std::mem::take(&mut *self.news.lock().expect("news lock"));
+        let order = self.order_of_news(job);
+        self.apply(job, order)
+    }
+
+    /// In what order the changes that were read have come about.
+    fn order_of_news(&self, job: &Job) -> Vec<usize> {
+        let news = self.news.lock().expect("news lock");
         let shapes: Vec<Shape> = news.iter().map(|news| shape(&news.event)).collect();
-        let order = in_order(&shapes, self.taken(job, &shapes), |at| {
+        drop(news);
+        in_order(&shapes, self.taken(job, &shapes), |at| {
             let page = addresses(PageNr::containing(at), 1);
             self.uffd.is_registered(page) == Some(true)
-        });
+        })
+    }
+
+    fn apply(self: &Arc<Self>, job: &Job, order: Vec<usize>) -> Vec<Born> {
+        let mut born = Vec::new();
+        let news = std::mem::take(&mut *self.news.lock().expect("news lock"));
         let mut news: Vec<Option<News>> = news.into_iter().map(Some).collect();
         for at in order {
             let Some(News { event, kept }) = news[at].take() else {

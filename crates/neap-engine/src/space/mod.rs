@@ -52,6 +52,8 @@ pub(crate) struct Body {
     pub maps: Maps,
     pub stage: Stage,
     pub agent: Agent,
+    /// Address of the page below the agent's stack, which is never there.
+    pub agent_guard: u64,
     /// Memory of neap's own in the program: never managed.
     pub own: Vec<Range<u64>>,
 }
@@ -236,9 +238,11 @@ impl Space {
     }
 
     /// What the kernel says to a fill that it never makes. Any page would do, since none is written, but for those
-    /// below vm.mmap_min_addr: these are refused before anything is looked at.
+    /// below vm.mmap_min_addr, which are refused before anything is looked at. Where a mapping is, the kernel looks
+    /// without waiting for a change that is under way: the page below the agent's stack, which is not registered.
     fn probe(&self) -> Option<Stop> {
-        self.uffd.try_nothing(HIGHEST..HIGHEST + PAGE_SIZE as u64)
+        let at = self.body.get().map_or(HIGHEST, |body| body.agent_guard);
+        self.uffd.try_nothing(at..at + PAGE_SIZE as u64)
     }
 
     /// Lifts the protection of pages, and has those look again who wait for it: while the address space is
