@@ -3,7 +3,7 @@
 
 /// A thread that waits longer for its cpu than this for each fault, in nanoseconds, is left where the kernel wakes it.
 const LONG_WAIT: u64 = 50_000;
-/// Faults of a trial: after the start, and after a time of being left alone.
+/// Faults of a trial, after a time of being left alone.
 const TRIAL: u32 = 16;
 /// Faults between two looks otherwise.
 const LOOK: u32 = 256;
