@@ -353,8 +353,51 @@ static void told_all_the_time(void)
 	pthread_join(t, NULL);
 }
 
+static void *tells_for_a_while(void *at)
+{
+	while (!atomic_load(&done_telling))
+		MUST(!madvise(at, PAGE, MADV_DONTNEED));
+	return NULL;
+}
+
+/* What stayed behind a move is replaced by half, and then all of it unmapped, which looks like the end of the move.
+ * Meanwhile two others tell of changes without a pause, so that neap learns of it all at once. */
+static void husk_beside_tellers(void)
+{
+	char *q = map(MIB), *at = map(MIB);
+	fill(q, MIB, 6, 0);
+	for (uint64_t round = 0; round < 8; round++) {
+		pthread_t t[2];
+		char *other = map(MIB / 2);
+		fill(at, MIB, round, 0);
+		fill(other, MIB / 2, round, 256);
+		press();
+		atomic_store(&done_telling, 0);
+		for (int i = 0; i < 2; i++)
+			MUST(!pthread_create(&t[i], NULL, tells_for_a_while, q + i * PAGE));
+		char *to = mremap(at, MIB, MIB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+		MUST(to != MAP_FAILED);
+		MUST(mremap(other, MIB / 2, MIB / 2, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at);
+		MUST(!munmap(at, MIB));
+		MUST(mmap(at, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == at);
+		for (size_t i = 0; i < MIB; i += 2 * PAGE)
+			fill(at + i, PAGE, 7, i / PAGE);
+		atomic_store(&done_telling, 1);
+		for (int i = 0; i < 2; i++)
+			pthread_join(t[i], NULL);
+		press();
+		for (size_t i = 0; i < MIB; i += 2 * PAGE) {
+			check(at + i, PAGE, 7, i / PAGE, "new memory where a husk was");
+			check_zero(at + i + PAGE, PAGE, "what was not written of new memory where a husk was");
+		}
+		check(to, MIB, round, 0, "what moved away");
+		MUST(!munmap(to, MIB));
+	}
+}
+
 const struct mode thread_modes[] = {
 	{ "stacks", stacks },	      { "coroutines", coroutines }, { "locks", locks },		{ "futexes", futexes },
 	{ "signals", signals },	      { "segv-barrier", segv_barrier }, { "same-pages", same_pages }, { "counters", counters },
-	{ "many-threads", many_threads }, { "told-all-the-time", told_all_the_time }, { NULL, NULL },
+	{ "many-threads", many_threads }, { "told-all-the-time", told_all_the_time },
+	{ "husk-beside-tellers", husk_beside_tellers }, { NULL, NULL },
 };
