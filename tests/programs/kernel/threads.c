@@ -360,6 +360,28 @@ static void *tells_for_a_while(void *at)
 	return NULL;
 }
 
+/* The same with two that tell, each of little memory, so that moments at which none does are rare. */
+static void told_by_two(void)
+{
+	pthread_t t[2];
+	size_t bytes = data_mib * MIB, pages = bytes / PAGE;
+	char *p = map(bytes), *q = map(MIB), *gone = map(bytes);
+	fill(p, bytes, 5, 0);
+	fill(q, MIB, 6, 0);
+	fill(gone, bytes, 7, 0);
+	press();
+	for (int i = 0; i < 2; i++)
+		MUST(!pthread_create(&t[i], NULL, tells_for_a_while, q + i * PAGE));
+	for (size_t i = 0; i < 32; i++) {
+		size_t at = i * 2711 % pages;
+		MUST(!munmap(gone + i * PAGE, PAGE));
+		check(p + at * PAGE, PAGE, 5, at, "after a change beside two others");
+	}
+	atomic_store(&done_telling, 1);
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+}
+
 /* What stayed behind a move is replaced by half, and then all of it unmapped, which looks like the end of the move.
  * Meanwhile two others tell of changes without a pause, so that neap learns of it all at once. */
 static void husk_beside_tellers(void)
@@ -399,5 +421,5 @@ const struct mode thread_modes[] = {
 	{ "stacks", stacks },	      { "coroutines", coroutines }, { "locks", locks },		{ "futexes", futexes },
 	{ "signals", signals },	      { "segv-barrier", segv_barrier }, { "same-pages", same_pages }, { "counters", counters },
 	{ "many-threads", many_threads }, { "told-all-the-time", told_all_the_time },
-	{ "husk-beside-tellers", husk_beside_tellers }, { NULL, NULL },
+	{ "told-by-two", told_by_two }, { "husk-beside-tellers", husk_beside_tellers }, { NULL, NULL },
 };

@@ -3,6 +3,7 @@
 //! Everything here runs under the exclusive gate. From the read of a change until it is applied nothing is
 //! filled and nothing leaves: [`Space::expects`].
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -106,8 +107,8 @@ impl Space {
         if !self.expects() || self.is_changing() {
             return Vec::new();
         }
-        let order = self.order_of_news(job);
-        if self.is_changing() {
+        let (order, looked) = self.order_of_news(job);
+        if looked && self.is_changing() {
             return Vec::new(); // what was looked at may be what a later change has left
         }
         self.apply(job, order)
@@ -115,19 +116,22 @@ impl Space {
 
     /// The same where nothing more will be heard: a child that was forked before is served.
     pub fn settle_now(self: &Arc<Self>, job: &Job) -> Vec<Born> {
-        let order = self.order_of_news(job);
+        let (order, _) = self.order_of_news(job);
         self.apply(job, order)
     }
 
-    /// In what order the changes that were read have come about.
-    fn order_of_news(&self, job: &Job) -> Vec<usize> {
+    /// In what order the changes that were read have come about. And whether the kernel was asked for that.
+    fn order_of_news(&self, job: &Job) -> (Vec<usize>, bool) {
         let news = self.news.lock().expect("news lock");
         let shapes: Vec<Shape> = news.iter().map(|news| shape(&news.event)).collect();
         drop(news);
-        in_order(&shapes, self.taken(job, &shapes), |at| {
+        let looked = Cell::new(false);
+        let order = in_order(&shapes, self.taken(job, &shapes), |at| {
+            looked.set(true);
             let page = addresses(PageNr::containing(at), 1);
             self.uffd.is_registered(page) == Some(true)
-        })
+        });
+        (order, looked.get())
     }
 
     fn apply(self: &Arc<Self>, job: &Job, order: Vec<usize>) -> Vec<Born> {

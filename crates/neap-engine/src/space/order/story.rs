@@ -1,6 +1,6 @@
 //! One story, told so that nothing comes to a place before what is there has left.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use super::super::Ranges;
@@ -8,8 +8,10 @@ use super::Shape;
 
 pub(super) struct Story<'a> {
     read: &'a [Shape],
-    /// Not told yet, in the order in which they were read.
-    left: Vec<usize>,
+    /// As they were read, but for moves that belong elsewhere.
+    line: Vec<usize>,
+    /// Changes that are not told yet, by their place in the line.
+    left: BTreeMap<usize, usize>,
     told: Vec<usize>,
     /// Moves that are about to be told, once what was in their way is.
     waits: Vec<usize>,
@@ -21,9 +23,10 @@ impl Story<'_> {
     pub fn new<'a>(read: &'a [Shape], left_out: &HashSet<usize>, taken: Ranges) -> Story<'a> {
         Story {
             read,
-            left: (0..read.len())
+            line: (0..read.len())
                 .filter(|at| !left_out.contains(at))
                 .collect(),
+            left: BTreeMap::new(),
             told: Vec::with_capacity(read.len()),
             waits: Vec::new(),
             taken,
@@ -33,8 +36,18 @@ impl Story<'_> {
     pub fn told(mut self, registered: impl Fn(u64) -> bool) -> Vec<usize> {
         self.join_replacements();
         self.learn(registered);
-        while let Some(&first) = self.left.first() {
-            self.tell(first);
+        let line = std::mem::take(&mut self.line);
+        let placed = line.iter().copied().enumerate();
+        self.left = placed
+            .clone()
+            .filter(|&(_, at)| self.read[at] != Shape::Still)
+            .collect();
+        for (place, at) in placed {
+            if self.left.contains_key(&place) {
+                self.tell(place, at);
+            } else if self.read[at] == Shape::Still {
+                self.told.push(at);
+            }
         }
         self.told
     }
@@ -46,12 +59,12 @@ impl Story<'_> {
             let Shape::Move { from, to } = &self.read[at] else {
                 continue;
             };
-            let Some(place) = self.left.iter().position(|&other| other == at) else {
+            let Some(place) = self.line.iter().position(|&other| other == at) else {
                 continue;
             };
             let meets = |range: &Range<u64>| range.start < from.end && from.start < range.end;
             // Back to the unmapping, but not beyond what made its old place what it is.
-            let mut before = self.left[..place].iter().enumerate().rev();
+            let mut before = self.line[..place].iter().enumerate().rev();
             let found = before.find_map(|(before, &other)| match &self.read[other] {
                 Shape::Unmap(range) if range.start == to.start && range.end >= to.end => {
                     Some(Some(before))
@@ -60,8 +73,8 @@ impl Story<'_> {
                 _ => None,
             });
             if let Some(Some(unmapping)) = found {
-                self.left.remove(place);
-                self.left.insert(unmapping + 1, at);
+                self.line.remove(place);
+                self.line.insert(unmapping + 1, at);
             }
         }
     }
@@ -71,7 +84,7 @@ impl Story<'_> {
     fn learn(&mut self, registered: impl Fn(u64) -> bool) {
         let moves = |part: &Range<u64>| {
             let meets = |range: &Range<u64>| range.start < part.end && part.start < range.end;
-            let left = self.left.iter();
+            let left = self.line.iter();
             left.filter(|&&other| match &self.read[other] {
                 Shape::Move { from, to } => meets(to) || meets(from),
                 _ => false,
@@ -79,11 +92,11 @@ impl Story<'_> {
             .count()
         };
         let mut learnt = Vec::new();
-        for (i, &arrival) in self.left.iter().enumerate() {
+        for (i, &arrival) in self.line.iter().enumerate() {
             let Shape::Move { to, .. } = &self.read[arrival] else {
                 continue;
             };
-            for &later in &self.left[i + 1..] {
+            for &later in &self.line[i + 1..] {
                 let Shape::Unmap(range) = &self.read[later] else {
                     continue;
                 };
@@ -99,15 +112,15 @@ impl Story<'_> {
         }
     }
 
-    fn tell(&mut self, at: usize) {
+    fn tell(&mut self, place: usize, at: usize) {
         self.waits.push(at);
         if let Shape::Move { to, .. } = &self.read[at] {
-            while let Some(first) = self.in_the_way(to) {
-                self.tell(first);
+            while let Some((place, first)) = self.in_the_way(to) {
+                self.tell(place, first);
             }
         }
         self.waits.pop();
-        self.left.retain(|&other| other != at);
+        self.left.remove(&place);
         self.told.push(at);
         match self.read[at].clone() {
             Shape::Unmap(range) => self.taken.remove(range),
@@ -119,9 +132,9 @@ impl Story<'_> {
         }
     }
 
-    /// What has to leave before something can come to this place.
-    fn in_the_way(&self, to: &Range<u64>) -> Option<usize> {
-        let leaves = |&&change: &&usize| {
+    /// What has to leave before something can come to this place, and its own place in the line.
+    fn in_the_way(&self, to: &Range<u64>) -> Option<(usize, usize)> {
+        let leaves = |&(_, change): &(usize, usize)| {
             let from = match &self.read[change] {
                 Shape::Unmap(range) | Shape::Move { from: range, .. } => range,
                 Shape::Still => return false,
@@ -129,6 +142,7 @@ impl Story<'_> {
             let part = from.start.max(to.start)..from.end.min(to.end);
             part.start < part.end && self.taken.touches(&part) && !self.waits.contains(&change)
         };
-        self.left.iter().find(leaves).copied()
+        let mut left = self.left.iter().map(|(&place, &change)| (place, change));
+        left.find(leaves)
     }
 }
