@@ -372,7 +372,7 @@ static void told_by_two(void)
 	press();
 	for (int i = 0; i < 2; i++)
 		MUST(!pthread_create(&t[i], NULL, tells_for_a_while, q + i * PAGE));
-	for (size_t i = 0; i < 32; i++) {
+	for (size_t i = 0; i < 8; i++) {
 		size_t at = i * 2711 % pages;
 		MUST(!munmap(gone + i * PAGE, PAGE));
 		check(p + at * PAGE, PAGE, 5, at, "after a change beside two others");

@@ -3,7 +3,6 @@
 //! Everything here runs under the exclusive gate. From the read of a change until it is applied nothing is
 //! filled and nothing leaves: [`Space::expects`].
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,9 +13,12 @@ use neap_record::Recorded;
 use neap_sys::{Event, Piece, Uffd};
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, Pages, SlotId, SpaceId};
 
-use super::order::{Shape, in_order};
+use super::order::{Registered, Shape, in_order, places_to_ask};
 use super::{Body, Ranges, Space, addresses, pages};
 use crate::job::Job;
+
+/// Discards that are looked at for the same one, to be kept once.
+const RECENT: usize = 16;
 
 /// A forked child, which waits for what it touches until it is served: that takes longer than its parent's gate
 /// may be held.
@@ -76,6 +78,17 @@ impl Space {
     /// Keeps a change until nothing is still to come.
     fn await_more(&self, event: Event, kept: Kept) {
         let mut news = self.news.lock().expect("news lock");
+        if let Event::Remove(range) = &event {
+            // Who tells the same again and again would fill all memory with it.
+            let last = news.iter().rev().take(RECENT);
+            let mut discards = last.map_while(|news| match &news.event {
+                Event::Remove(range) => Some(range),
+                _ => None,
+            });
+            if discards.any(|other| other == range) {
+                return;
+            }
+        }
         news.push(News { event, kept });
         self.unsure.store(true, Relaxed);
     }
@@ -107,31 +120,32 @@ impl Space {
         if !self.expects() || self.is_changing() {
             return Vec::new();
         }
-        let (order, looked) = self.order_of_news(job);
-        if looked && self.is_changing() {
-            return Vec::new(); // what was looked at may be what a later change has left
+        let read = self.shapes_of_news();
+        let places = places_to_ask(&read).into_iter();
+        let asks = places.len() > 0;
+        let now = places.filter_map(|at| Some((at, self.is_registered(at)?)));
+        let now: Registered = now.collect();
+        if asks && self.is_changing() {
+            return Vec::new(); // what was seen may be what a later change has left
         }
-        self.apply(job, order)
+        self.apply(job, in_order(&read, self.taken(job, &read), &now))
     }
 
     /// The same where nothing more will be heard: a child that was forked before is served.
     pub fn settle_now(self: &Arc<Self>, job: &Job) -> Vec<Born> {
-        let (order, _) = self.order_of_news(job);
-        self.apply(job, order)
+        let read = self.shapes_of_news();
+        let unknown = Registered::new();
+        self.apply(job, in_order(&read, self.taken(job, &read), &unknown))
     }
 
-    /// In what order the changes that were read have come about. And whether the kernel was asked for that.
-    fn order_of_news(&self, job: &Job) -> (Vec<usize>, bool) {
+    fn shapes_of_news(&self) -> Vec<Shape> {
         let news = self.news.lock().expect("news lock");
-        let shapes: Vec<Shape> = news.iter().map(|news| shape(&news.event)).collect();
-        drop(news);
-        let looked = Cell::new(false);
-        let order = in_order(&shapes, self.taken(job, &shapes), |at| {
-            looked.set(true);
-            let page = addresses(PageNr::containing(at), 1);
-            self.uffd.is_registered(page) == Some(true)
-        });
-        (order, looked.get())
+        news.iter().map(|news| shape(&news.event)).collect()
+    }
+
+    fn is_registered(&self, at: u64) -> Option<bool> {
+        let page = addresses(PageNr::containing(at), 1);
+        self.uffd.is_registered(page)
     }
 
     fn apply(self: &Arc<Self>, job: &Job, order: Vec<usize>) -> Vec<Born> {

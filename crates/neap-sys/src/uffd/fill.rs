@@ -145,11 +145,11 @@ impl Uffd {
         Progress::read(errno, 0, len).stop
     }
 
-    /// Whether a registered mapping is at this page. `None`: the address space is changing.
+    /// Whether a registered mapping is at this page. `None`: the address space is changing, or gone.
     pub fn is_registered(&self, page: Range<u64>) -> Option<bool> {
         match self.try_nothing(page) {
-            Some(Stop::Retry) => None,
-            Some(Stop::Absent | Stop::Dead) => Some(false),
+            Some(Stop::Retry | Stop::Dead) => None,
+            Some(Stop::Absent) => Some(false),
             _ => Some(true),
         }
     }

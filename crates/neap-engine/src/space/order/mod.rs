@@ -5,14 +5,16 @@
 //! kernel says so (it fills again). Then the story is whole, and put in order: nothing can come to a place
 //! before what is there has left.
 
+mod doubt;
 mod story;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::Ranges;
+use doubt::{ends, faults};
 use story::Story;
 
 /// What a change does to places.
@@ -31,112 +33,61 @@ pub(crate) enum Shape {
     Still,
 }
 
-/// So many unmappings are tried as the end of a move and as one of its own: all ways to do so.
-const MOST_DOUBTS: usize = 5;
+/// Whether a mapping that the kernel tells of is at a place now, as far as it could be asked.
+pub(crate) type Registered = BTreeMap<u64, bool>;
+
+/// Stories with more changes than this are taken as they are most of the time: an unmapping that may end a move does.
+const LONG: usize = 512;
+
+/// Where the kernel is to be asked before these changes are put in order: at the edges of all of them, where a move
+/// has been. Nowhere if nothing moved.
+pub(crate) fn places_to_ask(read: &[Shape]) -> BTreeSet<u64> {
+    let (mut moved, mut edges) = (Ranges::default(), BTreeSet::new());
+    for shape in read {
+        match shape {
+            Shape::Unmap(range) => edges.extend([range.start, range.end]),
+            Shape::Move { from, to } => {
+                edges.extend([from.start, from.end, to.start, to.end]);
+                moved.insert(from.clone());
+                moved.insert(to.clone());
+            }
+            Shape::Still => {}
+        }
+    }
+    edges.retain(|&at| moved.find(at).is_some());
+    edges
+}
 
 /// The changes, which are all since nothing was to come, in the order in which they were made, as indices of
 /// the order in which they were read. Those are left out that only tell the end of a move. `taken`: where
-/// mappings were before, as far as is known. `registered` says whether a mapping that the kernel tells of is at a
-/// place now.
-pub(crate) fn in_order(
-    read: &[Shape],
-    taken: Ranges,
-    registered: impl Fn(u64) -> bool,
-) -> Vec<usize> {
-    let (ends, doubts) = ends(read);
-    let mut best: Option<(usize, Vec<usize>)> = None;
+/// mappings were before, as far as is known. `now`: the answers for [`places_to_ask`].
+pub(crate) fn in_order(read: &[Shape], taken: Ranges, now: &Registered) -> Vec<usize> {
+    let changes = read.iter().filter(|shape| **shape != Shape::Still).count();
+    let (ends, mut doubts) = ends(read);
+    if changes > LONG {
+        doubts.clear();
+    }
+    let mut best = None;
+    // Each way to take some of the doubtful unmappings as no end of a move, first of all none.
     for kept in 0..1usize << doubts.len() {
-        let is_kept = |end| {
+        let is_kept = |end: usize| {
             let doubt = doubts.iter().position(|&doubt| doubt == end);
             doubt.is_some_and(|bit| kept >> bit & 1 == 1)
         };
-        let ended: HashMap<usize, usize> = (ends.iter().map(|(&by, &end)| (by, end)))
-            .filter(|&(_, end)| !is_kept(end))
-            .collect();
-        let left_out: HashSet<usize> = ended.values().copied().collect();
-        let told = Story::new(read, &left_out, taken.clone()).told(&registered);
+        let mut ended: HashMap<usize, usize> = ends.clone();
+        ended.retain(|_, end| !is_kept(*end));
+        let left_out = ended.values().copied().collect();
+        let told = Story::new(read, &left_out, taken.clone()).told(now);
         if doubts.is_empty() {
             return told;
         }
-        let wrong = contradictions(read, &told, &ended, &registered);
-        if best.as_ref().is_none_or(|(least, _)| wrong < *least) {
-            best = Some((wrong, told));
+        let faults = faults(read, &told, &ended, now);
+        if best.as_ref().is_none_or(|(least, _)| faults < *least) {
+            best = Some((faults, told));
         }
-        if wrong == 0 {
+        if faults == (0, 0) {
             break;
         }
     }
     best.map(|(_, told)| told).unwrap_or_default()
-}
-
-/// A move ends with an unmapping of the old place, unless it leaves an empty mapping there: by move, that end. And
-/// those that could as well be the end of what stayed behind, which matters if something has come there since.
-fn ends(read: &[Shape]) -> (HashMap<usize, usize>, Vec<usize>) {
-    let (mut ends, mut taken, mut doubts) = (HashMap::new(), HashSet::new(), Vec::new());
-    for (by, shape) in read.iter().enumerate() {
-        let Shape::Move { from, .. } = shape else {
-            continue;
-        };
-        let is_end =
-            |other: &usize| read[*other] == Shape::Unmap(from.clone()) && !taken.contains(other);
-        let Some(end) = (by + 1..read.len()).find(is_end) else {
-            continue;
-        };
-        ends.insert(by, end);
-        taken.insert(end);
-        let comes = |other: &Shape| matches!(other, Shape::Move { to, .. } if to.start < from.end && from.start < to.end);
-        if doubts.len() < MOST_DOUBTS && read.iter().any(comes) {
-            doubts.push(end);
-        }
-    }
-    (ends, doubts)
-}
-
-/// How often a story cannot be true: a mapping leaves a place that is empty, or is not where it must be now, or is
-/// where nothing can be. `ended`: the moves that left nothing behind.
-fn contradictions(
-    read: &[Shape],
-    told: &[usize],
-    ended: &HashMap<usize, usize>,
-    registered: impl Fn(u64) -> bool,
-) -> usize {
-    let (mut there, mut gone) = (Ranges::default(), Ranges::default());
-    let mut wrong = 0;
-    for &at in told {
-        match read[at].clone() {
-            Shape::Unmap(range) => {
-                there.remove(range.clone());
-                gone.insert(range);
-            }
-            Shape::Move { from, to } => {
-                wrong += usize::from(gone.touches(&from));
-                there.remove(from.clone());
-                match ended.contains_key(&at) {
-                    true => gone.insert(from),
-                    false => gone.remove(from),
-                }
-                gone.remove(to.clone());
-                there.insert(to);
-            }
-            Shape::Still => {}
-        }
-    }
-    // Every part of it was changed as a whole.
-    let mut edges = BTreeSet::new();
-    for shape in read {
-        match shape {
-            Shape::Unmap(range) => edges.extend([range.start, range.end]),
-            Shape::Move { from, to } => edges.extend([from.start, from.end, to.start, to.end]),
-            Shape::Still => {}
-        }
-    }
-    let missing = edges
-        .iter()
-        .filter(|&&at| there.find(at).is_some() && !registered(at));
-    let wrong = wrong + missing.count();
-    wrong
-        + edges
-            .iter()
-            .filter(|&&at| gone.find(at).is_some() && registered(at))
-            .count()
 }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use super::super::Ranges;
-use super::Shape;
+use super::{Registered, Shape};
 
 pub(super) struct Story<'a> {
     read: &'a [Shape],
-    /// As they were read, but for moves that belong elsewhere.
-    line: Vec<usize>,
+    /// What changes places, as it was read but for moves that belong elsewhere, and with which of all it was read.
+    line: Vec<(usize, usize)>,
     /// Changes that are not told yet, by their place in the line.
     left: BTreeMap<usize, usize>,
     told: Vec<usize>,
@@ -21,11 +21,10 @@ pub(super) struct Story<'a> {
 
 impl Story<'_> {
     pub fn new<'a>(read: &'a [Shape], left_out: &HashSet<usize>, taken: Ranges) -> Story<'a> {
+        let changes = |at: &usize| read[*at] != Shape::Still && !left_out.contains(at);
         Story {
             read,
-            line: (0..read.len())
-                .filter(|at| !left_out.contains(at))
-                .collect(),
+            line: (0..read.len()).filter(changes).map(|at| (at, at)).collect(),
             left: BTreeMap::new(),
             told: Vec::with_capacity(read.len()),
             waits: Vec::new(),
@@ -33,22 +32,24 @@ impl Story<'_> {
         }
     }
 
-    pub fn told(mut self, registered: impl Fn(u64) -> bool) -> Vec<usize> {
+    pub fn told(mut self, now: &Registered) -> Vec<usize> {
         self.join_replacements();
-        self.learn(registered);
+        self.learn(now);
         let line = std::mem::take(&mut self.line);
-        let placed = line.iter().copied().enumerate();
-        self.left = placed
-            .clone()
-            .filter(|&(_, at)| self.read[at] != Shape::Still)
-            .collect();
-        for (place, at) in placed {
+        let changes = line.iter().map(|&(_, at)| at);
+        self.left = changes.enumerate().collect();
+        let read = self.read;
+        let still = |at: &usize| read[*at] == Shape::Still;
+        let mut still = (0..read.len()).filter(still).peekable();
+        for (place, (with, at)) in line.into_iter().enumerate() {
+            while let Some(before) = still.next_if(|&other| other < with) {
+                self.told.push(before);
+            }
             if self.left.contains_key(&place) {
                 self.tell(place, at);
-            } else if self.read[at] == Shape::Still {
-                self.told.push(at);
             }
         }
+        self.told.extend(still);
         self.told
     }
 
@@ -59,50 +60,51 @@ impl Story<'_> {
             let Shape::Move { from, to } = &self.read[at] else {
                 continue;
             };
-            let Some(place) = self.line.iter().position(|&other| other == at) else {
+            let Some(place) = self.line.iter().position(|&(_, other)| other == at) else {
                 continue;
             };
             let meets = |range: &Range<u64>| range.start < from.end && from.start < range.end;
             // Back to the unmapping, but not beyond what made its old place what it is.
             let mut before = self.line[..place].iter().enumerate().rev();
-            let found = before.find_map(|(before, &other)| match &self.read[other] {
+            let found = before.find_map(|(before, &(with, other))| match &self.read[other] {
                 Shape::Unmap(range) if range.start == to.start && range.end >= to.end => {
-                    Some(Some(before))
+                    Some(Some((before, with)))
                 }
                 Shape::Move { to: came, .. } if meets(came) => Some(None),
                 _ => None,
             });
-            if let Some(Some(unmapping)) = found {
+            if let Some(Some((unmapping, with))) = found {
                 self.line.remove(place);
-                self.line.insert(unmapping + 1, at);
+                self.line.insert(unmapping + 1, (with, at));
             }
         }
     }
 
     /// An unmapping covers memory of other kinds, too, which is not known to have been there. What moved to such
     /// a place and is still there came after it.
-    fn learn(&mut self, registered: impl Fn(u64) -> bool) {
+    fn learn(&mut self, now: &Registered) {
         let moves = |part: &Range<u64>| {
             let meets = |range: &Range<u64>| range.start < part.end && part.start < range.end;
-            let left = self.line.iter();
-            left.filter(|&&other| match &self.read[other] {
+            let line = self.line.iter();
+            line.filter(|&&(_, other)| match &self.read[other] {
                 Shape::Move { from, to } => meets(to) || meets(from),
                 _ => false,
             })
             .count()
         };
         let mut learnt = Vec::new();
-        for (i, &arrival) in self.line.iter().enumerate() {
+        for (i, &(_, arrival)) in self.line.iter().enumerate() {
             let Shape::Move { to, .. } = &self.read[arrival] else {
                 continue;
             };
-            for &later in &self.line[i + 1..] {
+            for &(_, later) in &self.line[i + 1..] {
                 let Shape::Unmap(range) = &self.read[later] else {
                     continue;
                 };
                 let part = range.start.max(to.start)..range.end.min(to.end);
+                let is_there = part.start < part.end && now.get(&part.start) == Some(&true);
                 // Where more than one move has been, what is there now says nothing of this one.
-                if part.start < part.end && moves(&part) == 1 && registered(part.start) {
+                if is_there && moves(&part) == 1 {
                     learnt.push(part);
                 }
             }
