@@ -210,7 +210,7 @@ fn swap_check(named: Option<&swap::Named>) -> Check {
         None => match swap::first_on_disk(&usual, &swap::inspect_really) {
             Some(chosen) => Ok(chosen),
             None => {
-                let none = "no usual directory is on a disk and lets a file be made: no swap file";
+                let none = "no usual directory is on a disk, has room and lets a file be made: no swap file";
                 return with_remedy(
                     check(NAME, Verdict::Limited, none),
                     "--swap-dir DIR on a local disk",
@@ -231,11 +231,11 @@ fn swap_check(named: Option<&swap::Named>) -> Check {
         }
     };
     let detail = format!("{} on {}, {} free", dir.display(), found.name, found.free);
-    match found.kind.objection() {
+    match swap::objection(&found) {
         None => check(NAME, Verdict::Ok, detail),
         Some(why) => with_remedy(
             check(NAME, Verdict::Limited, format!("{detail}: {why}")),
-            "--swap-dir DIR on a local disk",
+            "--swap-dir DIR on a local disk with room",
         ),
     }
 }

@@ -9,6 +9,9 @@ use crate::env::{Lookup, SWAP_DIR};
 use crate::failure::Failure;
 use crate::machine::{Filesystem, Kind, filesystem_of};
 
+/// With less free than this a directory is no place for a swap file: 64 MiB.
+const LEAST_FREE: Bytes = Bytes::mib(64);
+
 /// What was decided, and what the user should hear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
@@ -68,7 +71,7 @@ pub fn choose(
         swap,
         warning: None,
     };
-    if wish.off {
+    if wish.off || size == Some(Bytes(0)) {
         return Ok(quiet(Swap::Off));
     }
     let swap = |dir: &Path, filesystem: &Filesystem| Swap::Dir {
@@ -91,9 +94,7 @@ pub fn choose(
             path: dir.clone(),
             source,
         })?;
-    let warning = filesystem
-        .kind
-        .objection()
+    let warning = objection(&filesystem)
         .map(|why| format!("{by} {} is on {}: {why}", dir.display(), filesystem.name));
     Ok(Choice {
         swap: swap(dir, &filesystem),
@@ -101,14 +102,25 @@ pub fn choose(
     })
 }
 
-/// The first directory that lies on a local disk.
+/// Why a swap file is not at its best there.
+#[must_use]
+pub fn objection(filesystem: &Filesystem) -> Option<String> {
+    let full = || {
+        let free = filesystem.free;
+        (free < LEAST_FREE).then(|| format!("{free} free is hardly any room for pages"))
+    };
+    let kind = filesystem.kind.objection();
+    kind.map(str::to_owned).or_else(full)
+}
+
+/// The first directory that lies on a local disk with some room.
 pub fn first_on_disk<'a>(
     dirs: &'a [PathBuf],
     inspect: Inspect<'_>,
 ) -> Option<(&'a PathBuf, Filesystem)> {
     dirs.iter()
         .filter_map(|dir| Some((dir, inspect(dir).ok()?)))
-        .find(|(_, filesystem)| filesystem.kind == Kind::Disk)
+        .find(|(_, filesystem)| filesystem.kind == Kind::Disk && filesystem.free >= LEAST_FREE)
 }
 
 /// Where a swap file goes when nothing is said: TMPDIR, /var/tmp, /tmp.
@@ -146,6 +158,7 @@ mod tests {
     use super::*;
 
     fn inspect(dir: &Path) -> io::Result<Filesystem> {
+        let full = dir == Path::new("/full");
         let kind = match dir.to_str() {
             Some("/ram") => Kind::Memory,
             Some("/net") => Kind::Network,
@@ -155,7 +168,7 @@ mod tests {
         Ok(Filesystem {
             kind,
             name: "fs".to_owned(),
-            free: Bytes::gib(10),
+            free: if full { Bytes::mib(3) } else { Bytes::gib(10) },
         })
     }
 
@@ -179,6 +192,7 @@ mod tests {
         let dirs = [
             "/none".into(),
             "/ram".into(),
+            "/full".into(),
             "/disk".into(),
             "/other".into(),
         ];
@@ -207,6 +221,17 @@ mod tests {
             panic!("no swap");
         };
         assert_eq!(size, Bytes::gib(1));
+    }
+
+    #[test]
+    fn a_full_directory_is_warned_of_and_a_size_of_nothing_is_no_swap() {
+        let dir = tempfile::tempdir().unwrap();
+        let full = |_: &Path| inspect(Path::new("/full"));
+        let named = named(dir.path());
+        let choice = choose(wish(Some(&named), None), &[], &full).unwrap();
+        assert!(choice.warning.unwrap().contains("3MiB free"));
+        let choice = choose(wish(Some(&named), Some("0")), &[], &full).unwrap();
+        assert_eq!((choice.swap, choice.warning), (Swap::Off, None));
     }
 
     #[test]
