@@ -121,11 +121,15 @@ impl Space {
             return Vec::new();
         }
         let read = self.shapes_of_news();
-        let places = places_to_ask(&read).into_iter();
-        let asks = places.len() > 0;
-        let now = places.filter_map(|at| Some((at, self.is_registered(at)?)));
-        let now: Registered = now.collect();
-        if asks && self.is_changing() {
+        let mut now = Registered::new();
+        for at in places_to_ask(&read) {
+            match self.is_registered(at) {
+                Some(answer) => now.insert(at, answer),
+                None if self.is_changing() => return Vec::new(),
+                None => break, // it has ended
+            };
+        }
+        if !now.is_empty() && self.is_changing() {
             return Vec::new(); // what was seen may be what a later change has left
         }
         self.apply(job, in_order(&read, self.taken(job, &read), &now))

@@ -15,6 +15,13 @@ const MOST_DOUBTS: usize = 5;
 pub(super) fn ends(read: &[Shape]) -> (HashMap<usize, usize>, Vec<usize>) {
     let (mut ends, mut doubts) = (HashMap::new(), Vec::new());
     let mut open: HashMap<&Range<u64>, Vec<usize>> = HashMap::new();
+    // Also what is read later: a move is told with the unmapping that made room for it.
+    let mut arrivals = Ranges::default();
+    for shape in read {
+        if let Shape::Move { to, .. } = shape {
+            arrivals.insert(to.clone());
+        }
+    }
     for (at, shape) in read.iter().enumerate() {
         match shape {
             Shape::Move { from, .. } => open.entry(from).or_default().push(at),
@@ -24,11 +31,7 @@ pub(super) fn ends(read: &[Shape]) -> (HashMap<usize, usize>, Vec<usize>) {
                     continue;
                 };
                 ends.insert(by, at);
-                let comes = |other: &Shape| {
-                    matches!(other, Shape::Move { to, .. }
-                        if to.start < range.end && range.start < to.end)
-                };
-                if doubts.len() < MOST_DOUBTS && read[..at].iter().any(comes) {
+                if doubts.len() < MOST_DOUBTS && arrivals.touches(range) {
                     doubts.push(at);
                 }
             }

@@ -81,9 +81,10 @@ impl Story<'_> {
     }
 
     /// An unmapping covers memory of other kinds, too, which is not known to have been there. What moved to such
-    /// a place and is still there came after it.
+    /// a place and is still there came after it. But it was told because of something else, then; otherwise it was of
+    /// what moved there, and a mapping has grown over the place since.
     fn learn(&mut self, now: &Registered) {
-        let moves = |part: &Range<u64>| {
+        let meeting = |part: &Range<u64>| {
             let meets = |range: &Range<u64>| range.start < part.end && part.start < range.end;
             let line = self.line.iter();
             line.filter(|&&(_, other)| match &self.read[other] {
@@ -104,7 +105,8 @@ impl Story<'_> {
                 let part = range.start.max(to.start)..range.end.min(to.end);
                 let is_there = part.start < part.end && now.get(&part.start) == Some(&true);
                 // Where more than one move has been, what is there now says nothing of this one.
-                if is_there && moves(&part) == 1 {
+                let alone = is_there && meeting(&part) == 1;
+                if alone && (self.taken.touches(range) || meeting(range) > 1) {
                     learnt.push(part);
                 }
             }

@@ -31,7 +31,7 @@ impl Kernel {
     }
 
     fn change(&mut self, thread: usize) {
-        let (mut len, mut what) = (1 + self.below(3), self.below(5));
+        let (mut len, mut what) = (1 + self.below(3), self.below(6));
         let mut from = self.below(PLACES - len + 1);
         if what == 4 {
             let Some(husk) = self.husk[thread].take() else {
@@ -45,6 +45,14 @@ impl Kernel {
         let there = |places: &[Option<u32>]| places.iter().all(told);
         let range = |start: usize| start as u64..(start + len) as u64;
         match what {
+            5 => {
+                // What a mapping grows by in place is not told.
+                let told_of = from > 0 && told(&self.places[from - 1]) && owner[from - 1] == thread;
+                if told_of && self.places[from..from + len].iter().all(Option::is_none) {
+                    self.places[from..from + len].fill(Some(FRESH));
+                    self.owner[from..from + len].fill(thread);
+                }
+            }
             0 if mine(from) && self.places[from..from + len].iter().all(Option::is_some) => {
                 // Who unmaps nothing that is told of tells nothing.
                 let tells = self.places[from..from + len].iter().any(told);
@@ -155,7 +163,7 @@ fn replay(before: [Option<u32>; PLACES], read: &[Shape], order: &[usize]) -> [Op
 /// Of so many stories, how many are understood wrongly; in order of reading, and in ours.
 fn wrong(changes: usize, delay: usize) -> (u32, u32) {
     let (mut as_read, mut ordered) = (0, 0);
-    for seed in 1..20_001 {
+    for seed in 1..50_001 {
         let (kernel, before) = Kernel::story(seed, changes, delay);
         let truth = kernel
             .places
@@ -181,8 +189,8 @@ fn short_stories_are_understood_also_when_they_are_told_late() {
     for (changes, delay) in [(3, 0), (4, 1), (6, 1), (8, 2), (12, 3)] {
         let (as_read, ordered) = wrong(changes, delay);
         assert!(as_read > 0, "nothing to be understood in {changes} changes");
-        let most = if changes > 6 { 1 } else { 0 };
-        assert!(ordered <= most, "{ordered} of 20,000 of {changes} changes");
+        let most = if changes > 8 { 1 } else { 0 };
+        assert!(ordered <= most, "{ordered} of 50,000 of {changes} changes");
     }
 }
 
@@ -191,7 +199,7 @@ fn of_long_stories_few_are_misunderstood() {
     // Where a place changes hands again and again within one story, two stories can look the same.
     for (changes, delay) in [(30, 3), (30, 6)] {
         let (_, ordered) = wrong(changes, delay);
-        assert!(ordered <= 20, "{ordered} of 20,000");
+        assert!(ordered <= 40, "{ordered} of 50,000");
     }
 }
 
@@ -246,23 +254,36 @@ fn where_the_kernel_cannot_be_asked_an_unmapping_ends_a_move() {
 
 #[test]
 fn what_a_mapping_grew_by_may_leave_an_empty_place() {
-    // 20..21 came to 0 and grew to 0..4, and left in two pieces; the end of the first move is told last.
+    // 20..21 came to 0 and grew to 0..4, and left in three pieces; the end of the first move is told last.
     let read = [
         moved(0..8, 100),
         moved(20..21, 0),
         Shape::Unmap(20..21),
-        moved(0..2, 50),
-        Shape::Unmap(0..2),
+        moved(0..1, 50),
+        Shape::Unmap(0..1),
+        moved(1..2, 55),
+        Shape::Unmap(1..2),
         moved(2..4, 60),
         Shape::Unmap(2..4),
         moved(30..31, 0),
         Shape::Unmap(30..31),
         Shape::Unmap(0..8),
     ];
-    let is_there = |at| at < 1 || (100..108).contains(&at) || matches!(at, 50 | 51 | 60 | 61);
+    let is_there = |at| at < 1 || (100..108).contains(&at) || matches!(at, 50 | 55 | 60 | 61);
     let now = asked(&read, is_there);
-    let order = in_order(&read, taken(&[0..8, 20..21, 30..31]), &now);
-    assert_eq!(order, [0, 1, 3, 5, 7]);
+    let before = taken(&[0..8, 20..21, 30..31]);
+    assert_eq!(in_order(&read, before.clone(), &now), [0, 1, 3, 5, 7, 9]);
+    // Of a process that is gone.
+    let order = in_order(&read, before, &Registered::new());
+    assert_eq!(order, [0, 1, 3, 5, 7, 9]);
+}
+
+#[test]
+fn a_mapping_may_grow_over_what_was_unmapped() {
+    // 20..22 came to 5 and was unmapped; then the mapping below grew over the place, which nobody tells.
+    let read = [moved(20..22, 5), Shape::Unmap(20..22), Shape::Unmap(5..7)];
+    let now = asked(&read, |at| at < 7);
+    assert_eq!(in_order(&read, taken(&[3..5, 20..22]), &now), [0, 2]);
 }
 
 #[test]
@@ -282,7 +303,12 @@ fn an_end_is_that_of_the_last_move_from_there() {
     ];
     let is_there = |at| at < 2 || (50..104).contains(&at);
     let now = asked(&read, is_there);
-    let order = in_order(&read, taken(&[0..4, 20..22, 40..44]), &now);
+    let before = taken(&[0..4, 20..22, 40..44]);
+    assert_eq!(in_order(&read, before.clone(), &now), [0, 1, 3, 5, 7, 8]);
+    let (ends, _) = ends(&read);
+    assert_eq!(ends.get(&7), Some(&10));
+    // Of a process that is gone.
+    let order = in_order(&read, before, &Registered::new());
     assert_eq!(order, [0, 1, 3, 5, 7, 8]);
 }
 
