@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use neap_sys::{Event, Features, Keeper, Mode, Uffd};
+use neap_sys::{Event, Features, Keeper, Mode, Uffd, Wake};
 
 const PAGE: usize = 4096;
 /// Pages read in one measurement, and how far from each other: no two neighbours follow each other.
@@ -48,7 +48,7 @@ fn serve(uffd: &Uffd, way: Way, keeper: &Keeper, faults: usize) {
             if way == Way::Kept {
                 keeper.keep_until_woken(thread.cast_signed(), 0);
             }
-            uffd.copy(address, &page, false);
+            uffd.copy(address, &page, Wake::Now);
             neap_sys::end_keep();
             served += 1;
         });

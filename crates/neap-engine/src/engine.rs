@@ -235,6 +235,10 @@ impl Engine {
         })?);
         let sampler = Sampler::new(self.job.clone());
         threads.push(try_spawn("neap-sample", move || sampler.run())?);
+        let job = self.job.clone();
+        threads.push(try_spawn("neap-watch", move || {
+            job.watch.run(|| job.is_stopping())
+        })?);
         let work = Arc::new(Work::new(self.job.clone()));
         let reclaimer = Reclaimer::new(work.clone());
         threads.push(try_spawn("neap-reclaim", move || reclaimer.run())?);
@@ -276,6 +280,7 @@ impl Engine {
         self.job.compress.ring();
         self.job.shrink.ring();
         self.job.sampler.ring();
+        self.job.watch.ring();
         for space in self.job.spaces() {
             space.set_dead();
         }

@@ -13,6 +13,7 @@ use neap_store::Store;
 use neap_sys::{Features, Keeper, SysError, Uffd, Waker};
 use neap_units::{PAGE_SIZE, PageNr, Pages, SpaceId};
 
+use crate::fault::Watch;
 use crate::meter::{Bell, Meter};
 use crate::options::{Exhausted, Options, Swap, WayOut};
 use crate::report::ProcessReport;
@@ -36,6 +37,8 @@ pub(crate) struct Job {
     /// There are two cpus, and the one that no fault is served on works for reclaim: a thread that is woken finds
     /// none that is idle, and stays where it is.
     pub crowded: AtomicBool,
+    /// Looks after fault threads that run behind the program's.
+    pub watch: Watch,
     /// Wakes reclaim.
     pub reclaim: Bell,
     /// Wakes one of those who compress.
@@ -94,6 +97,7 @@ impl Job {
             meter: Meter::new(options.limit, options.on_exhausted == Exhausted::Open),
             keeper: Keeper::new(),
             crowded: AtomicBool::new(false),
+            watch: Watch::default(),
             options,
             features,
             room: Room::default(),

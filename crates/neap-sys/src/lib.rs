@@ -26,16 +26,17 @@ pub use maps::{Mapping, Maps};
 pub use measured::{Usage, own_time, start_within, swap_off, swap_on, usage_of_children};
 pub use pagemap::{Pagemap, Word};
 pub use process::{
-    Pidfd, anon_of_sharers, anon_resident, any_in_mremap, comm, cpu_nanos, declared_free,
-    descendants, is_in_mremap, kill_descendants, robust_lists, signal, traps_missing,
-    waited_for_cpu, wiped_on_fork,
+    CpuTime, Pidfd, anon_of_sharers, anon_resident, any_in_mremap, comm, cpu_nanos, cpu_time,
+    declared_free, descendants, is_in_mremap, kill_descendants, robust_lists, signal,
+    traps_missing, wiped_on_fork,
 };
 pub use remote::{Piece, Remote};
 pub use socket::{Listener, Message, Peer};
 pub use startup::{hand_down, raise_descriptor_limit};
 pub use thread::{
-    Readiness, Waker, block_signals, monotonic_nanos, raise_priority, raise_to_realtime,
-    thread_nanos, wait_hangup, wait_readable, waits_for_reader,
+    Readiness, Waker, block_signals, give_way, is_runnable, monotonic_nanos, own_tid,
+    raise_priority, raise_thread, raise_to_realtime, thread_nanos, wait_hangup, wait_readable,
+    waits_for_reader,
 };
-pub use uffd::{Event, Features, Mode, Progress, Stop, Uffd};
+pub use uffd::{Event, Features, Mode, Progress, Stop, Uffd, Wake};
 pub use zdict::finalize_dictionary;

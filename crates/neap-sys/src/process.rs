@@ -87,10 +87,32 @@ pub fn cpu_nanos(pid: i32) -> Option<u64> {
     (!failed).then_some(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
 }
 
-/// How long a thread of process `pid` has waited for a cpu so far, in nanoseconds; `None` where the kernel does not say.
-pub fn waited_for_cpu(pid: i32, tid: u32) -> Option<u64> {
+/// How long a thread has had a cpu so far, and how long it has waited for one, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    /// Time on a cpu.
+    pub ran: u64,
+    /// Time in which it was ready to run and did not.
+    pub waited: u64,
+}
+
+impl CpuTime {
+    /// What has come to it since `then`.
+    #[must_use]
+    pub fn since(self, then: Self) -> Self {
+        Self {
+            ran: self.ran.saturating_sub(then.ran),
+            waited: self.waited.saturating_sub(then.waited),
+        }
+    }
+}
+
+/// The cpu time of a thread of process `pid`; `None` where the kernel does not say.
+pub fn cpu_time(pid: i32, tid: i32) -> Option<CpuTime> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
-    text.split(' ').nth(1)?.parse().ok()
+    let mut numbers = text.split(' ').map_while(|number| number.parse().ok());
+    let (ran, waited) = (numbers.next()?, numbers.next()?);
+    Some(CpuTime { ran, waited })
 }
 
 /// Whether a thread of process `pid` sleeps in mremap.

@@ -1,6 +1,7 @@
 //! Threads of neap's own: what they wait for, their priority, and the clock.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::errno::{Result, SysError};
@@ -138,9 +139,54 @@ pub fn raise_to_realtime() -> bool {
     // SAFETY: one sched_param; on Linux, 0 names the calling thread.
     let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) };
     if done < 0 {
+        let none = libc::sched_param { sched_priority: 0 };
+        // SAFETY: as above. Out of SCHED_IDLE, at least, if it was there.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const none) };
         raise_priority();
     }
     done == 0
+}
+
+/// Asks for the cpu behind every ordinary thread (SCHED_IDLE): a cpu that runs nobody else counts as idle. Only who
+/// has CAP_SYS_NICE comes back from there. Whether it was done.
+pub fn give_way() -> bool {
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: one sched_param; on Linux, 0 names the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) == 0 }
+}
+
+/// [`raise_to_realtime`] for another thread of this process, without the second best. Whether it was done.
+pub fn raise_thread(tid: i32) -> bool {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // SAFETY: one sched_param.
+    unsafe { libc::sched_setscheduler(tid, libc::SCHED_FIFO, &raw const lowest) == 0 }
+}
+
+/// The number of the calling thread.
+pub fn own_tid() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { libc::gettid() }
+}
+
+/// Whether a thread of this process runs, or waits for nothing but a cpu. It takes no memory from the heap, whose locks
+/// that very thread may hold.
+pub fn is_runnable(tid: i32) -> bool {
+    let mut path = [0; 64];
+    let mut rest = &mut path[..];
+    if write!(rest, "/proc/self/task/{tid}/stat").is_err() {
+        return false;
+    }
+    let left = rest.len();
+    let Ok(path) = std::str::from_utf8(&path[..path.len() - left]) else {
+        return false;
+    };
+    let mut stat = [0; 64];
+    let Ok(len) = fs::File::open(path).and_then(|mut file| file.read(&mut stat)) else {
+        return false;
+    };
+    // The state follows the name, which is in brackets and has at most 15 bytes.
+    let state = stat[..len].rsplitn(2, |&byte| byte == b')').next();
+    state.is_some_and(|rest| rest.trim_ascii_start().starts_with(b"R"))
 }
 
 /// Whether a thread of `pid` sleeps until somebody reads the event it caused on a userfaultfd. Kernels that

@@ -2,14 +2,15 @@
 //! served.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, RwLockWriteGuard};
 use std::time::Duration;
 
 use neap_sys::Event;
 use neap_units::PageNr;
 
 use super::Fault;
+use super::rank::Rank;
 use crate::job::Job;
 use crate::space::{Born, Space};
 
@@ -24,12 +25,17 @@ const LONG_UNSURE: u64 = 500_000;
 /// How long its end is then looked for after each event, in nanoseconds: more than a call takes that changes an address
 /// space, and no more than its thread can do without a cpu that we share.
 const LONGEST_LOOK: u64 = 50_000;
+/// Longest look at a gate that is closed, in nanoseconds, and the pauses between two tries.
+const LONGEST_SPIN: u64 = 100_000;
+const PAUSES: u32 = 20;
 const THROW_PAUSE: Duration = Duration::from_micros(20);
 
 pub(super) struct Inbox {
     job: Arc<Job>,
     space: Arc<Space>,
     pub waiting: VecDeque<Fault>,
+    /// Events since this was last looked at.
+    pub heard: u32,
     /// Since when changes wait for others, in nanoseconds.
     unsure_since: Option<u64>,
 }
@@ -40,20 +46,45 @@ impl Inbox {
             job: job.clone(),
             space: space.clone(),
             waiting: VecDeque::new(),
+            heard: 0,
             unsure_since: None,
         }
     }
 
     /// Takes what there is. Faults wait in the queue until the gate is free again.
-    pub fn read(&mut self) {
+    pub fn read(&mut self, rank: &mut Rank) {
+        let space = self.space.clone();
+        let gate = space.gate.write().expect("gate");
+        if !self.read_all(rank, gate) {
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// The same on a cpu that is nobody else's: the gate is looked at until it opens, since a sleep costs more than
+    /// most waits, and left alone if that takes long.
+    pub fn read_soon(&mut self, rank: &mut Rank) {
+        let space = self.space.clone();
+        let until = neap_sys::monotonic_nanos() + LONGEST_SPIN;
+        while neap_sys::monotonic_nanos() < until {
+            if let Ok(gate) = space.gate.try_write() {
+                self.read_all(rank, gate);
+                return;
+            }
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        }
+    }
+
+    fn read_all(&mut self, rank: &mut Rank, gate: RwLockWriteGuard<'_, ()>) -> bool {
         let mut born = Vec::new();
         let read = self.read_under_gate(&mut born);
+        drop(gate);
+        if !born.is_empty() {
+            rank.go_ahead(); // or the threads that serve them would begin behind, where nobody looks after them
+        }
         for child in born {
             child.attend(&self.job);
         }
-        if !read {
-            std::thread::sleep(PAUSE);
-        }
+        read
     }
 
     /// Nothing more is read: the space has ended.
@@ -67,10 +98,8 @@ impl Inbox {
         }
     }
 
-    /// False if there was nothing to be had now.
+    /// False if there was nothing to be had now. The caller has the gate.
     fn read_under_gate(&mut self, born: &mut Vec<Born>) -> bool {
-        let space = self.space.clone();
-        let _gate = space.gate.write().expect("gate");
         if !self.space.quiesce(&self.job) {
             return false; // the program is stopped, or starved: so are the threads that wait
         }
@@ -103,7 +132,8 @@ impl Inbox {
         if throwing && !self.agent_stands_still() {
             return false;
         }
-        let (space, job, waiting) = (&self.space, &self.job, &mut self.waiting);
+        let (space, job) = (&self.space, &self.job);
+        let (waiting, heard) = (&mut self.waiting, &mut self.heard);
         // The kernel hands out faults first. A thread that spins on one (a system call that a signal
         // interrupts) is back before the next call, so that calls for one message never reach the event.
         let singles = if throwing { SINGLES } else { 0 };
@@ -114,6 +144,7 @@ impl Inbox {
                 Event::Fault { .. } => note(waiting, &event),
                 other => {
                     changed = true;
+                    *heard += 1;
                     born.extend(space.hear(job, other));
                 }
             });
@@ -183,6 +214,7 @@ fn note(waiting: &mut VecDeque<Fault>, event: &Event) {
             write,
             protected,
             thread,
+            tried: false,
             stuck_since: None,
             held_at: None,
         });

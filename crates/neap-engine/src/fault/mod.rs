@@ -6,20 +6,25 @@
 
 mod inbox;
 mod patience;
+mod rank;
 mod serve;
+mod watch;
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use neap_sys::Wake;
 use neap_units::{PAGE_SIZE, PageNr};
 
-use crate::agent::Agent;
 use crate::job::Job;
 use crate::load::Loader;
 use crate::space::{Body, FreshRun, Space, addresses};
 use inbox::Inbox;
-use patience::Patience;
+use patience::{Patience, Span, Times};
+use rank::Rank;
+use watch::Doing;
+pub(crate) use watch::Watch;
 
 /// A thread of the program waits for this page.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +33,8 @@ pub(crate) struct Fault {
     pub write: bool,
     pub protected: bool,
     pub thread: u32,
+    /// It has been tried, and had to wait.
+    pub tried: bool,
     /// Since when the address space has been changing, or looked at last for why; in nanoseconds.
     pub stuck_since: Option<u64>,
     /// When it had to wait for room last, in nanoseconds.
@@ -45,6 +52,8 @@ pub(crate) enum Served {
     Held,
 }
 
+/// A thread that others keep from its cpu longer than this for each fault, in nanoseconds, is not kept there.
+const LONG_WAIT: u64 = 50_000;
 /// So many threads in a row are not kept where no cpu is idle.
 const MOST_TRUSTED: u32 = 7;
 /// Longest sleep while nobody would tell of the end of the address space: it has no agent.
@@ -63,6 +72,12 @@ const RETRY_NANOS: u64 = 100_000;
 const HELD_NANOS: u64 = 10_000_000;
 /// Who waits for room and was not called is not tried again before, in nanoseconds.
 const HELD_AGAIN: u64 = 1_000_000;
+
+/// The thread that is kept on its cpu waits there longer for others than for this one.
+fn waits_long(span: &Span) -> bool {
+    let others = span.its.waited.saturating_sub(span.own.ran);
+    others > LONG_WAIT * u64::from(span.faults)
+}
 
 pub(crate) struct FaultThread {
     job: Arc<Job>,
@@ -83,12 +98,14 @@ pub(crate) struct FaultThread {
     trusted: u32,
     /// This thread runs ahead of the program's on a cpu they share.
     ahead: bool,
+    rank: Rank,
 }
 
 impl FaultThread {
     pub fn new(job: Arc<Job>, space: Arc<Space>) -> Self {
         Self {
             loader: Loader::new(&job),
+            rank: Rank::new(&job, &space),
             inbox: Inbox::new(&job, &space),
             job,
             space,
@@ -96,7 +113,7 @@ impl FaultThread {
             held: false,
             soon: false,
             followed: None,
-            patience: Patience::new(),
+            patience: Patience::new(waits_long),
             unsure: UNSURE_NANOS,
             trusted: 0,
             ahead: false,
@@ -107,52 +124,81 @@ impl FaultThread {
         neap_sys::block_signals();
         self.ahead = neap_sys::raise_to_realtime();
         while !self.space.is_dead() {
+            if self.rank.is_behind() && self.reads_on() {
+                continue;
+            }
             let space = self.space.clone();
-            let agent = space.body.get().map(|body| &body.agent);
-            let alone = agent.is_none_or(Agent::is_gone);
-            let limit = match alone {
-                _ if space.expects() => Some(self.unsure),
-                _ if !self.inbox.waiting.is_empty() => Some(self.pause()),
-                true => Some(ALONE_NANOS),
-                // A timer costs a twentieth of a fault; all that ends this sleep rings or is read.
-                false => None,
-            };
-            let ready = match &space.bell {
-                Some(bell) => neap_sys::wait_readable(&[space.uffd.as_fd(), bell.as_fd()], limit),
-                None => {
-                    let limit = limit.map_or(ALONE_NANOS, |limit| limit.min(ALONE_NANOS));
-                    neap_sys::wait_readable(&[space.uffd.as_fd()], Some(limit))
-                }
-            };
-            if ready.is_err() {
+            let alone = space.body.get().is_none_or(|body| body.agent.is_gone());
+            let Ok(told) = self.sleep(alone) else {
                 break;
-            }
-            if let Some(bell) = &space.bell
-                && ready.as_ref().is_ok_and(|bits| bits & 2 != 0)
-            {
-                bell.clear();
-            }
+            };
             let quiet = self.inbox.waiting.is_empty() && !space.expects();
-            let told = ready.is_ok_and(|bits| bits & 1 != 0);
             if !told && quiet {
+                self.rank.go_ahead();
                 if alone {
                     space.look_for_life();
                 }
                 continue;
             }
-            self.inbox.read();
+            self.inbox.read(&mut self.rank);
             self.unsure = match space.expects() {
                 true if told => self.unsure,
                 true => (self.unsure * 2).min(UNSURE_MOST),
                 false => UNSURE_NANOS,
             };
+            if told {
+                self.rank.note_woken();
+            }
             self.serve_all();
         }
+        self.rank.go_ahead();
         self.inbox.end();
         self.job.drop_space(&self.space);
         let job = self.job.clone();
         drop(self); // and its descriptors
         job.keep_spare();
+    }
+
+    /// Sleeps until there is something to do, or it is time to look. Whether there is something to be read.
+    fn sleep(&self, alone: bool) -> neap_sys::Result<bool> {
+        let space = &self.space;
+        let limit = match alone {
+            _ if space.expects() => Some(self.unsure),
+            _ if !self.inbox.waiting.is_empty() => Some(self.pause()),
+            true => Some(ALONE_NANOS),
+            _ if self.rank.is_behind() => Some(rank::SOON),
+            // A timer costs a twentieth of a fault; all that ends this sleep rings or is read.
+            false => None,
+        };
+        let rests = self.inbox.waiting.is_empty() && !space.expects();
+        self.rank.set(if rests { Doing::Rest } else { Doing::Work });
+        let ready = match &space.bell {
+            Some(bell) => neap_sys::wait_readable(&[space.uffd.as_fd(), bell.as_fd()], limit),
+            None => {
+                let limit = limit.map_or(ALONE_NANOS, |limit| limit.min(ALONE_NANOS));
+                neap_sys::wait_readable(&[space.uffd.as_fd()], Some(limit))
+            }
+        };
+        self.rank.set(Doing::Work);
+        let ready = ready?;
+        if let Some(bell) = space.bell.as_ref().filter(|_| ready & 2 != 0) {
+            bell.clear();
+        }
+        Ok(ready & 1 != 0)
+    }
+
+    /// Serves what has come while this thread waited for the cpu. Whether there was something.
+    fn reads_on(&mut self) -> bool {
+        if !self.inbox.waiting.is_empty() || self.space.expects() {
+            return false;
+        }
+        self.inbox.read_soon(&mut self.rank);
+        let found = !self.inbox.waiting.is_empty();
+        if found {
+            self.rank.note_follows();
+            self.serve_all();
+        }
+        found
     }
 
     /// How long to sleep while faults wait.
@@ -185,12 +231,20 @@ impl FaultThread {
                 self.inbox.waiting.push_back(fault);
                 continue;
             }
-            self.follow(fault.thread);
-            if self.may_stray() {
+            self.follow(&fault);
+            self.loader.filler.set(match self.rank.is_behind() {
+                true => Wake::Later,
+                false => Wake::Now,
+            });
+            if !self.rank.is_behind() && self.may_stray() {
                 self.keep(fault.thread);
             }
             let served = self.serve(fault);
             neap_sys::end_keep();
+            fault.tried = true;
+            if self.loader.filler.has_called() {
+                self.rank.go_ahead();
+            }
             match served {
                 Served::Done => {
                     self.job.events.pgfault.fetch_add(1, Relaxed);
@@ -202,11 +256,25 @@ impl FaultThread {
                         fault.held_at = Some(neap_sys::monotonic_nanos());
                     }
                     self.inbox.waiting.push_back(fault);
+                    self.rank.go_ahead(); // what it waits for has the cpus
                 }
             }
         }
         // Others were to be tried again, or have come while these were served.
         self.soon = self.inbox.waiting.len() > held;
+        self.wake_all();
+    }
+
+    /// Wakes who waits for what has been filled.
+    fn wake_all(&mut self) {
+        if let Some(range) = self.loader.filler.owed() {
+            // Who is woken takes this cpu over. No lock is held.
+            if self.inbox.waiting.is_empty() && !self.space.expects() {
+                self.rank.set_waking(range);
+            }
+            self.loader.filler.wake(&self.space);
+            self.rank.set(Doing::Work);
+        }
     }
 
     /// There is no room yet, and this space will be called when there is some.
@@ -248,20 +316,48 @@ impl FaultThread {
     }
 
     /// Runs where the faulting thread runs.
-    fn follow(&mut self, thread: u32) {
-        if self.patience.is_due() {
-            let met = self.met(thread);
-            let before = std::mem::replace(&mut self.followed, met);
+    fn follow(&mut self, fault: &Fault) {
+        if fault.tried {
+            return;
+        }
+        let thread = fault.thread;
+        let stranger = self.followed.is_some_and(|(tid, _)| tid != thread);
+        let events = std::mem::take(&mut self.inbox.heard);
+        self.rank.note_strangers(events + u32::from(stranger));
+        let strayed = self.rank.note_fault();
+        let keeps = !self.rank.is_behind() && self.patience.is_due();
+        let ranks = self.rank.is_due();
+        if strayed || keeps || ranks {
+            self.followed = self.met(thread);
             if let Some((_, cpu)) = self.followed {
-                let _ = neap_sys::pin_to(0, cpu);
+                if neap_sys::pin_to(0, cpu).is_err() {
+                    self.followed = None;
+                }
                 self.space.served_on.store(cpu + 1, Relaxed);
             }
-            let tid = |met: Option<(u32, usize)>| met.map(|(tid, _)| tid);
-            let pid = self.space.body.get().map_or(0, |body| body.pid);
-            let waited = tid(self.followed).and_then(|tid| neap_sys::waited_for_cpu(pid, tid));
-            self.patience
-                .look(waited, tid(before) == tid(self.followed));
+            let times = self.times().filter(|_| keeps || ranks);
+            if keeps {
+                self.patience.look(times);
+            }
+            if ranks {
+                self.rank.look(times);
+            }
         }
+        let was_behind = self.rank.is_behind();
+        let quiet = !self.held && !fault.protected && !self.space.expects();
+        self.rank.choose(self.followed.is_some() && quiet);
+        if self.rank.is_behind() != was_behind {
+            self.patience.interrupt();
+        }
+    }
+
+    /// The cpu time of this thread and of the one that is followed.
+    fn times(&self) -> Option<Times> {
+        let (tid, _) = self.followed?;
+        let pid = self.space.body.get()?.pid;
+        let its = neap_sys::cpu_time(pid, tid.cast_signed())?;
+        let own = neap_sys::cpu_time(std::process::id().cast_signed(), neap_sys::own_tid())?;
+        Some(Times { tid, own, its })
     }
 
     /// A thread of the program and the cpu it was on, if its number means the same to us.

@@ -1,35 +1,62 @@
-//! Whether the thread that is served is kept on its cpu while it is woken. That saves a wake-up across cpus; but where
-//! others want that cpu it waits behind them, though another may be free sooner.
+//! Whether something is done for each fault that pays only where nobody else wants the cpu: it is tried, judged by how
+//! long a thread had to wait for its cpu, and left alone for ever longer where that was too long.
 
-/// A thread that waits longer for its cpu than this for each fault, in nanoseconds, is left where the kernel wakes it.
-const LONG_WAIT: u64 = 50_000;
+use neap_sys::CpuTime;
+
 /// Faults of a trial, after a time of being left alone.
 const TRIAL: u32 = 16;
 /// Faults between two looks otherwise.
 const LOOK: u32 = 256;
-/// Looks for which it is left alone: four times as many after each trial that failed.
+/// Looks for which it is left: four times as many after each trial that failed.
 const LEAST_LEFT: u32 = 4;
 const MOST_LEFT: u32 = 1024;
 
+/// The cpu time of the fault thread so far, and that of a thread that it serves.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    pub tid: u32,
+    pub own: CpuTime,
+    pub its: CpuTime,
+}
+
+/// What happened between two looks.
+pub(super) struct Span {
+    pub faults: u32,
+    /// Faults and events that came from other threads than the one that is served, of all that came.
+    pub strangers: u32,
+    /// The fault thread's time, and that of the thread it serves.
+    pub own: CpuTime,
+    pub its: CpuTime,
+}
+
 pub(super) struct Patience {
+    /// Whether a thread waited too long.
+    too_long: fn(&Span) -> bool,
     /// Faults until the next look, and how many they were.
     until: u32,
     faults: u32,
-    /// How long the thread had waited for a cpu at the last look, in nanoseconds.
-    waited: Option<u64>,
-    /// Looks for which it is left alone still, and from the next time on.
+    /// What came from other threads since the last look.
+    strangers: u32,
+    /// The times at the last look, if it was done all the time since then.
+    then: Option<Times>,
+    /// Looks for which it is left still, and from the next time on.
     left: u32,
     next: u32,
+    /// It was left, and has not paid since.
+    trial: bool,
 }
 
 impl Patience {
-    pub fn new() -> Self {
+    pub fn new(too_long: fn(&Span) -> bool) -> Self {
         Self {
+            too_long,
             until: 0,
             faults: TRIAL,
-            waited: None,
+            strangers: 0,
+            then: None,
             left: 0,
             next: LEAST_LEFT,
+            trial: true,
         }
     }
 
@@ -40,27 +67,62 @@ impl Patience {
         due
     }
 
-    /// A look: how long the thread has waited so far. `same`: as the thread of the last look.
-    pub fn look(&mut self, waited: Option<u64>, same: bool) {
-        let since = waited.zip(self.waited).filter(|_| same);
-        self.waited = waited;
-        self.faults = if self.left > 0 {
-            self.left -= 1;
-            if self.left == 0 { TRIAL } else { LOOK }
-        } else {
-            let most = LONG_WAIT * u64::from(self.faults);
-            if since.is_some_and(|(now, then)| now.saturating_sub(then) > most) {
-                self.left = self.next;
-                self.next = (self.next * 4).min(MOST_LEFT);
-            } else if since.is_some() {
-                self.next = LEAST_LEFT;
+    /// A look: the times so far.
+    pub fn look(&mut self, now: Option<Times>) {
+        let both = now.zip(self.then).filter(|(now, then)| now.tid == then.tid);
+        let span = both.map(|(now, then)| Span {
+            faults: self.faults,
+            strangers: self.strangers,
+            own: now.own.since(then.own),
+            its: now.its.since(then.its),
+        });
+        self.then = now;
+        self.strangers = 0;
+        let too_long = span.as_ref().map(self.too_long);
+        match too_long {
+            _ if self.left > 0 => self.left -= 1,
+            Some(true) => self.fail(),
+            Some(false) => {
+                if self.faults == LOOK {
+                    self.next = LEAST_LEFT;
+                }
+                self.trial = false;
             }
-            LOOK
-        };
+            None => {}
+        }
+        let tries = self.trial && self.left == 0;
+        self.faults = if tries { TRIAL } else { LOOK };
         self.until = self.faults - 1;
     }
 
-    /// Whether the thread is kept.
+    /// So much came from other threads than the one that is served.
+    pub fn note_strangers(&mut self, count: u32) {
+        self.strangers = self.strangers.saturating_add(count);
+    }
+
+    /// It is not done from here on, or was not until here: what comes until the next look says nothing.
+    pub fn interrupt(&mut self) {
+        self.then = None;
+    }
+
+    /// It is done from here on: a trial begins with a look.
+    pub fn begin(&mut self) {
+        self.then = None;
+        if self.trial {
+            self.until = 0;
+        }
+    }
+
+    /// It did not pay.
+    pub fn fail(&mut self) {
+        if self.left == 0 {
+            self.left = self.next;
+            self.trial = true;
+            self.next = (self.next * 4).min(MOST_LEFT);
+        }
+    }
+
+    /// Whether it is done.
     pub fn keeps(&self) -> bool {
         self.left == 0
     }
@@ -70,16 +132,28 @@ impl Patience {
 mod tests {
     use super::*;
 
+    fn patience() -> Patience {
+        Patience::new(|span| span.its.waited > 50_000 * u64::from(span.faults))
+    }
+
+    fn waited(waited: u64) -> Option<Times> {
+        Some(Times {
+            tid: 1,
+            own: CpuTime::default(),
+            its: CpuTime { ran: 0, waited },
+        })
+    }
+
     /// Faults out of so many for which the thread is kept, where each kept one waits for `wait` nanoseconds.
     fn kept(faults: u32, wait: impl Fn(u32) -> u64) -> u32 {
-        let (mut patience, mut waited, mut kept) = (Patience::new(), 0, 0);
+        let (mut patience, mut so_far, mut kept) = (patience(), 0, 0);
         for fault in 0..faults {
             if patience.is_due() {
-                patience.look(Some(waited), true);
+                patience.look(waited(so_far));
             }
             if patience.keeps() {
                 kept += 1;
-                waited += wait(fault);
+                so_far += wait(fault);
             }
         }
         kept
@@ -103,11 +177,35 @@ mod tests {
     }
 
     #[test]
+    fn a_trial_that_begins_late_is_judged_as_soon() {
+        let mut patience = patience();
+        patience.fail();
+        for fault in 0.. {
+            if patience.is_due() {
+                patience.look(waited(0));
+                patience.interrupt(); // something else keeps it from being done
+            }
+            if patience.keeps() {
+                assert!(fault <= LEAST_LEFT * LOOK, "{fault}");
+                break;
+            }
+        }
+        patience.begin();
+        let trial = (0..u64::MAX).take_while(|fault| {
+            if patience.is_due() {
+                patience.look(waited(fault * 3_000_000));
+            }
+            patience.keeps()
+        });
+        assert_eq!(trial.count(), TRIAL as usize);
+    }
+
+    #[test]
     fn where_nothing_is_known_it_is_kept() {
-        let mut patience = Patience::new();
+        let mut patience = patience();
         for _ in 0..10_000 {
             if patience.is_due() {
-                patience.look(None, true);
+                patience.look(None);
             }
             assert!(patience.keeps());
         }

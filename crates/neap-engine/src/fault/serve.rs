@@ -58,9 +58,9 @@ impl FaultThread {
                 if self.must_wait(&fault) {
                     return Served::Held;
                 }
-                let inbox = &mut self.inbox;
+                let (inbox, rank) = (&mut self.inbox, &mut self.rank);
                 self.loader
-                    .load(&self.job, &self.space, fault.page, || inbox.read())
+                    .load(&self.job, &self.space, fault.page, || inbox.read(rank))
             }
             Some((_, State::Protected { .. })) => self.vanished(fault.page),
             Some((_, State::Isolated { .. } | State::Returning { .. } | State::Loading { .. })) => {
@@ -113,12 +113,13 @@ impl FaultThread {
         } else {
             1
         };
+        let filler = &mut self.loader.filler;
         let progress = if fault.write {
             let bytes = &ZEROS[..run * PAGE_SIZE];
-            self.space.uffd.copy(fault.page.addr(), bytes, false)
+            filler.copy(&self.space, fault.page.addr(), bytes)
         } else {
             // Read before written: the shared zero page does, and costs nothing.
-            self.space.uffd.zero(addresses(fault.page, 1))
+            filler.zero(&self.space, addresses(fault.page, 1))
         };
         let filled = progress.done / PAGE_SIZE as u64;
         self.note_fresh(fault.page, filled, fault.write);
@@ -135,7 +136,8 @@ impl FaultThread {
             Some(Stop::NoMemory) => Served::Later,
             // Exists: another filled it. Absent: the mapping is gone. The thread finds out itself.
             Some(_) => {
-                let _ = self.space.uffd.wake(addresses(fault.page, 1));
+                let page = addresses(fault.page, 1);
+                self.loader.filler.let_go(&self.space, page);
                 Served::Done
             }
         }
@@ -193,6 +195,7 @@ impl FaultThread {
     /// exclusive gate: a page that reclaim moves out between the look and the fill would be hidden by
     /// zeros.
     fn doubt(&mut self, page: PageNr) -> Served {
+        self.loader.filler.wake(&self.space); // who has its page is not to wait for the gate
         let _gate = self.space.gate.write().expect("gate");
         let state = self.job.core().state_at(self.space.id, page);
         if !matches!(state, State::Resident { .. }) {
@@ -206,11 +209,16 @@ impl FaultThread {
             self.job.lose(&self.space, page, why);
             return Served::Done;
         }
-        match self.space.uffd.zero(addresses(page, 1)).stop {
+        match self
+            .loader
+            .filler
+            .zero(&self.space, addresses(page, 1))
+            .stop
+        {
             None => Served::Done,
             Some(Stop::Retry | Stop::NoMemory) => Served::Later,
             Some(_) => {
-                let _ = self.space.uffd.wake(addresses(page, 1));
+                self.loader.filler.let_go(&self.space, addresses(page, 1));
                 Served::Done
             }
         }
@@ -244,7 +252,7 @@ impl FaultThread {
         match self.space.uffd.write_protect(range.clone(), false).stop {
             Some(Stop::Retry) => Served::Later,
             _ => {
-                let _ = self.space.uffd.wake(range);
+                self.loader.filler.let_go(&self.space, range);
                 Served::Done
             }
         }
@@ -270,11 +278,16 @@ impl FaultThread {
         let mut bytes = [0u8; PAGE_SIZE];
         bytes[..8].copy_from_slice(&self.space.cookie.to_ne_bytes());
         let _gate = self.space.gate.read().expect("gate");
-        match self.space.uffd.copy(page.addr(), &bytes, false).stop {
+        match self
+            .loader
+            .filler
+            .copy(&self.space, page.addr(), &bytes)
+            .stop
+        {
             Some(Stop::Retry | Stop::NoMemory) => Served::Later,
             None => Served::Done,
             Some(_) => {
-                let _ = self.space.uffd.wake(addresses(page, 1));
+                self.loader.filler.let_go(&self.space, addresses(page, 1));
                 Served::Done
             }
         }

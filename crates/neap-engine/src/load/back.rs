@@ -8,6 +8,7 @@ use neap_sys::{Piece, Stop};
 use neap_units::{PAGE_SIZE, PageId, PageNr, SlotId};
 use neap_wire::op;
 
+use super::Filler;
 use crate::agent::{Called, Errand};
 use crate::fault::Served;
 use crate::job::Job;
@@ -26,6 +27,7 @@ struct Flock {
 pub(crate) fn return_staged(
     job: &Job,
     space: &Space,
+    filler: &mut Filler,
     page: PageNr,
     window: &Range<PageNr>,
     wait: bool,
@@ -44,9 +46,9 @@ pub(crate) fn return_staged(
     let one = flock.ids.len() == 1;
     let room = !job.meter.is_full() && space.lets_go();
     let served = if one && !wait && room {
-        copy_home(job, space, body, &flock)
+        copy_home(job, space, body, filler, &flock)
     } else {
-        move_home(job, space, body, &flock, wait)
+        move_home(job, space, body, filler, &flock, wait)
     };
     for &slot in &flock.slots {
         body.stage.unpin(slot);
@@ -55,18 +57,26 @@ pub(crate) fn return_staged(
 }
 
 /// Has the agent move the frames.
-fn move_home(job: &Job, space: &Space, body: &Body, flock: &Flock, wait: bool) -> Served {
+fn move_home(
+    job: &Job,
+    space: &Space,
+    body: &Body,
+    filler: &mut Filler,
+    flock: &Flock,
+    wait: bool,
+) -> Served {
     let spans = spans(body, &flock.slots);
     let errand = Errand::Return(flock.ids.clone());
+    filler.before_call(space);
     let called = body
         .agent
         .call(op::MOVE, &spans, flock.first.addr(), errand, wait);
     match called {
         // It is with reclaim: a copy is quicker than the wait for it.
-        Called::Busy(_) => copy_home(job, space, body, flock),
+        Called::Busy(_) => copy_home(job, space, body, filler, flock),
         called => {
             let done = space.complete(job, called);
-            settle(job, space, body, flock, done)
+            settle(job, space, body, filler, flock, done)
         }
     }
 }
@@ -107,7 +117,14 @@ fn spans(body: &Body, slots: &[SlotId]) -> Vec<Range<u64>> {
 }
 
 /// What a thread that waits for the first page of a flock is told.
-fn settle(job: &Job, space: &Space, body: &Body, flock: &Flock, done: Option<usize>) -> Served {
+fn settle(
+    job: &Job,
+    space: &Space,
+    body: &Body,
+    filler: &mut Filler,
+    flock: &Flock,
+    done: Option<usize>,
+) -> Served {
     if done.is_none() {
         return Served::Done; // late or gone: whoever completes the move wakes the thread
     }
@@ -127,11 +144,11 @@ fn settle(job: &Job, space: &Space, body: &Body, flock: &Flock, done: Option<usi
         ids: vec![flock.ids[0]],
         slots: vec![flock.slots[0]],
     };
-    copy_home(job, space, body, &alone)
+    copy_home(job, space, body, filler, &alone)
 }
 
 /// The way home without the agent: copies the first page, leaves the others staged.
-fn copy_home(job: &Job, space: &Space, body: &Body, flock: &Flock) -> Served {
+fn copy_home(job: &Job, space: &Space, body: &Body, filler: &mut Filler, flock: &Flock) -> Served {
     {
         let mut core = job.core();
         for &id in &flock.ids[1..] {
@@ -141,10 +158,10 @@ fn copy_home(job: &Job, space: &Space, body: &Body, flock: &Flock) -> Served {
     if flock.ids.len() > 1 {
         // Who came to wait for one of them looks again.
         let others = PageNr(flock.first.0 + 1);
-        let _ = space.uffd.wake(addresses(others, flock.ids.len() - 1));
+        filler.let_go(space, addresses(others, flock.ids.len() - 1));
     }
     let id = flock.ids[0];
-    match copy(space, body, flock.first, flock.slots[0]) {
+    match copy(space, body, filler, flock.first, flock.slots[0]) {
         Ok(()) => {
             let effect = job.must(job.core().apply(id, Step::EndReturn(Heat::Hot)));
             job.release(space, effect);
@@ -155,13 +172,19 @@ fn copy_home(job: &Job, space: &Space, body: &Body, flock: &Flock) -> Served {
         }
         Err(stop) => {
             job.must(job.core().apply(id, Step::AbortReturn));
-            let _ = space.uffd.wake(addresses(flock.first, 1));
-            refuse(job, space, flock.first, stop)
+            filler.let_go(space, addresses(flock.first, 1));
+            refuse(job, space, filler, flock.first, stop)
         }
     }
 }
 
-fn copy(space: &Space, body: &Body, page: PageNr, slot: SlotId) -> Result<(), Stop> {
+fn copy(
+    space: &Space,
+    body: &Body,
+    filler: &mut Filler,
+    page: PageNr,
+    slot: SlotId,
+) -> Result<(), Stop> {
     let mut bytes = [0u8; PAGE_SIZE];
     let mut pieces = [Piece {
         from: body.stage.address(slot),
@@ -175,19 +198,19 @@ fn copy(space: &Space, body: &Body, page: PageNr, slot: SlotId) -> Result<(), St
             Stop::Dead
         });
     }
-    match space.uffd.copy(page.addr(), &bytes, false).stop {
+    match filler.copy(space, page.addr(), &bytes).stop {
         None => Ok(()),
         Some(stop) => Err(stop),
     }
 }
 
-fn refuse(job: &Job, space: &Space, page: PageNr, stop: Stop) -> Served {
+fn refuse(job: &Job, space: &Space, filler: &mut Filler, page: PageNr, stop: Stop) -> Served {
     match stop {
         Stop::Retry | Stop::NoMemory => return Served::Later,
         Stop::Dead => space.set_dead(),
         // The mapping is gone; its event, still unread, will drop the page.
         Stop::Absent => {
-            let _ = space.uffd.wake(addresses(page, 1));
+            filler.let_go(space, addresses(page, 1));
         }
         other => job.lose(
             space,

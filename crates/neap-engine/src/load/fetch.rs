@@ -9,8 +9,8 @@ use neap_store::{Codec, Source};
 use neap_sys::Stop;
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr};
 
-use super::return_staged;
 use super::stride::Stride;
+use super::{Filler, return_staged};
 use crate::fault::Served;
 use crate::job::Job;
 use crate::space::{Space, addresses};
@@ -53,6 +53,7 @@ struct Keep {
 pub(crate) struct Loader {
     codec: Codec,
     buffer: Vec<u8>,
+    pub filler: Filler,
     inbound: Vec<Inbound>,
     readahead: Readahead,
     /// The last window loaded. User space sees no accessed bits: a fault just beyond the window is
@@ -66,6 +67,7 @@ impl Loader {
         Self {
             codec: job.store.codec(),
             buffer: vec![0; MAX_WINDOW as usize * PAGE_SIZE],
+            filler: Filler::at_once(),
             inbound: Vec::with_capacity(MAX_WINDOW as usize),
             readahead: Readahead::new(MAX_WINDOW),
             last: PageNr(0)..PageNr(0),
@@ -83,7 +85,7 @@ impl Loader {
         if space.expects() {
             return Served::Later;
         }
-        return_staged(job, space, page, &window, false)
+        return_staged(job, space, &mut self.filler, page, &window, false)
     }
 
     /// Loads `page`, which the table says is stored, and what readahead wants with it. While the address
@@ -100,6 +102,13 @@ impl Loader {
             return Served::Later;
         }
         job.events.pgmajfault.fetch_add(1, Relaxed);
+        if self
+            .inbound
+            .iter()
+            .any(|inbound| job.store.is_on_disk(inbound.entry))
+        {
+            self.filler.wake(space); // those of other faults are not to wait for the disk
+        }
         self.find(job, space, page);
         let mut served = Served::Later;
         for tries_left in (0..TRIES).rev() {
@@ -107,6 +116,7 @@ impl Loader {
             if served == Served::Done {
                 break;
             }
+            self.filler.wake(space); // what is in is not to wait for the rest
             let_change();
         }
         for inbound in self.inbound.drain(..) {
@@ -308,7 +318,7 @@ impl Loader {
 
     #[expect(clippy::too_many_arguments, reason = "one fill, spelled out once")]
     fn fill_run(
-        &self,
+        &mut self,
         job: &Job,
         space: &Space,
         from: usize,
@@ -319,11 +329,11 @@ impl Loader {
     ) -> Result<usize, Option<Stop>> {
         let first = self.inbound[from].page;
         let bytes = &self.buffer[at * PAGE_SIZE..(at + run) * PAGE_SIZE];
-        let progress = space.uffd.copy(first.addr(), bytes, false);
+        let progress = self.filler.copy(space, first.addr(), bytes);
         let mut done = (progress.done / PAGE_SIZE as u64) as usize;
         let exists = done == 0 && progress.stop == Some(Stop::Exists);
         if exists {
-            let _ = space.uffd.wake(addresses(first, 1));
+            self.filler.let_go(space, addresses(first, 1));
             done = 1;
         }
         if done == 0 {
@@ -331,7 +341,7 @@ impl Loader {
                 Some(Stop::Dead) => space.set_dead(),
                 Some(Stop::Retry | Stop::NoMemory) => {}
                 _ => {
-                    let _ = space.uffd.wake(addresses(first, 1));
+                    self.filler.let_go(space, addresses(first, 1));
                 }
             }
             // A run that crosses two mappings is refused whole: page by page it goes.
@@ -368,7 +378,7 @@ impl Loader {
     }
 
     /// The page stays stored. Threads that came to wait for it meanwhile try again.
-    fn give_up(&self, job: &Job, space: &Space, at: usize) {
+    fn give_up(&mut self, job: &Job, space: &Space, at: usize) {
         let inbound = self.inbound[at];
         let mut core = job.core();
         if core.state(inbound.id)
@@ -378,7 +388,7 @@ impl Loader {
         {
             job.must(core.apply(inbound.id, Step::AbortLoad));
             drop(core);
-            let _ = space.uffd.wake(addresses(inbound.page, 1));
+            self.filler.let_go(space, addresses(inbound.page, 1));
         }
     }
 }

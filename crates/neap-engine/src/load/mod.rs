@@ -2,7 +2,9 @@
 
 mod back;
 mod fetch;
+mod filler;
 mod stride;
 
 pub(crate) use back::return_staged;
 pub(crate) use fetch::Loader;
+pub(crate) use filler::Filler;

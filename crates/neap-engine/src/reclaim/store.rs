@@ -9,7 +9,7 @@ use neap_sys::Piece;
 use neap_units::{EntryId, PAGE_SIZE, PageId, SlotId};
 
 use super::workers::Work;
-use crate::load::return_staged;
+use crate::load::{Filler, return_staged};
 use crate::space::{Body, Space, offer};
 use crate::writeback::write_poor;
 
@@ -135,7 +135,14 @@ impl Storer {
         };
         let page = core.locate(id).1;
         drop(core);
-        return_staged(job, space, page, &(page..page), true);
+        return_staged(
+            job,
+            space,
+            &mut Filler::at_once(),
+            page,
+            &(page..page),
+            true,
+        );
     }
 }
 

@@ -53,6 +53,15 @@ impl Stop {
     }
 }
 
+/// When threads that wait for the pages of a fill are woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// By the fill.
+    Now,
+    /// By a later call of [`Uffd::wake`].
+    Later,
+}
+
 /// How far a fill or a move came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -89,17 +98,16 @@ impl Progress {
 }
 
 impl Uffd {
-    /// Fills absent pages from `source` (a whole number of pages) and wakes who waits for them.
-    pub fn copy(&self, target: u64, source: &[u8], write_protect: bool) -> Progress {
+    /// Fills absent pages from `source` (a whole number of pages).
+    pub fn copy(&self, target: u64, source: &[u8], wake: Wake) -> Progress {
         let len = source.len() as u64;
         let mut arg = raw::uffdio_copy {
             dst: target,
             src: source.as_ptr() as u64,
             len,
-            mode: if write_protect {
-                u64::from(raw::UFFDIO_COPY_MODE_WP)
-            } else {
-                0
+            mode: match wake {
+                Wake::Now => 0,
+                Wake::Later => u64::from(raw::UFFDIO_COPY_MODE_DONTWAKE),
             },
             copy: 0,
         };
@@ -111,12 +119,15 @@ impl Uffd {
         Progress::read(errno, arg.copy, len)
     }
 
-    /// Maps the zero page over absent pages of `range` and wakes who waits for them.
-    pub fn zero(&self, range: Range<u64>) -> Progress {
+    /// Maps the zero page over absent pages of `range`.
+    pub fn zero(&self, range: Range<u64>, wake: Wake) -> Progress {
         let len = range.end - range.start;
         let mut arg = raw::uffdio_zeropage {
             range: super::to_raw(&range),
-            mode: 0,
+            mode: match wake {
+                Wake::Now => 0,
+                Wake::Later => u64::from(raw::UFFDIO_ZEROPAGE_MODE_DONTWAKE),
+            },
             zeropage: 0,
         };
         // SAFETY: `arg` has the type that the request number encodes; no other memory is touched.

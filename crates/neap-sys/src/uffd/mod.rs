@@ -17,7 +17,7 @@ use linux_raw_sys::general as raw;
 
 use crate::errno::{Result, SysError};
 pub use event::Event;
-pub use fill::{Progress, Stop};
+pub use fill::{Progress, Stop, Wake};
 
 const fn iowr(nr: u32, size: usize) -> libc::c_ulong {
     ((3 << 30) | ((size as u32) << 16) | (raw::UFFDIO << 8) | nr) as libc::c_ulong
