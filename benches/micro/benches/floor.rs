@@ -1,7 +1,8 @@
 //! What a fault costs that somebody else serves, before anything is found or decompressed: a thread reads
 //! pages of this process, another copies a constant page for each. No design with userfaultfd is faster.
 //!
-//! `kept` keeps the reader on the server's cpu for the time of its wake-up, as neap does; in `pinned` both
+//! In `behind` the server has the least claim on the reader's cpu (SCHED_IDLE), as in bursts of faults under neap;
+//! `kept` keeps the reader on the server's cpu for the time of its wake-up, as neap does otherwise; in `pinned` both
 //! may run nowhere else, which cannot be done to a program; in `free` the scheduler chooses. Threads of one
 //! process: between two processes each switch costs a little more.
 #![forbid(unsafe_code)]
@@ -23,13 +24,56 @@ const NEVER: Option<u64> = None;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
+    Behind,
     Kept,
     Pinned,
     Free,
 }
 
-/// As the engine does it: ahead of the reader, on one cpu.
+/// Whoever is woken goes on at once, where it is, and its next fault is there when this thread has the cpu again.
+fn serve_behind(uffd: &Uffd, faults: usize) {
+    neap_sys::give_way();
+    let _ = neap_sys::pin_to(0, 0);
+    let page = [1; PAGE];
+    let (mut served, mut woken, mut slept) = (0, 0, false);
+    while served < faults {
+        let mut asked = None;
+        let read = uffd.read_events(1, |event| {
+            if let Event::Fault {
+                address, thread, ..
+            } = event
+            {
+                asked = Some((address, thread));
+            }
+        });
+        match asked {
+            Some((address, thread)) => {
+                woken = if slept { woken + 1 } else { 0 };
+                slept = false;
+                if woken > 1 {
+                    // It is on another cpu.
+                    let cpu = neap_sys::cpu_of(std::process::id().cast_signed(), thread);
+                    let _ = neap_sys::pin_to(0, cpu.unwrap_or(0));
+                    woken = 0;
+                }
+                served += 1;
+                uffd.copy(address, &page, Wake::Later);
+                let _ = uffd.wake(address..address + PAGE as u64);
+            }
+            None if read.is_err() => break,
+            None => {
+                let _ = neap_sys::wait_readable(&[uffd.as_fd()], NEVER);
+                slept = true;
+            }
+        }
+    }
+}
+
+/// Ahead of the reader, on one cpu.
 fn serve(uffd: &Uffd, way: Way, keeper: &Keeper, faults: usize) {
+    if way == Way::Behind {
+        return serve_behind(uffd, faults);
+    }
     neap_sys::raise_to_realtime();
     if way != Way::Free {
         let _ = neap_sys::pin_to(0, 0);
@@ -95,6 +139,7 @@ fn floor(c: &mut Criterion) {
     let mut group = c.benchmark_group("floor");
     group.sample_size(10);
     for (name, way) in [
+        ("behind", Way::Behind),
         ("kept", Way::Kept),
         ("pinned", Way::Pinned),
         ("free", Way::Free),
