@@ -112,6 +112,7 @@ points! {
     the_lowest_page_is_the_programs_in_a_child_too: "lowest-page",
     a_change_ends_while_another_thread_tells_of_more: "told-all-the-time",
     a_change_ends_while_two_others_tell_of_more: "told-by-two",
+    threads_that_wait_for_each_other_are_both_served: "in-step",
     the_end_of_a_husk_is_not_the_end_of_its_move: "husk-beside-tellers",
 }
 

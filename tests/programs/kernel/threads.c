@@ -361,6 +361,35 @@ static void *tells_for_a_while(void *at)
 }
 
 /* The same with two that tell, each of little memory, so that moments at which none does are rare. */
+static char *in_step_pages;
+static atomic_ulong in_step_met;
+
+/* Each waits for the other after every page without giving up its cpu, so that one that is served late holds up both. */
+static void *walks_in_step(void *arg)
+{
+	size_t me = (size_t)arg, pages = data_mib * MIB / PAGE;
+	for (size_t i = 0; i < 4096; i++) {
+		size_t at = (i * 2711 + me * 977) % pages;
+		check(in_step_pages + at * PAGE, PAGE, 8, at, "in step");
+		atomic_fetch_add(&in_step_met, 1);
+		while (atomic_load(&in_step_met) < 2 * (i + 1))
+			;
+	}
+	return NULL;
+}
+
+static void in_step(void)
+{
+	pthread_t t[2];
+	in_step_pages = map(data_mib * MIB);
+	fill(in_step_pages, data_mib * MIB, 8, 0);
+	press();
+	for (size_t i = 0; i < 2; i++)
+		MUST(!pthread_create(&t[i], NULL, walks_in_step, (void *)i));
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+}
+
 static void told_by_two(void)
 {
 	pthread_t t[2];
@@ -421,5 +450,5 @@ const struct mode thread_modes[] = {
 	{ "stacks", stacks },	      { "coroutines", coroutines }, { "locks", locks },		{ "futexes", futexes },
 	{ "signals", signals },	      { "segv-barrier", segv_barrier }, { "same-pages", same_pages }, { "counters", counters },
 	{ "many-threads", many_threads }, { "told-all-the-time", told_all_the_time },
-	{ "told-by-two", told_by_two }, { "husk-beside-tellers", husk_beside_tellers }, { NULL, NULL },
+	{ "told-by-two", told_by_two }, { "in-step", in_step }, { "husk-beside-tellers", husk_beside_tellers }, { NULL, NULL },
 };
