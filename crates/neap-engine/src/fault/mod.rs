@@ -1,8 +1,9 @@
 //! The way in begins here: one thread for each armed space waits for its faults and events.
 //!
 //! It reads under the exclusive gate, applies changes when nothing is still to come, and then serves the
-//! faults under the shared one. It stays on the cpu of the thread it serves, and keeps that thread there while it wakes
-//! it: a wake-up that crosses cpus costs many times what the fault itself does.
+//! faults under the shared one. It stays on the cpu of the thread it serves: behind it in bursts of faults, and
+//! otherwise ahead, where it keeps that thread while it wakes it. A wake-up that crosses cpus costs many times what the
+//! fault itself does.
 
 mod inbox;
 mod patience;
