@@ -170,12 +170,17 @@ impl Agent {
 
     /// Whether it has ever answered: then its thread is known.
     pub fn has_answered(&self) -> bool {
-        self.thread.load(Relaxed) != 0
+        self.thread().is_some()
     }
 
     /// Whether this is the agent's thread, by the number that it has for its own process.
     pub fn is_thread(&self, thread: u32) -> bool {
-        thread != 0 && self.thread.load(Relaxed) == thread
+        self.thread() == Some(thread)
+    }
+
+    /// Its thread, as it is numbered where it lives, once it has replied.
+    pub fn thread(&self) -> Option<u32> {
+        Some(self.thread.load(Relaxed)).filter(|&thread| thread != 0)
     }
 
     pub fn is_throwing(&self) -> bool {

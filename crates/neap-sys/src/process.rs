@@ -8,6 +8,12 @@ use std::time::Duration;
 
 use crate::errno::{Result, SysError};
 
+/// Whether process `pid` has that thread.
+pub(crate) fn is_thread_of(pid: i32, thread: u32) -> bool {
+    // SAFETY: integers only; signal 0 is none.
+    unsafe { libc::syscall(libc::SYS_tgkill, pid, thread, 0) == 0 }
+}
+
 /// A process that cannot be confused with a later one of the same number.
 #[derive(Debug)]
 pub struct Pidfd(OwnedFd);

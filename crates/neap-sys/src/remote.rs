@@ -40,14 +40,19 @@ impl Remote {
 
     /// Reads every piece whole, or fails. The pieces' memory must be mapped; absent registered
     /// pages among them make the call wait for their fill.
-    pub fn read(&self, pieces: &mut [Piece<'_>]) -> Result<()> {
+    ///
+    /// `witness`: a thread of the process that was there when the address space was handed over. An exec ends it
+    /// before the pid names another address space, so that what was read while it lives is from the first.
+    pub fn read(&self, pieces: &mut [Piece<'_>], witness: Option<u32>) -> Result<()> {
         use std::sync::atomic::Ordering::Relaxed;
-        if self.by_vm_readv.load(Relaxed) {
-            match self.vm_readv(pieces) {
-                Ok(()) => return Ok(()),
-                // No permission, or the pid now names another address space (after an exec).
-                Err(_) => self.by_vm_readv.store(false, Relaxed),
+        if let Some(thread) = witness
+            && self.by_vm_readv.load(Relaxed)
+        {
+            if self.vm_readv(pieces).is_ok() && crate::process::is_thread_of(self.pid, thread) {
+                return Ok(());
             }
+            // No permission, or the pid now names another address space, which others may have left to it.
+            self.by_vm_readv.store(false, Relaxed);
         }
         self.read_bound(pieces)
     }
@@ -94,6 +99,8 @@ impl Remote {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
     use super::*;
 
     #[test]
@@ -103,9 +110,7 @@ mod tests {
         let pid = i32::try_from(std::process::id()).expect("pid");
         let remote = Remote::new(pid, mem);
         for fast in [true, false] {
-            remote
-                .by_vm_readv
-                .store(fast, std::sync::atomic::Ordering::Relaxed);
+            remote.by_vm_readv.store(fast, Relaxed);
             let (mut one, mut two) = (vec![0; 5000], vec![0; 7000]);
             let base = data.as_ptr() as u64;
             let mut pieces = [
@@ -118,9 +123,52 @@ mod tests {
                     to: &mut two,
                 },
             ];
-            remote.read(&mut pieces).expect("read");
+            remote
+                .read(&mut pieces, Some(crate::own_tid().cast_unsigned()))
+                .expect("read");
             assert_eq!(one, data[..5000]);
             assert_eq!(two, data[9000..16_000]);
         }
+    }
+
+    #[test]
+    fn a_pid_that_names_another_address_space_is_not_believed() {
+        static WHOSE: AtomicU64 = AtomicU64::new(OURS);
+        const OURS: u64 = 1;
+        // SAFETY: the child writes one word of its own memory and waits for its end, without a lock or the heap.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            WHOSE.store(2, Relaxed);
+            loop {
+                // SAFETY: no memory is involved.
+                unsafe { libc::pause() };
+            }
+        }
+        let read = |remote: &Remote, witness| {
+            let mut bytes = [0; 8];
+            let mut piece = [Piece {
+                from: WHOSE.as_ptr() as u64,
+                to: &mut bytes,
+            }];
+            remote.read(&mut piece, witness).expect("read");
+            u64::from_ne_bytes(bytes)
+        };
+        let new = || Remote::new(child, File::open("/proc/self/mem").expect("mem"));
+        let known = new();
+        while read(&known, Some(child.cast_unsigned())) != 2 {
+            std::thread::yield_now();
+        }
+        let (stranger, nobody) = (new(), new());
+        let found = [
+            read(&stranger, Some(crate::own_tid().cast_unsigned())),
+            read(&stranger, Some(child.cast_unsigned())),
+            read(&nobody, None),
+        ];
+        // SAFETY: it is our child, and nobody else waits for it.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+        assert_eq!(found, [OURS; 3]);
     }
 }
