@@ -326,41 +326,67 @@ static void many_threads(void)
 
 static atomic_int done_telling;
 
-static void *tells_all_the_time(void *at)
+struct teller {
+	pthread_t thread;
+	char *at;
+	size_t bytes;
+};
+
+static void *tells_for_a_while(void *arg)
 {
+	struct teller *me = arg;
 	while (!atomic_load(&done_telling))
-		MUST(!madvise(at, MIB, MADV_DONTNEED));
+		MUST(!madvise(me->at, me->bytes, MADV_DONTNEED));
 	return NULL;
 }
 
-/* One thread tells of one change after the other; that of another must come to its end all the same. */
-static void told_all_the_time(void)
+/* Have `count` threads tell of one change after the other, each of `bytes` of its own, until they are stopped. */
+static void begin_telling(struct teller *tellers, int count, char *at, size_t bytes)
 {
-	pthread_t t;
+	atomic_store(&done_telling, 0);
+	for (int i = 0; i < count; i++) {
+		tellers[i] = (struct teller){ .at = at + i * bytes, .bytes = bytes };
+		MUST(!pthread_create(&tellers[i].thread, NULL, tells_for_a_while, &tellers[i]));
+	}
+}
+
+static void end_telling(struct teller *tellers, int count)
+{
+	atomic_store(&done_telling, 1);
+	for (int i = 0; i < count; i++)
+		pthread_join(tellers[i].thread, NULL);
+}
+
+/* A change of another thread must come to its end all the same. */
+static void change_beside(int count, size_t each, size_t changes)
+{
+	struct teller tellers[2];
 	size_t bytes = data_mib * MIB, pages = bytes / PAGE;
 	char *p = map(bytes), *q = map(MIB), *gone = map(bytes);
 	fill(p, bytes, 5, 0);
 	fill(q, MIB, 6, 0);
 	fill(gone, bytes, 7, 0);
 	press();
-	MUST(!pthread_create(&t, NULL, tells_all_the_time, q));
-	for (size_t i = 0; i < 256; i++) {
+	begin_telling(tellers, count, q, each);
+	for (size_t i = 0; i < changes; i++) {
 		size_t at = i * 2711 % pages;
 		MUST(!munmap(gone + i * PAGE, PAGE));
 		check(p + at * PAGE, PAGE, 5, at, "after a change beside others");
 	}
-	atomic_store(&done_telling, 1);
-	pthread_join(t, NULL);
+	end_telling(tellers, count);
 }
 
-static void *tells_for_a_while(void *at)
+static void told_all_the_time(void)
 {
-	while (!atomic_load(&done_telling))
-		MUST(!madvise(at, PAGE, MADV_DONTNEED));
-	return NULL;
+	change_beside(1, MIB, 256);
 }
 
-/* The same with two that tell, each of little memory, so that moments at which none does are rare. */
+/* Of little memory, so that moments at which nobody tells are rare. */
+static void told_by_two(void)
+{
+	change_beside(2, PAGE, 8);
+}
+
 static char *in_step_pages;
 static atomic_ulong in_step_met;
 
@@ -390,27 +416,6 @@ static void in_step(void)
 		pthread_join(t[i], NULL);
 }
 
-static void told_by_two(void)
-{
-	pthread_t t[2];
-	size_t bytes = data_mib * MIB, pages = bytes / PAGE;
-	char *p = map(bytes), *q = map(MIB), *gone = map(bytes);
-	fill(p, bytes, 5, 0);
-	fill(q, MIB, 6, 0);
-	fill(gone, bytes, 7, 0);
-	press();
-	for (int i = 0; i < 2; i++)
-		MUST(!pthread_create(&t[i], NULL, tells_for_a_while, q + i * PAGE));
-	for (size_t i = 0; i < 8; i++) {
-		size_t at = i * 2711 % pages;
-		MUST(!munmap(gone + i * PAGE, PAGE));
-		check(p + at * PAGE, PAGE, 5, at, "after a change beside two others");
-	}
-	atomic_store(&done_telling, 1);
-	for (int i = 0; i < 2; i++)
-		pthread_join(t[i], NULL);
-}
-
 /* What stayed behind a move is replaced by half, and then all of it unmapped, which looks like the end of the move.
  * Meanwhile two others tell of changes without a pause, so that neap learns of it all at once. */
 static void husk_beside_tellers(void)
@@ -418,14 +423,12 @@ static void husk_beside_tellers(void)
 	char *q = map(MIB), *at = map(MIB);
 	fill(q, MIB, 6, 0);
 	for (uint64_t round = 0; round < 8; round++) {
-		pthread_t t[2];
+		struct teller tellers[2];
 		char *other = map(MIB / 2);
 		fill(at, MIB, round, 0);
 		fill(other, MIB / 2, round, 256);
 		press();
-		atomic_store(&done_telling, 0);
-		for (int i = 0; i < 2; i++)
-			MUST(!pthread_create(&t[i], NULL, tells_for_a_while, q + i * PAGE));
+		begin_telling(tellers, 2, q, PAGE);
 		char *to = mremap(at, MIB, MIB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 		MUST(to != MAP_FAILED);
 		MUST(mremap(other, MIB / 2, MIB / 2, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at);
@@ -433,9 +436,7 @@ static void husk_beside_tellers(void)
 		MUST(mmap(at, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == at);
 		for (size_t i = 0; i < MIB; i += 2 * PAGE)
 			fill(at + i, PAGE, 7, i / PAGE);
-		atomic_store(&done_telling, 1);
-		for (int i = 0; i < 2; i++)
-			pthread_join(t[i], NULL);
+		end_telling(tellers, 2);
 		press();
 		for (size_t i = 0; i < MIB; i += 2 * PAGE) {
 			check(at + i, PAGE, 7, i / PAGE, "new memory where a husk was");
