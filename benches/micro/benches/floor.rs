@@ -5,6 +5,10 @@
 //! `kept` keeps the reader on the server's cpu for the time of its wake-up, as neap does otherwise; in `pinned` both
 //! may run nowhere else, which cannot be done to a program; in `free` the scheduler chooses. Threads of one
 //! process: between two processes each switch costs a little more.
+//!
+//! `fill` is a page that comes without a fault of its own, in windows of 32 as a walk has them, and `leave` one that
+//! moves to a stage and is thrown away there, in runs of 16 and alone: the kernel's part of readahead and of eviction,
+//! where no other cpu has the address space.
 #![forbid(unsafe_code)]
 
 use std::hint::black_box;
@@ -13,8 +17,9 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use criterion::{Criterion, criterion_group, criterion_main};
-use neap_sys::{Event, Features, Keeper, Mode, Uffd, Wake};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use neap_sys::{Arena, Event, Features, Keeper, Mode, Uffd, Wake};
 
 const PAGE: usize = 4096;
 /// Pages read in one measurement, and how far from each other: no two neighbours follow each other.
@@ -134,28 +139,92 @@ fn measure(way: Way, keeper: &Keeper) -> Option<Duration> {
     })
 }
 
+/// Pages thrown away at once: a block of the stage.
+const BLOCK: usize = 64;
+
+/// New memory, its address, and a userfaultfd that may fill it or move pages there.
+fn registered() -> Option<(Arena, u64, Uffd)> {
+    let memory = Arena::new(PAGES * PAGE).ok()?;
+    let base = memory.bytes().as_ptr() as u64;
+    let uffd = Uffd::create(None).ok()?;
+    uffd.handshake(Features::MOVE).ok()?;
+    let range = base..base + memory.len() as u64;
+    uffd.register(range, Mode::Missing).ok()?;
+    Some((memory, base, uffd))
+}
+
+/// The time that filling every page takes, `window` at once.
+fn fill(window: usize) -> Option<Duration> {
+    let (_memory, base, uffd) = registered()?;
+    let source = vec![1; window * PAGE];
+    let start = Instant::now();
+    for at in (0..PAGES).step_by(window) {
+        let filled = uffd.copy(base + (at * PAGE) as u64, &source, Wake::Later);
+        filled.stop.is_none().then_some(())?;
+    }
+    Some(start.elapsed())
+}
+
+/// The time that moving every page to a stage takes, `run` at once, and throwing it away there.
+fn leave(run: usize) -> Option<Duration> {
+    let (mut stage, target, uffd) = registered()?;
+    let mut memory = Arena::new(PAGES * PAGE).ok()?;
+    memory.bytes_mut().fill(1);
+    let from = memory.bytes().as_ptr() as u64;
+    let (size, runs) = (run * PAGE, PAGES / run);
+    let start = Instant::now();
+    for turn in 0..runs {
+        let source = from + (turn * STRIDE % runs * size) as u64;
+        let done = turn * size;
+        let moved = uffd.move_pages(target + done as u64, source..source + size as u64, false);
+        moved.stop.is_none().then_some(())?;
+        let done = done + size;
+        if done.is_multiple_of(BLOCK * PAGE) {
+            stage.discard(done - BLOCK * PAGE..done);
+        }
+    }
+    Some(start.elapsed())
+}
+
+/// Measures what takes so long for [`PAGES`] pages. False: this user may not.
+fn each_page(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: &str,
+    all: impl Fn() -> Option<Duration>,
+) -> bool {
+    if all().is_none() {
+        eprintln!(
+            "floor: this user may not have a userfaultfd that moves pages; see `neap doctor`"
+        );
+        return false;
+    }
+    group.bench_function(name, |b| {
+        b.iter_custom(|times| {
+            let turns = times.div_ceil(PAGES as u64);
+            let spent: Duration = (0..turns).filter_map(|_| all()).sum();
+            spent.mul_f64(times as f64 / (turns * PAGES as u64) as f64)
+        });
+    });
+    true
+}
+
 fn floor(c: &mut Criterion) {
     let keeper = Keeper::new();
     let mut group = c.benchmark_group("floor");
     group.sample_size(10);
-    for (name, way) in [
+    let able = [
         ("behind", Way::Behind),
         ("kept", Way::Kept),
         ("pinned", Way::Pinned),
         ("free", Way::Free),
-    ] {
-        if measure(way, &keeper).is_none() {
-            eprintln!("floor: this user may not have a userfaultfd; see `neap doctor`");
-            return;
+    ]
+    .into_iter()
+    .all(|(name, way)| each_page(&mut group, name, || measure(way, &keeper)));
+    if able {
+        each_page(&mut group, "fill/32", || fill(32));
+        for run in [1, 16] {
+            each_page(&mut group, &format!("leave/{run}"), || leave(run));
         }
-        group.bench_function(name, |b| {
-            b.iter_custom(|times| {
-                let spent: Duration = (0..times.div_ceil(PAGES as u64))
-                    .filter_map(|_| measure(way, &keeper))
-                    .sum();
-                spent.mul_f64(times as f64 / (times.div_ceil(PAGES as u64) * PAGES as u64) as f64)
-            });
-        });
     }
 }
 
