@@ -193,6 +193,8 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
