@@ -165,20 +165,3 @@ fn a_child_that_cannot_be_managed_for_want_of_descriptors_is_told_of() {
         assert!(run.stderr.contains(why), "{left} left: {}", run.stderr);
     }
 }
-
-#[test]
-fn a_child_that_is_killed_as_it_starts_is_no_reason_for_a_word() {
-    let name = "a_child_that_is_killed_as_it_starts_is_no_reason_for_a_word";
-    if !require(
-        name,
-        &[Need::Neap, Need::Userfaultfd, Need::Tool("python3")],
-    ) {
-        return;
-    }
-    let starts_and_kills = "import subprocess\n\
-                            for _ in range(60):\n    \
-                            child = subprocess.Popen(['sleep', '100']); child.terminate(); child.wait()\n";
-    let run = neap().run(&Run::new(["python3", "-c", starts_and_kills]));
-    run.must_exit(0);
-    assert_eq!(run.stderr, "");
-}

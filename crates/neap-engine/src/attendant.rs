@@ -182,20 +182,15 @@ fn welcome(job: &Job, peer: &Peer, device: Option<&OwnedFd>) -> Option<(wire::At
 /// A process offers its address space.
 fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::Hello) {
     let (parent, wipes) = (hello.arg, hello.arg2 != 0);
-    let refuses = |why| {
-        if lives(&peer) {
-            job.keeps_out(why);
-        }
-    };
     let Some((offer, message)) = welcome(job, &peer, device) else {
-        return refuses(
-            "it could make no userfaultfd, or has no room for staging; look at its own `ulimit -n` and `-v`",
-        );
+        job.keeps_out("it could make no userfaultfd, or has no room for staging; look at its own `ulimit -n` and `-v`");
+        return;
     };
     let mut fds = message.fds.into_iter();
     // Its userfaultfd, and three files of its own.
     if fds.len() < 4 {
-        return refuses(FEW_DESCRIPTORS);
+        job.keeps_out(FEW_DESCRIPTORS);
+        return;
     }
     let Some(uffd) = fds.next().map(Uffd::adopt) else {
         return;
