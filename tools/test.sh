@@ -21,7 +21,7 @@ read -r passed failed ignored < <(awk '
     END { print p + 0, f + 0, i + 0 }' "$target/test-output.txt")
 skipped=$ignored
 # "SKIP name: why", past the harness's capture; with one thread it comes behind the name of the test.
-skips=$(grep -o 'SKIP [A-Za-z0-9_:]*: .*' "$target/test-output.txt" | sort -u)
+skips=$(grep -o 'SKIP [^ ]*: .*' "$target/test-output.txt" | sort -u)
 if [ -n "$skips" ]; then
     echo
     echo "skipped on this machine:"
