@@ -165,3 +165,17 @@ fn a_child_that_cannot_be_managed_for_want_of_descriptors_is_told_of() {
         assert!(run.stderr.contains(why), "{left} left: {}", run.stderr);
     }
 }
+
+#[test]
+fn nothing_is_said_of_programs_that_end_while_they_are_taken_over() {
+    let name = "nothing_is_said_of_programs_that_end_while_they_are_taken_over";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let hasty = program("hasty");
+    let words = [hasty.as_os_str(), "400".as_ref()];
+    let sleep = ["sleep".as_ref(), "100".as_ref()];
+    let run = neap().run(&Run::new(words.into_iter().chain(sleep)));
+    run.must_exit(0);
+    assert_eq!(run.stderr, "");
+}

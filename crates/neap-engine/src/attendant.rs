@@ -10,10 +10,12 @@ use std::thread;
 use std::time::Duration;
 
 use bytemuck::{Zeroable, bytes_of, bytes_of_mut};
-use neap_sys::{Features, Listener, Maps, Message, Pagemap, Peer, Pidfd, Remote, Uffd, Waker};
+use neap_sys::{
+    Features, Listener, Maps, Message, Pagemap, Peer, Pidfd, Remote, Uffd, Waker, shortage,
+};
 use neap_units::PAGE_SIZE;
 use neap_wire as wire;
-use neap_wire::purpose;
+use neap_wire::{lack, purpose};
 
 use crate::agent::{Agent, PATIENCE_MILLIS};
 use crate::fault::FaultThread;
@@ -171,19 +173,39 @@ fn words(job: &Job) -> wire::Welcome {
     welcome
 }
 
+/// What a process offers in return; of one that ends instead nothing is said.
 fn welcome(job: &Job, peer: &Peer, device: Option<&OwnedFd>) -> Option<(wire::Attach, Message)> {
     let fds: Vec<_> = device.iter().map(AsFd::as_fd).collect();
     peer.send(bytes_of(&words(job)), &fds).ok()?;
     let mut offer = wire::Attach::zeroed();
     let message = receive(peer, &mut offer)?;
+    if let Some(why) = lack(&offer) {
+        job.keeps_out(&why);
+        return None;
+    }
     (offer.magic == wire::MAGIC).then_some((offer, message))
+}
+
+/// Why a process gives up, if it does.
+fn lack(offer: &wire::Attach) -> Option<String> {
+    match offer.lacks {
+        lack::NOTHING => None,
+        lack::ROOM => {
+            Some("it has no room for its agent and its staging; raise its own `ulimit -v`".into())
+        }
+        _ => {
+            let error = io::Error::from_raw_os_error(offer.errno);
+            let advice = shortage(&error).map(|advice| format!("; {advice}"));
+            let advice = advice.unwrap_or_default();
+            Some(format!("it could make no userfaultfd ({error}){advice}"))
+        }
+    }
 }
 
 /// A process offers its address space.
 fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::Hello) {
     let (parent, wipes) = (hello.arg, hello.arg2 != 0);
     let Some((offer, message)) = welcome(job, &peer, device) else {
-        job.keeps_out("it could make no userfaultfd, or has no room for staging; look at its own `ulimit -n` and `-v`");
         return;
     };
     let mut fds = message.fds.into_iter();
@@ -216,9 +238,6 @@ fn adopt(job: &Arc<Job>, peer: Peer, cookie: u64) {
         return; // it has ended, or is none of ours
     };
     let Some((offer, message)) = welcome(job, &peer, None) else {
-        if lives(&peer) {
-            job.keeps_out("a forked child has no room for staging; look at its own `ulimit -v`");
-        }
         return;
     };
     // If this fails the child is still served, like one that never asked.

@@ -5,6 +5,7 @@ use core::mem::size_of;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use neap_wire as wire;
+use neap_wire::lack;
 
 use crate::sys::{self, Fd, Received};
 use crate::{agent, environment, hook};
@@ -178,6 +179,9 @@ fn attach(purpose: u32, number: u64) -> bool {
     let memory = greeted
         .then(|| Memory::map(welcome.stage_bytes as usize, state().memory))
         .flatten();
+    if greeted && memory.is_none() {
+        give_up(socket, lack::ROOM, 0);
+    }
     let number = memory.and_then(|memory| hand_over(socket, purpose, device, &memory));
     if let Some(device) = device {
         sys::close(device);
@@ -247,6 +251,17 @@ impl Memory {
     }
 }
 
+/// Says what is lacking: of a process that says nothing the engine takes it that it has ended.
+fn give_up(socket: Fd, lacks: u32, errno: i32) {
+    let refusal = wire::Attach {
+        magic: wire::MAGIC,
+        lacks,
+        errno,
+        ..wire::Attach::default()
+    };
+    sys::send(socket, &refusal, &[]);
+}
+
 /// The number of the space, if the engine takes it.
 fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> Option<u64> {
     const O_RDONLY: usize = 0;
@@ -258,6 +273,7 @@ fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> O
             None => sys::call(sys::nr::USERFAULTFD, [UFFD_FLAGS, 0, 0, 0, 0, 0]),
         };
         if made < 0 {
+            give_up(socket, lack::USERFAULTFD, -made as i32);
             return None;
         }
         fds[count] = Fd(made as i32);
@@ -280,6 +296,7 @@ fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> O
         agent: memory.agent as u64,
         agent_bytes: agent::BYTES as u64,
         cookie: memory.cookie as u64,
+        ..wire::Attach::default()
     };
     let mut ready = wire::Ready::default();
     let mut uffd = (purpose == wire::purpose::ATTACH).then_some(fds[0]);

@@ -20,7 +20,7 @@
 /// First word of every message.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"neap");
 /// Changes with any change of this file.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// The environment variable that names the engine's socket (abstract namespace).
 pub const SOCKET_ENV: &str = "NEAP_SOCKET";
 /// Ends the name of a socket if a program that does not become managed must not run: it may be one that cannot
@@ -110,6 +110,21 @@ pub struct Attach {
     pub agent_bytes: u64,
     /// Address of the cookie page: one page, wiped in forked children.
     pub cookie: u64,
+    /// One of [`lack`]: with [`lack::NOTHING`] the rest counts, with another the process gives up. One that says
+    /// nothing at all has ended.
+    pub lacks: u32,
+    /// Why there is no userfaultfd, if that is what it lacks.
+    pub errno: i32,
+}
+
+/// What keeps a process from offering its address space.
+pub mod lack {
+    /// Nothing.
+    pub const NOTHING: u32 = 0;
+    /// Addresses for the agent, the staging area or the cookie page.
+    pub const ROOM: u32 = 1;
+    /// A userfaultfd.
+    pub const USERFAULTFD: u32 = 2;
 }
 
 /// Answer to [`Attach`].

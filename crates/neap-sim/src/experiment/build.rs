@@ -72,7 +72,7 @@ fn shape(setup: &Setup<'_>, trace: &Trace, link: Option<LinkShape>) -> BuildShap
     BuildShape {
         units: setup.scaled("units", 1),
         work: (work * 0.5, work * 1.5),
-        memory: (1, setup.number("memory") as u32),
+        memory: setup.number("memory"),
         source: setup.number("source") as u64,
         object: setup.number("object") as u64,
         tmpfs: setup.word("files") == "tmpfs",

@@ -51,7 +51,7 @@ impl Range {
             ("ram", _) => range(16.0, 16.0 * MOST_MIB, false),
             (_, "CPUs") => range(1.0, 4096.0, true),
             (_, "MiB") => range(least(1.0), MOST_MIB, false),
-            ("memory", _) => range(1.0, 64.0, true),
+            ("memory", _) => range(1.0, 64.0, false),
             ("scatter", _) => range(0.0, 1.0, false),
             ("exponent", _) => range(0.0, 10.0, false),
             (_, unit) if unit.starts_with('%') => range(0.0, 100.0, false),

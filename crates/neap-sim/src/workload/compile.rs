@@ -50,8 +50,9 @@ pub struct BuildShape {
     pub units: u64,
     /// Work of a unit is the trace's by a factor uniform between these.
     pub work: (f64, f64),
-    /// Private memory of a unit is the trace's by a whole factor uniform between these.
-    pub memory: (u32, u32),
+    /// Private memory of a unit is the trace's by a whole factor, all from 1 up to this alike probable;
+    /// with 10.5, 11 half as probable as the others.
+    pub memory: f64,
     /// Pages of source that only this unit reads.
     pub source: u64,
     /// Pages of output a unit leaves.
@@ -198,9 +199,7 @@ impl Job {
             return Some(Step::Exit);
         }
         self.unit = shape.units.saturating_sub(left);
-        self.repeat =
-            cx.rng
-                .between(u64::from(shape.memory.0), u64::from(shape.memory.1)) as u32;
+        self.repeat = 1 + (cx.rng.unit() * shape.memory) as u32;
         self.stretch = shape.work.0 + cx.rng.unit() * (shape.work.1 - shape.work.0);
         *cx.space = Some(cx.kernel.create_space(self.build.memcg));
         *cx.pace = Nanos::ZERO;

@@ -227,7 +227,7 @@ mod tests {
         let shape = BuildShape {
             units: 1,
             work: (0.1, 0.1),
-            memory: (1, 1),
+            memory: 1.0,
             source: 0,
             object: 1024 / scale,
             tmpfs: false,

@@ -196,7 +196,7 @@ fn build(node: &Node<'_>) -> Result<BuildShape, WorkloadFault> {
     Ok(BuildShape {
         units: node.within("units", 100, 1, 1_000_000)?,
         work: (work * 0.5, work * 1.5),
-        memory: (1, node.within("unit_memory", 3, 1, 64)? as u32),
+        memory: node.within("unit_memory", 3, 1, 64)? as f64,
         source: node.within("source", 24, 0, 1 << 20)?,
         object: node.within("object", 32, 0, 1 << 20)?,
         tmpfs: node.flag("tmpfs", false)?,
