@@ -48,7 +48,7 @@ pub use limits::{Pacer, Plan, PoolGate, ZswapMax, zswap_max_allows};
 pub use lru::{Mm, Promotion, Shadow};
 pub use memcg::{Charged, Limits, MemcgId, Memcgs, OverLimit, high_delay, swap_high_delay};
 pub use page::{Effect, Heat, Illegal, State, Step, step};
-pub use reclaim::{Cause, Host, Pageout, Progress, Reclaim, Referenced, Request};
+pub use reclaim::{Cause, Host, Nodes, Pageout, Progress, Reclaim, Referenced, Request};
 pub use shrinker::{
     DEF_PRIORITY, DEFAULT_SEEKS, LruState, MAX_RECLAIM_RETRIES, PoolWorker, SHRINK_BATCH,
     ScanResult, ShrinkRound, Shrunk, Verdict, Visit, do_shrink,

@@ -42,7 +42,13 @@ const BOTH: &str = "second-chance+disk-swapins";
 
 #[test]
 fn a_second_chance_reads_less_from_disk_than_the_old_scheme() {
-    let sets = ["units=900", "user=2159"];
+    let sets = [
+        "units=900",
+        "user=2159",
+        "memory=5",
+        "device=nvme",
+        "swap_iops=500000",
+    ];
     let found = Medians::of("second-chance", 3, 1.0 / 36.0, &sets);
     let swapins = |config| found.get("swapins", config);
     assert!(swapins("old") > swapins("second-chance"));
@@ -51,7 +57,13 @@ fn a_second_chance_reads_less_from_disk_than_the_old_scheme() {
 
 #[test]
 fn a_second_chance_writes_back_more_of_cold_data() {
-    let sets = ["units=900", "user=2180"];
+    let sets = [
+        "units=900",
+        "user=2180",
+        "memory=5",
+        "device=nvme",
+        "swap_iops=500000",
+    ];
     let found = Medians::of("cold-data", 3, 1.0 / 36.0, &sets);
     assert!(found.get("zswpwb", BOTH) > found.get("zswpwb", "old"));
 }

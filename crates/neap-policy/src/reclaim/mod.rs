@@ -59,8 +59,34 @@ pub struct Request {
     pub goal: Pages,
     /// Instead of `vm.swappiness`.
     pub swappiness: Option<u8>,
-    /// Only this node, or all.
-    pub node: Option<u32>,
+    /// From which nodes.
+    pub nodes: Nodes,
+}
+
+/// The nodes that a reclaim asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nodes {
+    /// One.
+    Only(u32),
+    /// All, from that of the caller's CPU on (kernel: the order of its zonelist).
+    From(u32),
+}
+
+impl Nodes {
+    fn first(self) -> u32 {
+        match self {
+            Nodes::Only(node) | Nodes::From(node) => node,
+        }
+    }
+
+    /// The node after another, until all have been asked.
+    fn after(self, node: u32, of: u32) -> Option<u32> {
+        let Nodes::From(first) = self else {
+            return None;
+        };
+        let next = (node + 1) % of;
+        (next != first).then_some(next)
+    }
 }
 
 /// What one step came to.
@@ -123,7 +149,7 @@ impl Reclaim {
             force_deactivate: false,
             skipped_deactivate: false,
             full_walk: request.cause == Cause::Kswapd,
-            node: request.node.unwrap_or(0),
+            node: request.nodes.first(),
             before_node: 0,
             balance: classic::Balance::default(),
             pass: None,
@@ -251,11 +277,11 @@ impl Reclaim {
         if self.request.cause == Cause::Kswapd {
             return self.end_kswapd_pass(host);
         }
-        if self.request.node.is_none() && self.node + 1 < mm.nodes() {
-            self.node += 1;
+        if let Some(next) = self.request.nodes.after(self.node, mm.nodes()) {
+            self.node = next;
             return Progress::More;
         }
-        self.node = self.request.node.unwrap_or(0);
+        self.node = self.request.nodes.first();
         self.scanned = 0;
         self.priority -= 1;
         if !self.goal_met() && self.priority >= 0 {

@@ -120,7 +120,7 @@ pub(super) fn request(goal: u64) -> Request {
         target: MemcgId::ROOT,
         goal: Pages(goal),
         swappiness: None,
-        node: None,
+        nodes: Nodes::From(0),
     }
 }
 
@@ -208,7 +208,7 @@ fn kills(now: u64, min_ttl: u64, lru: Lru, change: impl Fn(&mut Mm, MemcgId)) ->
     (mm.now, mm.min_ttl) = (second(now), second(min_ttl));
     let mut reclaim = Reclaim::new(Request {
         cause: Cause::Kswapd,
-        node: Some(0),
+        nodes: Nodes::Only(0),
         ..request(63)
     });
     // Nothing is freed: the priority falls.
@@ -398,4 +398,19 @@ proptest! {
         mm.check();
         prop_assert!(seq > 1, "seq advances");
     }
+}
+
+/// As a zonelist orders them where all are equally far.
+#[test]
+fn nodes_are_asked_from_the_callers_on() {
+    let order = |nodes: Nodes, of| {
+        let mut asked = vec![nodes.first()];
+        while let Some(next) = nodes.after(asked[asked.len() - 1], of) {
+            asked.push(next);
+        }
+        asked
+    };
+    assert_eq!(order(Nodes::From(1), 3), [1, 2, 0]);
+    assert_eq!(order(Nodes::From(0), 1), [0]);
+    assert_eq!(order(Nodes::Only(2), 3), [2]);
 }

@@ -3,7 +3,7 @@
 
 use neap_policy::{PenaltySpend, ShrinkerLimit, SwapinCount, Switches};
 
-use super::build::{build, effect, serial};
+use super::build::{SCALE, build, device, effect, serial};
 use super::second_chance::S0_PARAMETERS;
 use super::{Experiment, ExperimentFault, Measure, Setup};
 
@@ -28,7 +28,13 @@ fn remedied(config: &str) -> Switches {
 }
 
 fn run(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
-    build(setup, remedied(setup.config), 0, serial(setup))
+    build(
+        setup,
+        remedied(setup.config),
+        0,
+        serial(setup),
+        device(setup),
+    )
 }
 
 const NOTE: &str =
@@ -54,8 +60,8 @@ pub(super) const CONCURRENT: Experiment = Experiment {
         effect("real_change", "real_seconds", "tokens", "unbounded"),
     ],
     headline: &["swapins", "zswpwb", "slabs_scanned"],
-    scale: 1.0 / 18.0,
-    seconds: 4,
+    scale: SCALE,
+    seconds: 12,
     notes: &[NOTE],
     run,
 };
@@ -74,8 +80,8 @@ pub(super) const USEFUL: Experiment = Experiment {
         effect("real_change", "real_seconds", "useful-reads", "disk-reads"),
     ],
     headline: &["swapins", "zswpwb"],
-    scale: 1.0 / 18.0,
-    seconds: 4,
+    scale: SCALE,
+    seconds: 12,
     notes: &[NOTE],
     run,
 };
@@ -94,8 +100,8 @@ pub(super) const PENALTY: Experiment = Experiment {
         effect("real_change", "real_seconds", "at-scan", "at-count"),
     ],
     headline: &["swapins", "zswpwb"],
-    scale: 1.0 / 18.0,
-    seconds: 4,
+    scale: SCALE,
+    seconds: 12,
     notes: &[NOTE],
     run,
 };

@@ -3,7 +3,7 @@
 use neap_policy::{Rotate, Switches};
 
 use super::build::{
-    CLUSTER, COMPRESSOR, FILES, MEMORY, OBJECT, RAM, SOURCE, UNITS, build, effect, reported,
+    CLUSTER, COMPRESSOR, FILES, OBJECT, RAM, SOURCE, UNITS, build, effect, reported,
 };
 use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
 
@@ -29,7 +29,7 @@ fn rotation(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
         },
         _ => base,
     };
-    build(setup, switches, 0, None)
+    build(setup, switches, 0, None, None)
 }
 
 const S4_PARAMETERS: &[Parameter] = &[
@@ -51,7 +51,14 @@ const S4_PARAMETERS: &[Parameter] = &[
         &["24", "32", "64"],
     ),
     UNITS,
-    MEMORY,
+    Parameter::chosen(
+        "memory",
+        "5",
+        "times the recorded compiler",
+        "not stated; a unit's private memory is 1 to so many times the recorded 16 MiB, all alike probable; as in \
+         second-chance at this scale with a device that only has a latency",
+        &["4", "6", "8"],
+    ),
     SOURCE,
     OBJECT,
     Parameter::word("files", "tmpfs", "S4: kernel build in tmpfs", FILES),

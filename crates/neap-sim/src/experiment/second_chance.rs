@@ -3,8 +3,8 @@
 use neap_policy::{ShrinkerScheme, SwapinCount, Switches};
 
 use super::build::{
-    CLUSTER, COMPRESSOR, FILES, LATENCY, LINK_MEMORY, MEMORY, OBJECT, PREPARE, RAM, SCATTER,
-    SERIAL, SOURCE, UNITS, build, effect, reported, scaled_bytes, serial,
+    CLUSTER, COMPRESSOR, DEVICE, FILES, IOPS, LATENCY, LINK_MEMORY, MEMORY, OBJECT, PREPARE, RAM,
+    SCALE, SCATTER, SERIAL, SOURCE, UNITS, build, device, effect, reported, scaled_bytes, serial,
 };
 use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
 
@@ -45,7 +45,9 @@ pub(super) const S0_PARAMETERS: &[Parameter] = &[
     Parameter::word("files", "disk", "not stated", FILES),
     RAM,
     Parameter::chosen("swap", "51200", "MiB", "not stated; never full", &[]),
+    DEVICE,
     LATENCY,
+    IOPS,
     CLUSTER,
     COMPRESSOR,
 ];
@@ -53,7 +55,13 @@ pub(super) const S0_PARAMETERS: &[Parameter] = &[
 const BOTH: &str = "second-chance+disk-swapins";
 
 fn second_chance(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
-    build(setup, patched(setup.config), 0, serial(setup))
+    build(
+        setup,
+        patched(setup.config),
+        0,
+        serial(setup),
+        device(setup),
+    )
 }
 
 /// The dynamic shrinker's protection schemes in a kernel build under 2 GB.
@@ -87,8 +95,8 @@ pub(super) const SECOND_CHANCE: Experiment = Experiment {
         effect("sys_change", "sys_seconds", BOTH, "old"),
     ],
     headline: &["swapins", "real_seconds", "sys_seconds"],
-    scale: 1.0 / 18.0,
-    seconds: 8,
+    scale: SCALE,
+    seconds: 24,
     notes: &[
         "Scale divides CPUs, jobs, units and memory; pages and CPU times shown are divided by it.",
         "Unless serial is set there is no link step and no serial part of make: real time is that of the compile jobs.",
@@ -98,7 +106,13 @@ pub(super) const SECOND_CHANCE: Experiment = Experiment {
 
 fn cold_data(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
     let cold = scaled_bytes(setup, "cold").whole_pages().0;
-    build(setup, patched(setup.config), cold, serial(setup))
+    build(
+        setup,
+        patched(setup.config),
+        cold,
+        serial(setup),
+        device(setup),
+    )
 }
 
 const COLD_PARAMETERS: &[Parameter] = &[
@@ -129,7 +143,9 @@ const COLD_PARAMETERS: &[Parameter] = &[
     Parameter::word("files", "disk", "not stated", FILES),
     RAM,
     Parameter::chosen("swap", "51200", "MiB", "not stated; never full", &[]),
+    DEVICE,
     LATENCY,
+    IOPS,
     CLUSTER,
     COMPRESSOR,
 ];
@@ -158,8 +174,8 @@ pub(super) const COLD_DATA: Experiment = Experiment {
         effect("real_change", "real_seconds", BOTH, "old"),
     ],
     headline: &["zswpwb", "real_seconds"],
-    scale: 1.0 / 18.0,
-    seconds: 7,
+    scale: SCALE,
+    seconds: 24,
     notes: &[
         "Scale divides CPUs, jobs, units and memory; pages and CPU times shown are divided by it.",
         "The rows without a reported number are those the seed documents left out.",

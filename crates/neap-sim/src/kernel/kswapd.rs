@@ -1,6 +1,6 @@
 //! The background reclaimer of each node.
 
-use neap_policy::{Cause, MemcgId, Progress, Reclaim, Request};
+use neap_policy::{Cause, MemcgId, Nodes, Progress, Reclaim, Request};
 use neap_units::Pages;
 
 use super::Kernel;
@@ -31,7 +31,7 @@ impl Kernel {
                 target: MemcgId::ROOT,
                 goal: Pages(self.machine.marks.high),
                 swappiness: None,
-                node: Some(node),
+                nodes: Nodes::Only(node),
             }));
             let at = self.machine.now + self.machine.spent;
             self.machine.schedule(at, Event::Kswapd(node));

@@ -1,7 +1,7 @@
 //! A task in the kernel: one entry, slice by slice.
 
 use neap_policy::{
-    Cause, Counter, MemcgId, Mm, Progress, Reclaim, Request, ShrinkCall, high_delay,
+    Cause, Counter, MemcgId, Mm, Nodes, Progress, Reclaim, Request, ShrinkCall, high_delay,
     swap_high_delay,
 };
 use neap_units::{Bytes, Nanos, Pages};
@@ -172,31 +172,21 @@ impl Entry {
             }),
             Err(Missing::Room(level)) => {
                 mm.memcgs.count(level, Counter::MemcgMax, 1);
-                self.begin(Purpose::Room(level), Cause::Limit, level, 1, None);
+                self.begin(
+                    Purpose::Room(level),
+                    request(Cause::Limit, level, 1, machine),
+                );
                 None
             }
             Err(Missing::Memory) => {
-                self.begin(Purpose::Memory, Cause::Direct, MemcgId::ROOT, 1, None);
+                let all = MemcgId::ROOT;
+                self.begin(Purpose::Memory, request(Cause::Direct, all, 1, machine));
                 None
             }
         }
     }
 
-    fn begin(
-        &mut self,
-        purpose: Purpose,
-        cause: Cause,
-        target: MemcgId,
-        goal: u64,
-        swappiness: Option<u8>,
-    ) {
-        let request = Request {
-            cause,
-            target,
-            goal: Pages(goal),
-            swappiness,
-            node: None,
-        };
+    fn begin(&mut self, purpose: Purpose, request: Request) {
         self.reclaim = Some((purpose, Box::new(Reclaim::new(request))));
     }
 
@@ -218,7 +208,11 @@ impl Entry {
             machine.drain_all(mm);
         }
         let batch = mm.switches.reclaim_batching.goal(left);
-        self.begin(Purpose::Asked, Cause::Proactive, memcg, batch, swappiness);
+        let asked = Request {
+            swappiness,
+            ..request(Cause::Proactive, memcg, batch, machine)
+        };
+        self.begin(Purpose::Asked, asked);
         None
     }
 
@@ -307,7 +301,10 @@ impl Entry {
             }
             mm.memcgs.count(level, Counter::MemcgHigh, 1);
             let goal = if high.again { HIGH_AGAIN } else { self.owed };
-            self.begin(Purpose::High(level), Cause::Limit, level, goal, None);
+            self.begin(
+                Purpose::High(level),
+                request(Cause::Limit, level, goal, machine),
+            );
             return None;
         }
         let owed = Pages(self.owed);
@@ -328,5 +325,16 @@ impl Entry {
             cpu: machine.spent,
             until: machine.now + machine.spent + delay.min(LONGEST_DELAY),
         })
+    }
+}
+
+/// What a task asks for whose CPU this is.
+fn request(cause: Cause, target: MemcgId, goal: u64, machine: &Machine) -> Request {
+    Request {
+        cause,
+        target,
+        goal: Pages(goal),
+        swappiness: None,
+        nodes: Nodes::From(machine.node_of_cpu()),
     }
 }
