@@ -70,6 +70,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "PERCENT")]
     pub pool_max: Option<PoolMax>,
 
+    /// Let the limit leave the pool out, as cgroup v1 leaves out zswap's: for comparisons
+    #[arg(long)]
+    pub pool_beside: bool,
+
     /// lz4, zstd[:LEVEL] or deflate[:LEVEL] [default: zstd:-1]
     #[arg(long, value_name = "NAME[:LEVEL]")]
     pub compressor: Option<CompressorKind>,

@@ -94,7 +94,8 @@ pub(crate) struct Counters {
 impl Job {
     pub fn new(options: Options, features: Features, store: Store, bell: Waker) -> Self {
         Self {
-            meter: Meter::new(options.limit, options.on_exhausted == Exhausted::Open),
+            meter: Meter::new(options.limit, options.on_exhausted == Exhausted::Open)
+                .with_pool_beside(options.pool_beside),
             keeper: Keeper::new(),
             crowded: AtomicBool::new(false),
             watch: Watch::default(),

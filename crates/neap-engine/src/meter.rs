@@ -15,6 +15,8 @@ const LEAST: u64 = 2 << 20;
 /// The estimate: what the kernel said last, corrected by what neap has done since.
 pub(crate) struct Meter {
     limit: Bytes,
+    /// The limit leaves the pool out.
+    pool_beside: bool,
     estimate: AtomicU64,
     hold_above: AtomicU64,
     /// What reclaim leaves to the programs in any case, in bytes.
@@ -57,6 +59,7 @@ impl Meter {
         let floor = (limit.0 / FLOOR).max(LEAST);
         Self {
             limit,
+            pool_beside: false,
             floor: if has_floor { floor } else { 0 },
             estimate: zero(),
             hold_above: AtomicU64::new(limit.0),
@@ -73,6 +76,12 @@ impl Meter {
         }
     }
 
+    /// The limit leaves the pool out, or does not.
+    pub fn with_pool_beside(mut self, beside: bool) -> Self {
+        self.pool_beside = beside;
+        self
+    }
+
     pub fn limit(&self) -> Bytes {
         self.limit
     }
@@ -80,7 +89,7 @@ impl Meter {
     /// Corrects the estimate by what the kernel says; returns the growth that neap's own fills do
     /// not explain.
     pub fn sample(&self, sample: Sample) -> u64 {
-        let usage = sample.resident + sample.own;
+        let usage = self.usage_of(&sample);
         self.pool.store(sample.pool.bytes, Relaxed);
         let before = self.estimate.swap(usage, Relaxed);
         if usage <= self.limit.0 && !sample.thaws {
@@ -102,6 +111,16 @@ impl Meter {
         usage.saturating_sub(before)
     }
 
+    /// What of it the limit holds.
+    pub fn usage_of(&self, sample: &Sample) -> u64 {
+        let beside = if self.pool_beside {
+            sample.pool.bytes
+        } else {
+            0
+        };
+        sample.resident + sample.own.saturating_sub(beside)
+    }
+
     pub fn set_plan(&self, hold_above: Bytes, reclaim_to: Option<Bytes>) {
         self.hold_above.store(hold_above.0, Relaxed);
         self.reclaim_to
@@ -111,6 +130,7 @@ impl Meter {
     /// Reclaim may take so many pages of what is used, resident or staged, and `pool` bytes of the pool may still
     /// be written back. As much of the pool as the floor has belongs to what the floor is for.
     pub fn note_reclaimable(&self, pages: Pages, pool: u64) {
+        let pool = if self.pool_beside { 0 } else { pool };
         let managed = pages.0 * PAGE_SIZE as u64 + pool.saturating_sub(self.floor);
         self.beside
             .store(self.usage().saturating_sub(managed), Relaxed);
@@ -125,6 +145,9 @@ impl Meter {
 
     /// The pool has this many bytes now.
     pub fn note_pool(&self, bytes: u64) {
+        if self.pool_beside {
+            return;
+        }
         let before = self.pool.swap(bytes, Relaxed);
         if bytes >= before {
             self.estimate.fetch_add(bytes - before, Relaxed);
@@ -353,5 +376,26 @@ mod tests {
         look(&meter, 60 * MIB, false);
         look(&meter, 90 * MIB, false);
         assert!(!meter.peaked_thawed());
+    }
+
+    #[test]
+    fn a_pool_beside_the_limit_counts_nowhere() {
+        for (beside, used) in [(false, 60), (true, 40)] {
+            let meter = Meter::new(Bytes(64 * MIB), true).with_pool_beside(beside);
+            let pool = Holding {
+                bytes: 20 * MIB,
+                ..Holding::default()
+            };
+            meter.sample(Sample {
+                resident: 35 * MIB,
+                own: 25 * MIB,
+                pool,
+                thaws: false,
+            });
+            assert_eq!(meter.usage(), used * MIB);
+            meter.note_pool(24 * MIB);
+            let grown = if beside { 0 } else { 4 * MIB };
+            assert_eq!(meter.usage(), used * MIB + grown);
+        }
     }
 }

@@ -50,6 +50,8 @@ pub struct Options {
     pub swap: Swap,
     /// Share of the limit that the pool may take, in percent.
     pub pool_max_percent: u8,
+    /// The limit leaves the pool out, as cgroup v1 leaves out zswap's.
+    pub pool_beside: bool,
     /// How pages are compressed.
     pub compressor: CompressorKind,
     /// Which compressed pages go to the swap file first.

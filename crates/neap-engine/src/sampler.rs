@@ -73,13 +73,12 @@ impl Sampler {
         let spaces = self.job.spaces();
         self.measure_shares(&spaces);
         let sample = self.measure(&spaces);
+        let usage = self.job.meter.usage_of(&sample);
         let unexplained = self.job.meter.sample(sample);
         self.unexplained += unexplained;
         let now = neap_sys::monotonic_nanos();
         self.pacer.observe_native(Nanos(now), Bytes(unexplained));
-        let plan = self
-            .pacer
-            .observe(Nanos(now), Bytes(sample.resident + sample.own));
+        let plan = self.pacer.observe(Nanos(now), Bytes(usage));
         self.job.meter.set_plan(plan.hold_above, plan.reclaim_to);
         if plan.arm {
             let enough = match plan.reclaim_to {
@@ -94,7 +93,7 @@ impl Sampler {
             self.job.reclaim.ring();
         }
         self.job.offer_room();
-        if self.grows && sample.resident + sample.own > plan.hold_above.0 {
+        if self.grows && usage > plan.hold_above.0 {
             return SOONEST; // what is mapped meanwhile waits for nothing
         }
         plan.next_sample

@@ -53,6 +53,7 @@ impl<'a> Side<'a> {
         let own = |run: &&Value| {
             run["contender"] == contender
                 && run["limit_bytes"] == entry["limit_bytes"]
+                && run["pool_beside"] == entry["pool_beside"]
                 && run["turn"].as_u64() > Some(0)
         };
         let runs = bench["raw"].as_array()?.iter().filter(own).collect();

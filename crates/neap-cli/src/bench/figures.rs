@@ -16,6 +16,8 @@ pub struct Raw {
     pub contender: Contender,
     /// The limit it ran under.
     pub limit_bytes: Option<u64>,
+    /// Neap's limit left its pool out.
+    pub pool_beside: bool,
     /// How it ended.
     #[serde(serialize_with = "by_line")]
     pub ending: Ending,
@@ -91,6 +93,16 @@ impl Raw {
         match self.given_up_after_seconds {
             Some(seconds) => too_long(seconds),
             None => said(self.ending),
+        }
+    }
+
+    /// What its limit held, at most.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        if self.pool_beside {
+            self.peak_resident_bytes
+        } else {
+            self.peak_memory_bytes
         }
     }
 
@@ -322,6 +334,7 @@ pub mod tests {
             turn,
             contender,
             limit_bytes: None,
+            pool_beside: false,
             ending: Ending::Exited(0),
             given_up_after_seconds: None,
             wall_seconds: wall,

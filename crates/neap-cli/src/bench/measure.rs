@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use neap_sys::{Usage, start_within, usage_of_children};
-use neap_units::{Bytes, PAGE_SIZE};
+use neap_units::PAGE_SIZE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
@@ -20,6 +20,7 @@ use serde_json::Value;
 use super::figures::Raw;
 use super::group::{Group, field};
 use super::lab::Backing;
+use super::plan::Bound;
 use super::sample::{Counters, Peak, Pool, Watch};
 use super::stream::{Input, digest, tail};
 use crate::choice::Contender;
@@ -125,8 +126,8 @@ pub struct Turn<'a> {
     pub number: u32,
     /// Under what.
     pub contender: Contender,
-    /// At which limit.
-    pub limit: Option<Bytes>,
+    /// Held to what.
+    pub bound: Bound,
     /// In which group.
     pub group: Option<&'a Group>,
     /// On what the lab prepared.
@@ -227,10 +228,14 @@ impl Runner {
         if turn.contender != Contender::Neap {
             return self.target.command(&[]);
         }
-        let limit = turn.limit.unwrap_or_default().0.to_string();
+        let limit = turn.bound.limit.unwrap_or_default().0.to_string();
         let stats = format!("/proc/{}/fd/{}", std::process::id(), stats.as_raw_fd());
         let mut command = Command::new(&self.neap);
         command.args(["run", "--require", "-m", &limit, "--stats", &stats]);
+        if turn.bound.pool_beside {
+            // No group keeps the kernel's pools small.
+            command.args(["--pool-beside", "--pool-max", "100"]);
+        }
         if let Some(dir) = &self.swap_dir {
             command.arg("--swap-dir").arg(dir);
         }
@@ -362,7 +367,8 @@ fn basic(turn: Turn<'_>, ended: &Ended, before: Usage, after: Usage) -> Raw {
     Raw {
         turn: turn.number,
         contender: turn.contender,
-        limit_bytes: turn.limit.map(|limit| limit.0),
+        limit_bytes: turn.bound.limit.map(|limit| limit.0),
+        pool_beside: turn.bound.pool_beside,
         ending: ending(ended.status),
         given_up_after_seconds: ended.late,
         wall_seconds: seconds(ended.wall_nanos),

@@ -38,7 +38,7 @@ use figures::{Raw, Verdict};
 use lab::{Backing, Lab};
 use measure::{Interrupt, Runner, Stop, Turn};
 use missing::Missing;
-use plan::{Absent, First};
+use plan::{Absent, Bound, First};
 use report::Report;
 use site::Site;
 
@@ -151,13 +151,13 @@ impl<'a> Bench<'a> {
     fn first_runs(&mut self) -> Result<Vec<First>, Stop> {
         let wanted = self.wanted();
         self.progress(0, Contender::Plain);
-        let plain = self.one(0, Contender::Plain, None)?;
+        let plain = self.one(0, Contender::Plain, Bound::default())?;
         let plain = match plain {
             Ok(raw) => raw,
             // Only a group can be missing, and plain needs none.
             Err(missing) => {
                 self.lab = Err(missing);
-                let again = self.one(0, Contender::Plain, None)?;
+                let again = self.one(0, Contender::Plain, Bound::default())?;
                 again.map_err(|missing| no_run(&missing))?
             }
         };
@@ -183,7 +183,7 @@ impl<'a> Bench<'a> {
         let mut firsts = Vec::new();
         for contender in wanted {
             self.progress(0, contender);
-            match self.one(0, contender, Some(self.size))? {
+            match self.one(0, contender, self.size.into())? {
                 Ok(raw) => firsts.extend(self.admit(raw)),
                 Err(missing) => self.refuse(contender, missing),
             }
@@ -278,7 +278,7 @@ impl<'a> Bench<'a> {
         for turn in 1..=self.args.runs {
             for entrant in entrants.iter_mut().filter(|e| e.given_up.is_none()) {
                 self.progress(turn, entrant.contender);
-                match self.one(turn, entrant.contender, entrant.limit)? {
+                match self.one(turn, entrant.contender, entrant.bound)? {
                     Ok(raw) => {
                         entrant.given_up = raw.given_up_after_seconds.filter(|_| turn == 1);
                         self.raw.push(raw);
@@ -297,7 +297,7 @@ impl<'a> Bench<'a> {
         &mut self,
         turn: u32,
         contender: Contender,
-        limit: Option<Bytes>,
+        bound: Bound,
     ) -> Result<Result<Raw, Missing>, Stop> {
         self.runner.interrupt.check()?;
         let lab = match (&mut self.lab, contender) {
@@ -309,7 +309,7 @@ impl<'a> Bench<'a> {
                     .run(Turn {
                         number: turn,
                         contender,
-                        limit,
+                        bound,
                         group: None,
                         backing: &backing,
                     })
@@ -317,7 +317,7 @@ impl<'a> Bench<'a> {
             }
             (Err(missing), _) => return Ok(Err(missing.clone())),
         };
-        let done = run_in(lab, &self.runner, (turn, contender, limit));
+        let done = run_in(lab, &self.runner, (turn, contender, bound));
         let faults = lab.tidy();
         if let Ok(Ok((_, Some(disturbed)))) = &done {
             let line = format!("{contender} in turn {turn}: {disturbed}");
@@ -396,8 +396,8 @@ impl<'a> Bench<'a> {
         for run in &self.raw {
             let limit = run.limit_bytes.unwrap_or(u64::MAX);
             let allowed = limit.saturating_add(limit / limit::BURST_DIVISOR + limit::BURST_FIXED.0);
-            if run.contender == Contender::Neap && run.peak_memory_bytes > allowed {
-                let peak = Bytes(run.peak_memory_bytes);
+            if run.contender == Contender::Neap && run.held_bytes() > allowed {
+                let peak = Bytes(run.held_bytes());
                 let limit = Bytes(limit);
                 lines.push(format!(
                     "neap took {peak} in turn {}, its limit was {limit}",
@@ -442,7 +442,7 @@ type Done = (Raw, Option<String>);
 fn run_in(
     lab: &mut Lab,
     runner: &Runner,
-    (turn, contender, limit): (u32, Contender, Option<Bytes>),
+    (turn, contender, bound): (u32, Contender, Bound),
 ) -> Result<Result<Done, Missing>, Stop> {
     let backing = match lab.prepare(contender) {
         Ok(backing) => backing,
@@ -451,7 +451,7 @@ fn run_in(
     // neap keeps its limit itself.
     let charged = match contender {
         Contender::Plain | Contender::Neap => None,
-        _ => limit,
+        _ => bound.limit,
     };
     let group = match lab.group(charged) {
         Ok(group) => group,
@@ -460,7 +460,7 @@ fn run_in(
     let raw = runner.run(Turn {
         number: turn,
         contender,
-        limit,
+        bound,
         group: Some(&group),
         backing: &backing,
     })?;

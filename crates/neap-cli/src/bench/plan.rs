@@ -1,9 +1,9 @@
 //! Who runs under which limit, so that like is compared with like.
 //!
-//! Two accountings, for the kernel does not always charge a pool to the group that fills it, and neap's
-//! limit always holds its own. By the first, all get the same resident memory and the pool is nobody's
-//! cost; by the second, resident memory and pool together have the same limit. What has to be given or
-//! taken is the pool that a first run used.
+//! Two accountings, for the kernel does not always charge a pool to the group that fills it. By the first, all
+//! get the same resident memory and the pool is nobody's cost: neap's limit leaves it out, and where the kernel
+//! charges a pool the group gets it added. By the second, resident memory and pool together have the same limit.
+//! What has to be given or taken is the pool that a first run used.
 
 use std::fmt;
 
@@ -34,13 +34,31 @@ impl Accounting {
     }
 }
 
+/// What a run is held to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bound {
+    /// `None` for plain.
+    pub limit: Option<Bytes>,
+    /// Neap's limit leaves its pool out.
+    pub pool_beside: bool,
+}
+
+impl From<Bytes> for Bound {
+    fn from(limit: Bytes) -> Bound {
+        Bound {
+            limit: Some(limit),
+            pool_beside: false,
+        }
+    }
+}
+
 /// One contender under one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entrant {
     /// What it runs under.
     pub contender: Contender,
-    /// `None` for plain.
-    pub limit: Option<Bytes>,
+    /// Its limit.
+    pub bound: Bound,
     /// The patience in seconds, when its first run under this limit took longer; it has no other.
     pub given_up: Option<u64>,
     /// Where it stands, and how its limit came about there.
@@ -97,7 +115,7 @@ pub fn entrants(size: Bytes, firsts: &[First]) -> (Vec<Entrant>, Vec<Absent>) {
     let no_limit = "no limit".to_owned();
     let mut entrants = vec![Entrant {
         contender: Contender::Plain,
-        limit: None,
+        bound: Bound::default(),
         given_up: None,
         stands: vec![
             (Accounting::Resident, no_limit.clone()),
@@ -107,14 +125,12 @@ pub fn entrants(size: Bytes, firsts: &[First]) -> (Vec<Entrant>, Vec<Absent>) {
     let mut absent = Vec::new();
     for first in firsts {
         let (resident, pooled) = first.limits(size);
-        // A run of a limit is one of every entrant with that limit.
-        let given_up = |limit: Bytes| first.late.filter(|_| limit == size);
-        if first.pool == Bytes::ZERO {
+        if first.pool == Bytes::ZERO && !(first.leaves_out() && first.late.is_some()) {
             let stands = [resident, pooled].into_iter().flatten();
             entrants.push(Entrant {
                 contender: first.contender,
-                limit: Some(size),
-                given_up: given_up(size),
+                bound: size.into(),
+                given_up: first.late,
                 stands: stands
                     .map(|limit| (limit.accounting, limit.label))
                     .collect(),
@@ -126,8 +142,8 @@ pub fn entrants(size: Bytes, firsts: &[First]) -> (Vec<Entrant>, Vec<Absent>) {
             match limit {
                 Ok(limit) => entrants.push(Entrant {
                     contender: first.contender,
-                    limit: Some(limit.bytes),
-                    given_up: given_up(limit.bytes),
+                    bound: limit.bound,
+                    given_up: first.late.filter(|_| limit.bound == size.into()),
                     stands: vec![(limit.accounting, limit.label)],
                 }),
                 Err(gone) => absent.push(gone),
@@ -139,7 +155,7 @@ pub fn entrants(size: Bytes, firsts: &[First]) -> (Vec<Entrant>, Vec<Absent>) {
 
 struct Limit {
     accounting: Accounting,
-    bytes: Bytes,
+    bound: Bound,
     label: String,
 }
 
@@ -149,9 +165,20 @@ impl First {
         let pool = self.pool;
         let as_given = |accounting, why: &str| Limit {
             accounting,
-            bytes: size,
+            bound: size.into(),
             label: format!("limit {size}, {why}"),
         };
+        if self.leaves_out() && (self.pool != Bytes::ZERO || self.late.is_some()) {
+            let beside = Limit {
+                bound: Bound {
+                    pool_beside: true,
+                    ..size.into()
+                },
+                ..as_given(Accounting::Resident, "its pool beside it")
+            };
+            let within = as_given(Accounting::Pooled, "which holds its pool too");
+            return (Ok(beside), Ok(within));
+        }
         if let Some(gone) = self.unknown_pool() {
             let within = as_given(Accounting::Pooled, "which holds its pool too");
             return (Err(gone), Ok(within));
@@ -169,7 +196,7 @@ impl First {
         if self.charged {
             let more = Limit {
                 accounting: Accounting::Resident,
-                bytes: size + pool,
+                bound: (size + pool).into(),
                 label: format!(
                     "limit {} = {size} and {pool}, the pool of its first run",
                     size + pool
@@ -183,7 +210,7 @@ impl First {
         let less = match left < LEAST {
             false => Ok(Limit {
                 accounting: Accounting::Pooled,
-                bytes: left,
+                bound: left.into(),
                 label: format!("limit {left} = {size} less {pool}, the pool of its first run"),
             }),
             true => Err(Absent {
@@ -199,6 +226,11 @@ impl First {
 }
 
 impl First {
+    /// Whether its limit can leave the pool out.
+    fn leaves_out(&self) -> bool {
+        self.contender == Contender::Neap
+    }
+
     /// Who would get its pool added, and was ended before it told its size or before it had any.
     fn unknown_pool(&self) -> Option<Absent> {
         let seconds = self.late?;
@@ -238,7 +270,7 @@ mod tests {
     fn limits(entrants: &[Entrant], accounting: Accounting) -> Vec<(Contender, Option<u64>)> {
         let stands = entrants.iter().filter(|e| e.label(accounting).is_some());
         stands
-            .map(|e| (e.contender, e.limit.map(|l| l.0 >> 20)))
+            .map(|e| (e.contender, e.bound.limit.map(|l| l.0 >> 20)))
             .collect()
     }
 
@@ -253,7 +285,7 @@ mod tests {
         assert!(absent.is_empty());
         let resident = [
             (Contender::Plain, None),
-            (Contender::Neap, Some(74)),
+            (Contender::Neap, Some(64)),
             (Contender::Zswap, Some(64)),
             (Contender::Swap, Some(64)),
         ];
@@ -268,10 +300,7 @@ mod tests {
         // Swap without a pool stands in both with the same runs.
         assert_eq!(entrants.len(), 6);
         let label = entrants[1].label(Accounting::Resident).unwrap();
-        assert_eq!(
-            label,
-            "limit 74MiB = 64MiB and 10MiB, the pool of its first run"
-        );
+        assert_eq!(label, "limit 64MiB, its pool beside it");
         let label = entrants[4].label(Accounting::Pooled).unwrap();
         assert_eq!(
             label,
@@ -301,26 +330,31 @@ mod tests {
             late(Contender::Zswap, 20, false),
             late(Contender::Swap, 0, false),
             late(Contender::Neap, 0, true),
+            late(Contender::Zram, 0, true),
         ];
         let (entrants, absent) = entrants(Bytes::mib(64), &firsts);
         let given_up: Vec<_> = entrants
             .iter()
-            .map(|e| (e.contender, e.limit.map(|l| l.0 >> 20), e.given_up))
+            .map(|e| (e.contender, e.bound.limit.map(|l| l.0 >> 20), e.given_up))
             .collect();
         let want = [
             (Contender::Plain, None, None),
             (Contender::Zswap, Some(64), Some(30)),
             (Contender::Zswap, Some(44), None),
             (Contender::Swap, Some(64), Some(30)),
+            (Contender::Neap, Some(64), None),
             (Contender::Neap, Some(64), Some(30)),
+            (Contender::Zram, Some(64), Some(30)),
         ];
         assert_eq!(given_up, want);
         assert_eq!(entrants[3].stands.len(), 2);
-        assert_eq!(entrants[4].label(Accounting::Resident), None);
+        assert!(entrants[4].bound.pool_beside && !entrants[5].bound.pool_beside);
+        assert_eq!(entrants[5].label(Accounting::Resident), None);
+        assert_eq!(entrants[6].label(Accounting::Resident), None);
         assert!(
             absent[0]
                 .to_string()
-                .starts_with("neap (a): its first run did not end within 30 s")
+                .starts_with("zram (a): its first run did not end within 30 s")
         );
     }
 

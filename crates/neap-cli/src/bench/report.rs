@@ -39,9 +39,12 @@ impl Report<'_> {
     /// The counted runs of an entrant.
     #[must_use]
     pub fn runs_of(&self, entrant: &Entrant) -> Vec<&Raw> {
-        let limit = entrant.limit.map(|limit| limit.0);
+        let limit = entrant.bound.limit.map(|limit| limit.0);
         let own = |run: &&Raw| {
-            run.turn > 0 && run.contender == entrant.contender && run.limit_bytes == limit
+            run.turn > 0
+                && run.contender == entrant.contender
+                && run.limit_bytes == limit
+                && run.pool_beside == entrant.bound.pool_beside
         };
         self.raw.iter().filter(own).collect()
     }
@@ -118,7 +121,8 @@ impl Report<'_> {
         let label = |accounting: Accounting| entrant.label(accounting);
         json!({
             "contender": entrant.contender.to_string(),
-            "limit_bytes": entrant.limit.map(|limit| limit.0),
+            "limit_bytes": entrant.bound.limit.map(|limit| limit.0),
+            "pool_beside": entrant.bound.pool_beside,
             "resident": label(Accounting::Resident),
             "pooled": label(Accounting::Pooled),
             "runs": self.runs_of(entrant).len(),

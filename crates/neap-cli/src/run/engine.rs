@@ -56,6 +56,7 @@ fn options(plan: &Plan) -> Options {
         limit: plan.limit.bytes,
         swap: plan.swap.clone(),
         pool_max_percent: plan.pool_max.0,
+        pool_beside: plan.pool_beside,
         compressor: plan.compressor,
         shrinker: plan.shrinker,
         way_out: match plan.write_protect {

@@ -24,6 +24,8 @@ pub struct Plan {
     pub swap: Swap,
     /// The pool's share of the limit.
     pub pool_max: PoolMax,
+    /// The limit leaves the pool out.
+    pub pool_beside: bool,
     /// What compresses.
     pub compressor: CompressorKind,
     /// How the pool gives way.
@@ -92,6 +94,7 @@ impl Plan {
             limit,
             swap: swap.swap,
             pool_max: choice(args.pool_max, env::POOL_MAX, env)?,
+            pool_beside: args.pool_beside,
             compressor: choice(args.compressor, env::COMPRESSOR, env)?,
             shrinker: choice(args.shrinker, env::SHRINKER, env)?,
             on_exhausted: choice(args.on_exhausted, env::ON_EXHAUSTED, env)?,
@@ -114,6 +117,7 @@ impl Plan {
             "swap_dir": swap_dir,
             "swap_size_bytes": swap_size,
             "pool_max_percent": self.pool_max.0,
+            "pool_beside": self.pool_beside,
             "compressor": self.compressor.to_string(),
             "shrinker": self.shrinker.to_string(),
             "on_exhausted": self.on_exhausted.to_string(),
