@@ -215,6 +215,16 @@ fn measures(
     measures
 }
 
+pub(super) const CPUS: Parameter = Parameter::seed("cpus", "36", "CPUs", "S0");
+pub(super) const JOBS: Parameter = Parameter::chosen(
+    "jobs",
+    "36",
+    "jobs",
+    "not stated; one for each CPU",
+    &["18", "36", "72"],
+);
+pub(super) const SWAP: Parameter =
+    Parameter::chosen("swap", "51200", "MiB", "not stated; never full", &[]);
 pub(super) const UNITS: Parameter = Parameter::chosen(
     "units",
     "2900",
@@ -222,17 +232,16 @@ pub(super) const UNITS: Parameter = Parameter::chosen(
     "not stated; about what a default x86 configuration has",
     &["1450", "2900", "5800"],
 );
+/// Of a build of two jobs.
 pub(super) const MEMORY: Parameter = Parameter::chosen(
     "memory",
-    "6",
+    "5",
     "times the recorded compiler",
     "not stated; a unit's private memory is 1 to so many times the recorded 16 MiB, all alike probable; \
-     the whole number whose old-scheme swap-ins in second-chance are nearest to the reported count, \
-     which is therefore no prediction",
-    &["5", "6", "7"],
+     the whole number whose old-scheme swap-ins in second-chance at this scale, with a device that is never busy, are \
+     nearest to the reported count",
+    &["4", "6", "8"],
 );
-/// At the scale that builds have by default: the part of the machine that they run on.
-pub(super) const SCALE: f64 = 0.1112;
 pub(super) const SERIAL: Parameter = Parameter::chosen(
     "serial",
     "0",

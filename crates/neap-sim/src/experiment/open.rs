@@ -3,9 +3,33 @@
 
 use neap_policy::{PenaltySpend, ShrinkerLimit, SwapinCount, Switches};
 
-use super::build::{SCALE, build, device, effect, serial};
-use super::second_chance::S0_PARAMETERS;
-use super::{Experiment, ExperimentFault, Measure, Setup};
+use super::build::{
+    CLUSTER, COMPRESSOR, CPUS, FILES, JOBS, LATENCY, LINK_MEMORY, MEMORY, OBJECT, PREPARE, RAM,
+    SCATTER, SERIAL, SOURCE, SWAP, UNITS, build, effect, serial,
+};
+use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
+
+/// Of the build of `second-chance`, with two jobs and a device that is never busy.
+const PARAMETERS: &[Parameter] = &[
+    Parameter::seed("limit", "2048", "MiB", "S0: memory.max"),
+    CPUS,
+    Parameter::seed("user", "4318", "s", "S0: user time of the build"),
+    JOBS,
+    UNITS,
+    MEMORY,
+    SOURCE,
+    OBJECT,
+    SERIAL,
+    PREPARE,
+    LINK_MEMORY,
+    SCATTER,
+    Parameter::word("files", "disk", "not stated", FILES),
+    RAM,
+    SWAP,
+    LATENCY,
+    CLUSTER,
+    COMPRESSOR,
+];
 
 /// What a configuration changes of Linux 6.12.
 fn remedied(config: &str) -> Switches {
@@ -28,13 +52,7 @@ fn remedied(config: &str) -> Switches {
 }
 
 fn run(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
-    build(
-        setup,
-        remedied(setup.config),
-        0,
-        serial(setup),
-        device(setup),
-    )
+    build(setup, remedied(setup.config), 0, serial(setup), None)
 }
 
 const NOTE: &str =
@@ -46,7 +64,7 @@ pub(super) const CONCURRENT: Experiment = Experiment {
     title: "shrinkers of one cgroup: as many as come, or one for each batch of entries",
     source: "S0 review, SPEC 9.1",
     configs: &["unbounded", "tokens"],
-    parameters: S0_PARAMETERS,
+    parameters: PARAMETERS,
     reported: &[],
     effects: &[
         effect("swapins_change", "swapins", "tokens", "unbounded"),
@@ -60,8 +78,8 @@ pub(super) const CONCURRENT: Experiment = Experiment {
         effect("real_change", "real_seconds", "tokens", "unbounded"),
     ],
     headline: &["swapins", "zswpwb", "slabs_scanned"],
-    scale: SCALE,
-    seconds: 12,
+    scale: 1.0 / 18.0,
+    seconds: 4,
     notes: &[NOTE],
     run,
 };
@@ -72,7 +90,7 @@ pub(super) const USEFUL: Experiment = Experiment {
     title: "pages read ahead hold the shrinker back when they are read, or when they are used",
     source: "S0 review, SPEC 9.3",
     configs: &["disk-reads", "useful-reads"],
-    parameters: S0_PARAMETERS,
+    parameters: PARAMETERS,
     reported: &[],
     effects: &[
         effect("swapins_change", "swapins", "useful-reads", "disk-reads"),
@@ -80,8 +98,8 @@ pub(super) const USEFUL: Experiment = Experiment {
         effect("real_change", "real_seconds", "useful-reads", "disk-reads"),
     ],
     headline: &["swapins", "zswpwb"],
-    scale: SCALE,
-    seconds: 12,
+    scale: 1.0 / 18.0,
+    seconds: 4,
     notes: &[NOTE],
     run,
 };
@@ -92,7 +110,7 @@ pub(super) const PENALTY: Experiment = Experiment {
     title: "disk swap-ins are spent when the shrinker counts, or when it scans",
     source: "S0 review, SPEC 9.2",
     configs: &["at-count", "at-scan"],
-    parameters: S0_PARAMETERS,
+    parameters: PARAMETERS,
     reported: &[],
     effects: &[
         effect("swapins_change", "swapins", "at-scan", "at-count"),
@@ -100,8 +118,8 @@ pub(super) const PENALTY: Experiment = Experiment {
         effect("real_change", "real_seconds", "at-scan", "at-count"),
     ],
     headline: &["swapins", "zswpwb"],
-    scale: SCALE,
-    seconds: 12,
+    scale: 1.0 / 18.0,
+    seconds: 4,
     notes: &[NOTE],
     run,
 };

@@ -3,7 +3,7 @@
 use neap_policy::{Rotate, Switches};
 
 use super::build::{
-    CLUSTER, COMPRESSOR, FILES, OBJECT, RAM, SOURCE, UNITS, build, effect, reported,
+    CLUSTER, COMPRESSOR, FILES, MEMORY, OBJECT, RAM, SOURCE, UNITS, build, effect, reported,
 };
 use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
 
@@ -51,14 +51,7 @@ const S4_PARAMETERS: &[Parameter] = &[
         &["24", "32", "64"],
     ),
     UNITS,
-    Parameter::chosen(
-        "memory",
-        "5",
-        "times the recorded compiler",
-        "not stated; a unit's private memory is 1 to so many times the recorded 16 MiB, all alike probable; as in \
-         second-chance at this scale with a device that only has a latency",
-        &["4", "6", "8"],
-    ),
+    MEMORY,
     SOURCE,
     OBJECT,
     Parameter::word("files", "tmpfs", "S4: kernel build in tmpfs", FILES),
