@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
 use super::flags::ForecastArgs;
-use super::output::{Output, is_stdout};
+use super::output::{Output, distinct, is_stdout};
 use super::print;
 use super::trace::{LEAST, flag, machine, size, time};
 use super::workload::read_trace;
@@ -281,8 +281,13 @@ fn linux(args: &ForecastArgs, trace: &std::sync::Arc<Trace>) -> Result<Shown, Fa
 
 /// Tries several limits.
 pub fn forecast(args: &ForecastArgs) -> Result<(), Failure> {
-    let trace = std::sync::Arc::new(read_trace(&args.trace)?);
     let (json, svg) = (args.json.as_deref(), args.svg.as_deref());
+    let read = [
+        ("TRACE", Some(&*args.trace)),
+        ("--models", args.models.as_deref()),
+    ];
+    distinct(&read, &[("--json", json), ("--svg", svg)])?;
+    let trace = std::sync::Arc::new(read_trace(&args.trace)?);
     let on_stdout = [json, svg].into_iter().flatten().filter(|p| is_stdout(p));
     let on_stdout = on_stdout.count();
     if on_stdout > 1 {

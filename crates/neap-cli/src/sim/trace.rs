@@ -13,7 +13,7 @@ use neap_sim::{
 use super::failure::Failure;
 use super::flags::{Format, ImportArgs, MachineArgs, ReplayArgs};
 use super::forecast::table;
-use super::output::Output;
+use super::output::{Output, distinct};
 use super::print;
 use super::record;
 use super::workload::{as_json, read_trace};
@@ -56,6 +56,8 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
         window: time("--window", &args.window)?,
         window_pages: args.window_pages,
     };
+    let written = [("--output", Some(&*args.output))];
+    distinct(&[("FILE", Some(&args.input))], &written)?;
     let input: Box<dyn BufRead> = if args.input == Path::new("-") {
         Box::new(BufReader::with_capacity(1 << 20, io::stdin()))
     } else {
