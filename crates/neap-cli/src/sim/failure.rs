@@ -123,6 +123,18 @@ impl Failure {
         match self {
             Self::Write { .. } => Some("a file in a directory you may write to"),
             Self::Same { .. } => Some("another file to write to"),
+            Self::Import {
+                source: ImportFault::Compressed(_),
+                ..
+            } => Some("to decompress it first, or zstd -dc FILE | neap sim import ... - -o TRACE"),
+            Self::Import {
+                source: ImportFault::Empty,
+                ..
+            }
+            | Self::Trace {
+                source: TraceFault::Empty,
+                ..
+            } => Some("to record it again: nothing was written to it"),
             Self::Trace { .. } => Some("neap sim import makes traces of other recordings"),
             Self::Import { .. } => Some("--from with the format the file has"),
             Self::Record { .. } | Self::Nothing { .. } => Some("neap run --record makes records"),

@@ -35,13 +35,26 @@ pub(super) fn time(name: &'static str, text: &str) -> Result<Nanos, Failure> {
 }
 
 pub(super) fn size(name: &'static str, text: &str) -> Result<Size, Failure> {
-    parse_size(text).map_err(|error| flag(name, error.to_string()))
+    // One line, without the caret: in a list it would not be seen which size is meant.
+    parse_size(text).map_err(|error| flag(name, format!("{text:?} is no size: {}", error.fault())))
 }
 
 pub(super) fn bytes(name: &'static str, text: &str) -> Result<Bytes, Failure> {
     match size(name, text)? {
         Size::Bytes(bytes) => Ok(bytes),
         Size::Percent(_) => Err(flag(name, "a percentage has nothing to be a share of here")),
+    }
+}
+
+/// The first bytes of a zstd frame (RFC 8878, 3.1.1).
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Finds what is no recording of any format: no byte, or one that must be unpacked first.
+fn readable(input: &mut dyn BufRead) -> Result<(), ImportFault> {
+    match input.fill_buf()? {
+        [] => Err(ImportFault::Empty),
+        first if first.starts_with(&ZSTD) => Err(ImportFault::Compressed("zstd")),
+        _ => Ok(()),
     }
 }
 
@@ -58,7 +71,7 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
     };
     let written = [("--output", Some(&*args.output))];
     distinct(&[("FILE", Some(&args.input))], &written)?;
-    let input: Box<dyn BufRead> = if args.input == Path::new("-") {
+    let mut input: Box<dyn BufRead> = if args.input == Path::new("-") {
         Box::new(BufReader::with_capacity(1 << 20, io::stdin()))
     } else {
         Box::new(BufReader::with_capacity(
@@ -67,11 +80,20 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
         ))
     };
     let output = Output::open(&args.output)?;
-    let trace = match args.from {
-        Format::Lackey => from_lackey(input, rules),
+    let trace = readable(&mut input).and_then(|()| match args.from {
+        Format::Lackey => {
+            let (trace, broken) = from_lackey(input, rules)?;
+            if broken > 0 {
+                let path = args.input.display();
+                talk::warn(&format!(
+                    "{path}: {broken} lines begin as lackey's do and cannot be read: they are left out"
+                ));
+            }
+            Ok(trace)
+        }
         Format::OracleGeneral => from_oracle(input),
         Format::Record => record::convert(&args.input, input),
-    };
+    });
     let trace = trace.map_err(|source| match source {
         ImportFault::Read(source) => read(source),
         source => Failure::Import {
