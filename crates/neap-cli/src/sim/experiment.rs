@@ -244,6 +244,9 @@ fn swept(args: &ExperimentArgs, experiment: &'static Experiment, key: &str) -> R
     }
     if !outputs.quiet {
         print(table.text())?;
+        for note in outcomes[0].1.caveats() {
+            print(format!("\nnote: {note}\n"))?;
+        }
     }
     let json = || {
         outcomes
