@@ -1,4 +1,4 @@
-//! What `neap sim` says of inputs and flags that it cannot use.
+//! What `neap sim` says of inputs and flags that it cannot use, and of those it can.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -93,4 +93,25 @@ fn lines_of_lackey_that_cannot_be_read_are_counted_in_one_warning() {
         "neap: warning: log: 2 lines begin as lackey's do and cannot be read: they are left out";
     assert_eq!(text.lines().next(), Some(want));
     assert_eq!(text.lines().count(), 2);
+}
+
+#[test]
+fn a_trace_is_replayed_with_another_compressor() {
+    let dir = with_trace();
+    let replay = |more: &[&str]| {
+        let args = [&["replay", "t", "-m", "512K", "--zswap", "--json"], more].concat();
+        let output = neap_in(&dir, &args);
+        assert!(output.status.success(), "{:?}", output.stderr);
+        output.stdout
+    };
+    let (lz4, zstd) = (["--compressor", "lz4"], ["--compressor", "zstd:1"]);
+    assert_ne!(replay(&lz4), replay(&zstd));
+    assert_ne!(replay(&lz4), replay(&[]));
+    let cc1 = replay(&["--compressor", "lz4", "--content", "cc1"]);
+    assert_ne!(cc1, replay(&lz4));
+    let unknown = ["replay", "t", "--zswap", "--compressor", "zstd:7"];
+    let advice = "neap sim fit --compressors zstd:7 makes one for --models";
+    assert!(told(&dir, &unknown, 2).contains(advice));
+    let alone = told(&dir, &["replay", "t", "--compressor", "lz4"], 2);
+    assert!(alone.contains("--zswap"), "{alone}");
 }

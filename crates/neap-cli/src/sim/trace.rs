@@ -6,13 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use neap_sim::{
-    Bytes, ForecastMachine, ImportFault, Lackey, MAX_SWAP_LATENCY, Nanos, Size,
-    forecast as predict, from_lackey, from_oracle, parse_duration, parse_size, parse_version,
+    Bytes, ForecastMachine, ImportFault, Lackey, MAX_SWAP_LATENCY, Nanos, PageModel, Size,
+    forecast as predict, from_lackey, from_oracle, page_model, parse_duration, parse_size,
+    parse_version,
 };
 
 use super::failure::Failure;
 use super::flags::{Format, ImportArgs, MachineArgs, ReplayArgs};
-use super::forecast::table;
+use super::forecast::{models, no_model, table};
 use super::output::{Output, distinct};
 use super::print;
 use super::record;
@@ -138,13 +139,31 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ForecastMachine, Failure> {
         swap_size,
         swap_latency,
         zswap: args.zswap,
+        pages: None,
         seed: args.seed,
     })
+}
+
+/// What the compressor that was asked for makes of pages.
+fn pages(args: &ReplayArgs) -> Result<Option<PageModel>, Failure> {
+    let Some(kind) = args.compressor else {
+        return Ok(None);
+    };
+    let models = models(args.models.as_deref())?;
+    let compressor = kind.to_string();
+    let model = page_model(&models, &compressor, args.content.as_deref());
+    model
+        .map(Some)
+        .map_err(|unknown| no_model(&compressor, &unknown))
 }
 
 /// Runs a trace once.
 pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     if args.memory.is_none() && record::is_record(&args.trace) {
+        if args.compressor.is_some() {
+            let fault = "a record's decisions are made again as they were: add -m SIZE to run it as a trace";
+            return Err(flag("--compressor", fault));
+        }
         return record::replay(args);
     }
     if args.decisions.is_some() || args.recorded.is_some() {
@@ -161,7 +180,10 @@ pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
         let fault = "write at least 64K: no program runs in less";
         return Err(flag("--memory", fault));
     }
-    let machine = machine(&args.machine)?;
+    let machine = ForecastMachine {
+        pages: pages(args)?,
+        ..machine(&args.machine)?
+    };
     if args.json {
         let mut run = machine.workload(&trace, limit).run();
         return print(format!("{}\n", as_json(&mut run)));
