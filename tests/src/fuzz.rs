@@ -85,7 +85,7 @@ fn oracle(bytes: &[u8]) {
 }
 
 fn lackey(bytes: &[u8]) {
-    if let Ok(trace) = from_lackey(bytes, Lackey::default()) {
+    if let Ok((trace, _)) = from_lackey(bytes, Lackey::default()) {
         sound(&trace);
     }
 }

@@ -433,3 +433,45 @@ fn a_recording_of_another_century_is_refused() {
     let import = ["import", "--from", "oracle-general", "log", "-o", "t"];
     fails(&dir, &import, 2, "log: more than 366 days pass by record 2");
 }
+
+#[test]
+fn a_file_that_is_read_or_written_already_is_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = small_trace(&dir, 100);
+    let record = [&[0, 0, 0, 0][..], &[1; 20]].concat();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("og"), &record).unwrap();
+    fs::hard_link(at("og"), at("link")).unwrap();
+    let (bytes, log) = (
+        fs::read(&trace).unwrap(),
+        fs::read(at("small.log")).unwrap(),
+    );
+    let refused = |args: &[&str], flag: &str, other: &str| {
+        let told = format!("error[E0207]: {flag}: ");
+        fails(&dir, args, 2, &told);
+        let told = format!("is the file of {other}, too: nothing was written\n  try: ");
+        fails(&dir, args, 2, &told);
+    };
+    for output in ["og", "./og", "link"] {
+        let import = ["import", "--from", "oracle-general", "og", "-o", output];
+        refused(&import, "--output", "FILE");
+    }
+    let import = ["import", "--from", "lackey", "small.log", "-o", "small.log"];
+    refused(&import, "--output", "FILE");
+    for flag in ["--json", "--svg"] {
+        let name = "small.neaptrc";
+        refused(&["forecast", name, flag, name], flag, "TRACE");
+    }
+    let both = ["forecast", &trace, "--json", "new", "--svg", "./new"];
+    refused(&both, "--svg", "--json");
+    let both = ["experiment", "recency", "--json", "new", "--html", "new"];
+    refused(&both, "--html", "--json");
+    refused(
+        &["fit", "--name", "x", "og", "-o", "og"],
+        "--output",
+        "FILE",
+    );
+    assert_eq!(fs::read(&trace).unwrap(), bytes);
+    assert_eq!(fs::read(at("og")).unwrap(), record);
+    assert_eq!(fs::read(at("small.log")).unwrap(), log);
+}

@@ -34,7 +34,8 @@ pub use experiment::{
     sweep as sweep_experiment,
 };
 pub use forecast::{
-    NeapCosts, NeapCounts, NeapForecast, NeapJob, NeapPoint, Packing, Ratio, with_dictionary,
+    NeapCosts, NeapCounts, NeapForecast, NeapJob, NeapPoint, Packing, Ratio, page_model,
+    with_dictionary,
 };
 pub use kernel::{
     Advice, Area, AreaKind, Costs, CpuId, FileId, Kernel, KernelConfig, Limits, MemcgId, NodeId,

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::failure::Failure;
 use super::flags::ExperimentArgs;
-use super::output::{Output, is_stdout};
+use super::output::{Output, distinct, is_stdout};
 use super::print;
 use crate::talk;
 
@@ -142,6 +142,7 @@ impl Outputs {
                 fault: "only one of them can be standard output".to_owned(),
             });
         }
+        distinct(&[], &[("--json", json), ("--html", html)])?;
         Ok(Outputs {
             json: Output::if_any(json)?,
             html: Output::if_any(html)?,
@@ -243,6 +244,9 @@ fn swept(args: &ExperimentArgs, experiment: &'static Experiment, key: &str) -> R
     }
     if !outputs.quiet {
         print(table.text())?;
+        for note in outcomes[0].1.caveats() {
+            print(format!("\nnote: {note}\n"))?;
+        }
     }
     let json = || {
         outcomes

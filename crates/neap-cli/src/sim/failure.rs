@@ -80,6 +80,16 @@ pub enum Failure {
         /// All answers.
         calls: u64,
     },
+    /// What is to be written is read, too, or written by another flag.
+    #[error("{flag}: {path} is the file of {other}, too: nothing was written")]
+    Same {
+        /// The flag.
+        flag: &'static str,
+        /// The file it names.
+        path: PathBuf,
+        /// What else names that file.
+        other: &'static str,
+    },
     /// A flag's value makes no sense.
     #[error("{flag}: {fault}")]
     Flag {
@@ -102,7 +112,7 @@ impl Failure {
             Self::Workload { .. } => "E0204",
             Self::Trace { .. } => "E0205",
             Self::Import { .. } | Self::Record { .. } | Self::Nothing { .. } => "E0206",
-            Self::Flag { .. } => "E0207",
+            Self::Flag { .. } | Self::Same { .. } => "E0207",
             Self::Differs { .. } => "E0209",
         }
     }
@@ -112,6 +122,19 @@ impl Failure {
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Write { .. } => Some("a file in a directory you may write to"),
+            Self::Same { .. } => Some("another file to write to"),
+            Self::Import {
+                source: ImportFault::Compressed(_),
+                ..
+            } => Some("to decompress it first, or zstd -dc FILE | neap sim import ... - -o TRACE"),
+            Self::Import {
+                source: ImportFault::Empty,
+                ..
+            }
+            | Self::Trace {
+                source: TraceFault::Empty,
+                ..
+            } => Some("to record it again: nothing was written to it"),
             Self::Trace { .. } => Some("neap sim import makes traces of other recordings"),
             Self::Import { .. } => Some("--from with the format the file has"),
             Self::Record { .. } | Self::Nothing { .. } => Some("neap run --record makes records"),

@@ -11,7 +11,7 @@ use neap_units::PAGE_SIZE;
 
 use super::failure::Failure;
 use super::flags::FitArgs;
-use super::output::{Output, is_stdout};
+use super::output::{Output, distinct, is_stdout};
 
 /// Bits of a pagemap entry: the page is in memory, or in swap.
 const PRESENT: u64 = 1 << 63;
@@ -67,6 +67,8 @@ fn samples(input: &mut File, offsets: &[u64]) -> Vec<u8> {
 
 /// Fits a model and writes it, with the models that are in the file already.
 pub fn run(args: &FitArgs) -> Result<(), Failure> {
+    let written = [("--output", Some(&*args.output))];
+    distinct(&[("FILE", args.file.as_deref())], &written)?;
     let mut models = earlier(&args.output)?;
     let output = Output::open(&args.output)?;
     let (path, offsets) = source(args)?;

@@ -159,6 +159,15 @@ pub struct ReplayArgs {
     /// Memory limit of the program [default: none]; makes a trace of a record
     #[arg(short = 'm', long, value_name = "SIZE", allow_hyphen_values = true)]
     pub memory: Option<String>,
+    /// Compressor of zswap [default: none; each page gets four times smaller]
+    #[arg(long, value_name = "NAME", requires = "zswap")]
+    pub compressor: Option<CompressorKind>,
+    /// Pages of which model are alike the program's [default: the mean of all]
+    #[arg(long, value_name = "NAME", requires = "compressor")]
+    pub content: Option<String>,
+    /// Models of neap sim fit [default: those built in]
+    #[arg(long, value_name = "FILE", requires = "compressor")]
+    pub models: Option<PathBuf>,
     /// The machine.
     #[command(flatten)]
     pub machine: MachineArgs,

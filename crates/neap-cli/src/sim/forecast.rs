@@ -4,13 +4,13 @@ use std::path::Path;
 
 use neap_sim::{
     Align, Bytes, Curve, Models, NeapCosts, NeapForecast, NeapJob, NeapPoint, Packing, Plot, Table,
-    Trace, count, forecast as of_linux, number,
+    Trace, UnknownModel, count, forecast as of_linux, number,
 };
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
 use super::flags::ForecastArgs;
-use super::output::{Output, is_stdout};
+use super::output::{Output, distinct, is_stdout};
 use super::print;
 use super::trace::{LEAST, flag, machine, size, time};
 use super::workload::read_trace;
@@ -168,23 +168,27 @@ fn mib(limit: Bytes) -> f64 {
 
 /// What the compressor makes of pages, as far as there are models.
 fn packing(args: &ForecastArgs) -> Result<Packing, Failure> {
-    let models = match &args.models {
-        Some(path) => models(path)?,
-        None => Models::of_neap(),
-    };
+    let models = models(args.models.as_deref())?;
     let compressor = args.compressor.to_string();
     let packing = Packing::of(&models, &compressor, args.content.as_deref());
-    let packing = packing.map_err(|unknown| {
-        let advice = format!("neap sim fit --compressors {compressor} makes one for --models");
-        flag("--compressor and --content", format!("{unknown}; {advice}"))
-    })?;
+    let packing = packing.map_err(|unknown| no_model(&compressor, &unknown))?;
     Ok(match args.ratio {
         Some(ratio) => packing.of_ratio(ratio),
         None => packing,
     })
 }
 
-fn models(path: &Path) -> Result<Models, Failure> {
+/// What to do about a compressor or content of which there is no model.
+pub(super) fn no_model(compressor: &str, unknown: &UnknownModel) -> Failure {
+    let advice = format!("neap sim fit --compressors {compressor} makes one for --models");
+    flag("--compressor and --content", format!("{unknown}; {advice}"))
+}
+
+/// The models of a file, or those built in.
+pub(super) fn models(path: Option<&Path>) -> Result<Models, Failure> {
+    let Some(path) = path else {
+        return Ok(Models::of_neap());
+    };
     let text = std::fs::read(path).map_err(|source| Failure::Read {
         path: path.to_owned(),
         source,
@@ -281,8 +285,13 @@ fn linux(args: &ForecastArgs, trace: &std::sync::Arc<Trace>) -> Result<Shown, Fa
 
 /// Tries several limits.
 pub fn forecast(args: &ForecastArgs) -> Result<(), Failure> {
-    let trace = std::sync::Arc::new(read_trace(&args.trace)?);
     let (json, svg) = (args.json.as_deref(), args.svg.as_deref());
+    let read = [
+        ("TRACE", Some(&*args.trace)),
+        ("--models", args.models.as_deref()),
+    ];
+    distinct(&read, &[("--json", json), ("--svg", svg)])?;
+    let trace = std::sync::Arc::new(read_trace(&args.trace)?);
     let on_stdout = [json, svg].into_iter().flatten().filter(|p| is_stdout(p));
     let on_stdout = on_stdout.count();
     if on_stdout > 1 {

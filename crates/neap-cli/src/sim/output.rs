@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
@@ -11,6 +12,87 @@ use super::print;
 /// Whether the path stands for standard output.
 pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
+}
+
+/// A file that a command reads or writes, and the flag or argument that names it.
+pub type Named<'a> = (&'static str, Option<&'a Path>);
+
+/// Refuses to write a file that is read, too, or that two flags name: one would destroy the other. To be asked
+/// before anything is opened for writing.
+///
+/// # Errors
+/// When there is such a file.
+pub fn distinct(inputs: &[Named<'_>], outputs: &[Named<'_>]) -> Result<(), Failure> {
+    let mut before: Vec<_> = placed(inputs, "/dev/stdin").collect();
+    for (flag, path, place) in placed(outputs, "/dev/stdout") {
+        let same = before.iter().find(|(_, other, at)| {
+            *at == place && *at != Place::Elsewhere && !(is_stdout(path) && is_stdout(other))
+        });
+        if let Some(&(other, ..)) = same {
+            return Err(Failure::Same {
+                flag,
+                path: path.to_owned(),
+                other,
+            });
+        }
+        before.push((flag, path, place));
+    }
+    Ok(())
+}
+
+/// Those that were given, and where they are; `-` stands for `dash`.
+fn placed<'a>(
+    named: &[Named<'a>],
+    dash: &str,
+) -> impl Iterator<Item = (&'static str, &'a Path, Place)> {
+    named.iter().filter_map(move |&(flag, path)| {
+        let path = path?;
+        let place = match is_stdout(path) {
+            true => Place::of(Path::new(dash)),
+            false => Place::of(path),
+        };
+        Some((flag, path, place))
+    })
+}
+
+/// Where content lies, however it is named.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Place {
+    /// A file, by device and inode.
+    File(u64, u64),
+    /// No file yet.
+    New(PathBuf),
+    /// A pipe, a device or nowhere: nothing there can be destroyed.
+    Elsewhere,
+}
+
+/// Links that are followed, as in the kernel (`include/linux/namei.h`, MAXSYMLINKS).
+const MAX_LINKS: usize = 40;
+
+impl Place {
+    fn of(path: &Path) -> Place {
+        match fs::metadata(path) {
+            Ok(found) if found.is_file() => Place::File(found.dev(), found.ino()),
+            Ok(_) => Place::Elsewhere,
+            Err(_) => Place::yet_to_be(path.to_owned()).map_or(Place::Elsewhere, Place::New),
+        }
+    }
+
+    /// Where a file of this name would be made: links to no file are followed, as open does.
+    fn yet_to_be(mut path: PathBuf) -> Option<PathBuf> {
+        for _ in 0..MAX_LINKS {
+            let parent = match path.parent()? {
+                here if here == Path::new("") => Path::new("."),
+                parent => parent,
+            };
+            let parent = fs::canonicalize(parent).ok()?;
+            path = match fs::read_link(&path) {
+                Ok(to) => parent.join(to),
+                Err(_) => return Some(parent.join(path.file_name()?)),
+            };
+        }
+        None
+    }
 }
 
 /// A file to write, or standard output where its name is `-`.
@@ -125,6 +207,33 @@ mod tests {
             Output::open(path).unwrap().write(b"now").unwrap();
             assert_eq!(fs::read_to_string(path).unwrap(), "now");
         }
+    }
+
+    #[test]
+    fn a_file_is_known_again_by_every_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("old"), "x").unwrap();
+        fs::hard_link(at("old"), at("hard")).unwrap();
+        std::os::unix::fs::symlink("old", at("soft")).unwrap();
+        std::os::unix::fs::symlink("new", at("dangling")).unwrap();
+        let check = |input: &str, a: &str, b: &str| {
+            let (input, a, b) = (at(input), at(a), at(b));
+            let outputs = [("--a", Some(&*a)), ("--b", Some(&*b)), ("--c", None)];
+            distinct(&[("FILE", Some(&input))], &outputs)
+        };
+        for same in ["old", "hard", "soft", "./old"] {
+            let fault = check("old", "new", same).unwrap_err();
+            let told = format!("--b: {} is the file of FILE", at(same).display());
+            assert!(fault.to_string().starts_with(&told), "{fault}");
+        }
+        for same in ["new", "dangling", "./new"] {
+            let fault = check("old", "new", same).unwrap_err();
+            assert!(fault.lines().contains("is the file of --a"), "{fault}");
+        }
+        assert!(check("old", "new", "newer").is_ok());
+        let null = Some(Path::new("/dev/null"));
+        assert!(distinct(&[], &[("--a", null), ("--b", null)]).is_ok());
     }
 
     #[test]

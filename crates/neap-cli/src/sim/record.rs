@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
 use super::flags::ReplayArgs;
-use super::output::Output;
+use super::output::{Output, distinct};
 use super::print;
 use crate::talk;
 
@@ -121,6 +121,11 @@ struct Tally {
 /// Asks the core again what it was asked, and compares.
 pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     let path = &args.trace;
+    let written = [
+        ("--decisions", args.decisions.as_deref()),
+        ("--recorded", args.recorded.as_deref()),
+    ];
+    distinct(&[("FILE", Some(path))], &written)?;
     let mut record = Reader::open(open(path)?).map_err(|source| Failure::Record {
         path: path.clone(),
         source,

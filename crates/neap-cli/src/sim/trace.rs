@@ -6,14 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use neap_sim::{
-    Bytes, ForecastMachine, ImportFault, Lackey, MAX_SWAP_LATENCY, Nanos, Size,
-    forecast as predict, from_lackey, from_oracle, parse_duration, parse_size, parse_version,
+    Bytes, ForecastMachine, ImportFault, Lackey, MAX_SWAP_LATENCY, Nanos, PageModel, Size,
+    forecast as predict, from_lackey, from_oracle, page_model, parse_duration, parse_size,
+    parse_version,
 };
 
 use super::failure::Failure;
 use super::flags::{Format, ImportArgs, MachineArgs, ReplayArgs};
-use super::forecast::table;
-use super::output::Output;
+use super::forecast::{models, no_model, table};
+use super::output::{Output, distinct};
 use super::print;
 use super::record;
 use super::workload::{as_json, read_trace};
@@ -35,13 +36,26 @@ pub(super) fn time(name: &'static str, text: &str) -> Result<Nanos, Failure> {
 }
 
 pub(super) fn size(name: &'static str, text: &str) -> Result<Size, Failure> {
-    parse_size(text).map_err(|error| flag(name, error.to_string()))
+    // One line, without the caret: in a list it would not be seen which size is meant.
+    parse_size(text).map_err(|error| flag(name, format!("{text:?} is no size: {}", error.fault())))
 }
 
 pub(super) fn bytes(name: &'static str, text: &str) -> Result<Bytes, Failure> {
     match size(name, text)? {
         Size::Bytes(bytes) => Ok(bytes),
         Size::Percent(_) => Err(flag(name, "a percentage has nothing to be a share of here")),
+    }
+}
+
+/// The first bytes of a zstd frame (RFC 8878, 3.1.1).
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Finds what is no recording of any format: no byte, or one that must be unpacked first.
+fn readable(input: &mut dyn BufRead) -> Result<(), ImportFault> {
+    match input.fill_buf()? {
+        [] => Err(ImportFault::Empty),
+        first if first.starts_with(&ZSTD) => Err(ImportFault::Compressed("zstd")),
+        _ => Ok(()),
     }
 }
 
@@ -56,7 +70,9 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
         window: time("--window", &args.window)?,
         window_pages: args.window_pages,
     };
-    let input: Box<dyn BufRead> = if args.input == Path::new("-") {
+    let written = [("--output", Some(&*args.output))];
+    distinct(&[("FILE", Some(&args.input))], &written)?;
+    let mut input: Box<dyn BufRead> = if args.input == Path::new("-") {
         Box::new(BufReader::with_capacity(1 << 20, io::stdin()))
     } else {
         Box::new(BufReader::with_capacity(
@@ -65,11 +81,20 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
         ))
     };
     let output = Output::open(&args.output)?;
-    let trace = match args.from {
-        Format::Lackey => from_lackey(input, rules),
+    let trace = readable(&mut input).and_then(|()| match args.from {
+        Format::Lackey => {
+            let (trace, broken) = from_lackey(input, rules)?;
+            if broken > 0 {
+                let path = args.input.display();
+                talk::warn(&format!(
+                    "{path}: {broken} lines begin as lackey's do and cannot be read: they are left out"
+                ));
+            }
+            Ok(trace)
+        }
         Format::OracleGeneral => from_oracle(input),
         Format::Record => record::convert(&args.input, input),
-    };
+    });
     let trace = trace.map_err(|source| match source {
         ImportFault::Read(source) => read(source),
         source => Failure::Import {
@@ -114,13 +139,31 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ForecastMachine, Failure> {
         swap_size,
         swap_latency,
         zswap: args.zswap,
+        pages: None,
         seed: args.seed,
     })
+}
+
+/// What the compressor that was asked for makes of pages.
+fn pages(args: &ReplayArgs) -> Result<Option<PageModel>, Failure> {
+    let Some(kind) = args.compressor else {
+        return Ok(None);
+    };
+    let models = models(args.models.as_deref())?;
+    let compressor = kind.to_string();
+    let model = page_model(&models, &compressor, args.content.as_deref());
+    model
+        .map(Some)
+        .map_err(|unknown| no_model(&compressor, &unknown))
 }
 
 /// Runs a trace once.
 pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     if args.memory.is_none() && record::is_record(&args.trace) {
+        if args.compressor.is_some() {
+            let fault = "a record's decisions are made again as they were: add -m SIZE to run it as a trace";
+            return Err(flag("--compressor", fault));
+        }
         return record::replay(args);
     }
     if args.decisions.is_some() || args.recorded.is_some() {
@@ -137,7 +180,10 @@ pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
         let fault = "write at least 64K: no program runs in less";
         return Err(flag("--memory", fault));
     }
-    let machine = machine(&args.machine)?;
+    let machine = ForecastMachine {
+        pages: pages(args)?,
+        ..machine(&args.machine)?
+    };
     if args.json {
         let mut run = machine.workload(&trace, limit).run();
         return print(format!("{}\n", as_json(&mut run)));

@@ -132,6 +132,8 @@ pub(super) const ALTERNATIVES: Experiment = Experiment {
     scale: 1.0,
     seconds: 35,
     notes: &[
+        "Reported for other loads on a machine of four nodes: the memcg LRU is less fair there than iteration, and here \
+         fairer; docs/experiments/memcg-lru-alternatives.md has both.",
         "Unequal: one cgroup of sixteen has half of their memory; fairness is then of pgsteal over size.",
     ],
     run: alternatives,

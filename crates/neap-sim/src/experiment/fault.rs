@@ -41,7 +41,9 @@ pub enum ExperimentFault {
     #[error("{0:?} is not KEY=VALUE")]
     Setting(String),
     /// Tasks did not end in the time they were given: the machine is too small for them.
-    #[error("{config} with seed {seed} did not end within {hours} simulated hours: {advice}")]
+    #[error(
+        "{config} with seed {seed} did not end within {hours} simulated hours: {advice}; a larger --scale may help, too"
+    )]
     Endless {
         /// The configuration.
         config: &'static str,

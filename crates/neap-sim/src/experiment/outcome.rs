@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Experiment, Origin, Values};
+use super::{Experiment, Origin, Parameter, Values};
 use crate::report::{Align, Bars, Group, Part, Table, number, page};
 
 /// One number: what was reported and what came out over the seeds.
@@ -89,7 +89,7 @@ impl Outcome {
             "scale": self.scale,
             "parameters": parameters,
             "rows": self.rows,
-            "notes": self.experiment.notes,
+            "notes": self.notes(),
         })
     }
 
@@ -98,6 +98,62 @@ impl Outcome {
     pub fn row(&self, metric: &str, config: &str) -> Option<&Row> {
         let is = |row: &&Row| row.metric == metric && row.config == config;
         self.rows.iter().find(is)
+    }
+
+    /// What a reader must know to judge these numbers: of the experiment, and of how it was run.
+    fn notes(&self) -> Vec<String> {
+        let notes = self.experiment.notes.iter();
+        let notes = notes.map(|&note| note.to_owned());
+        notes.chain(self.caveats()).collect()
+    }
+
+    /// What makes this run another than the one reported.
+    #[must_use]
+    pub fn caveats(&self) -> Vec<String> {
+        let changed = |&(parameter, value): &(&Parameter, &str)| {
+            let same = parameter.default == value
+                || parameter.default.parse::<f64>().ok() == value.parse::<f64>().ok();
+            matches!(parameter.origin, Origin::Seed(_)) && !same
+        };
+        let reported = self.rows.iter().any(|row| row.reported.is_some());
+        let changed: Vec<String> = self
+            .values
+            .iter()
+            .filter(changed)
+            .map(|(parameter, value)| {
+                format!("{}={}, not {value}", parameter.key, parameter.default)
+            })
+            .collect();
+        let others = (reported && !changed.is_empty())
+            .then(|| format!("Reported numbers are for {}.", changed.join("; ")));
+        others.into_iter().chain(self.too_small()).collect()
+    }
+
+    /// That a build was scaled until nothing runs beside anything else.
+    fn too_small(&self) -> Option<String> {
+        let is_build = self
+            .values
+            .iter()
+            .any(|(parameter, _)| parameter.key == "units");
+        // Only builds scale how many there are.
+        let scaled = self
+            .values
+            .iter()
+            .filter(|(parameter, _)| is_build && ["jobs", "cpus"].contains(&parameter.key));
+        let left = scaled.filter_map(|(parameter, value)| {
+            let of: f64 = value.parse().ok()?;
+            let left = (of * self.scale).round().max(1.0);
+            (of >= 2.0 && left < 2.0).then(|| format!("one of {of} {}", parameter.key))
+        });
+        let left: Vec<String> = left.collect();
+        let scale = self.scale;
+        let note = || {
+            format!(
+                "Scale {scale} leaves {}: what comes of tasks that run at once is lost; give a larger --scale.",
+                left.join(" and ")
+            )
+        };
+        (!left.is_empty()).then(note)
     }
 
     fn rows_table(&self) -> Table {
@@ -157,10 +213,11 @@ impl Outcome {
     pub fn text(&self) -> String {
         let mut text = format!("{}\n\n{}\n", self.heading(), self.parameters_table().text());
         text.push_str(&self.rows_table().text());
-        for note in self.experiment.notes {
+        let notes = self.notes();
+        for note in &notes {
             text.push_str(&format!("\nnote: {note}"));
         }
-        if !self.experiment.notes.is_empty() {
+        if !notes.is_empty() {
             text.push('\n');
         }
         text
@@ -181,12 +238,7 @@ impl Outcome {
                 .map(|metric| Part::Svg(self.bars(metric))),
         );
         parts.push(Part::Table(self.parameters_table()));
-        parts.extend(
-            self.experiment
-                .notes
-                .iter()
-                .map(|&note| Part::Text(note.to_owned())),
-        );
+        parts.extend(self.notes().into_iter().map(Part::Text));
         parts
     }
 
@@ -219,5 +271,64 @@ impl Outcome {
             &format!("neap sim experiment {}", self.experiment.name),
             &self.parts(),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{EXPERIMENTS, find};
+
+    fn outcome(name: &str, scale: Option<f64>, sets: &[&str]) -> Outcome {
+        let experiment = find(name).unwrap();
+        let sets: Vec<String> = sets.iter().map(|&set| set.to_owned()).collect();
+        let row = Row {
+            metric: "m".to_owned(),
+            config: "c".to_owned(),
+            unit: "u".to_owned(),
+            reported: experiment.reported.first().map(|reported| reported.value),
+            simulated: 1.0,
+            low: 1.0,
+            high: 1.0,
+        };
+        Outcome {
+            experiment,
+            seeds: 1,
+            seed: 1,
+            scale: scale.unwrap_or(experiment.scale),
+            values: Values::new(experiment.name, experiment.parameters, &sets).unwrap(),
+            rows: vec![row],
+        }
+    }
+
+    #[test]
+    fn an_experiment_as_it_is_has_no_caveat() {
+        for experiment in EXPERIMENTS {
+            let none = outcome(experiment.name, None, &[]).caveats();
+            assert!(none.is_empty(), "{none:?}");
+        }
+        let same = ["processes=70.0", "zstd_ratio=3"];
+        assert!(outcome("mthp-store", None, &same).caveats().is_empty());
+    }
+
+    #[test]
+    fn what_was_reported_for_other_parameters_is_named() {
+        let set = outcome("mthp-store", None, &["processes=35", "high=100"]);
+        let told = "Reported numbers are for processes=70, not 35; high=40960, not 100.";
+        assert_eq!(set.caveats(), [told]);
+        assert!(set.text().contains(&format!("\nnote: {told}")));
+        assert!(set.json()["notes"].to_string().contains(told));
+    }
+
+    #[test]
+    fn a_build_of_one_job_is_said_to_be_one() {
+        let small = outcome("second-chance", Some(0.02), &[]).caveats();
+        assert_eq!(small.len(), 1, "{small:?}");
+        assert!(
+            small[0].starts_with("Scale 0.02 leaves one of "),
+            "{small:?}"
+        );
+        assert!(small[0].contains(" jobs and one of ") || small[0].contains(" cpus and one of "));
+        assert!(outcome("recency", Some(0.001), &[]).caveats().is_empty());
     }
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 pub use costs::NeapCosts;
 pub use job::{NeapCounts, NeapJob};
-pub use packing::{Packing, Ratio, with_dictionary};
+pub use packing::{Packing, Ratio, page_model, with_dictionary};
 
 use crate::trace::{Event, Trace, as_bytes};
 use job::{Assumed, Played, play};

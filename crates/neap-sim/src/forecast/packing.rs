@@ -1,8 +1,8 @@
 //! What a compressor of `neap run` makes of pages, from models fitted to real ones.
 
-use neap_units::PAGE_SIZE;
+use neap_units::{Nanos, PAGE_SIZE};
 
-use crate::compress::{CompressorModel, ContentModel, Models, UnknownModel};
+use crate::compress::{CompressorModel, ContentModel, Models, PageModel, UnknownModel};
 
 /// How a model of a compressor with a dictionary is called.
 #[must_use]
@@ -41,6 +41,34 @@ impl Ratio {
             most: ratios.iter().copied().fold(1.0, f64::max),
         }
     }
+}
+
+/// Pages of a content, or of any of them, to a compressor without a dictionary: then each gets smaller by the
+/// likely ratio, at the mean of the costs.
+///
+/// # Errors
+///
+/// As [`Packing::of`].
+pub fn page_model(
+    models: &Models,
+    compressor: &str,
+    content: Option<&str>,
+) -> Result<PageModel, UnknownModel> {
+    if let Some(name) = content {
+        return models.page_model(name, compressor);
+    }
+    let ratio = Packing::of(models, compressor, None)?.alone.likely;
+    let all = models.contents.iter();
+    let all = all.flat_map(|content| &content.compressors);
+    let costs: Vec<_> = all.filter(|model| model.name == compressor).collect();
+    let mean = |of: fn(&CompressorModel) -> u64| {
+        Nanos(costs.iter().map(|model| of(model)).sum::<u64>() / costs.len().max(1) as u64)
+    };
+    Ok(PageModel::fixed(
+        (PAGE_SIZE as f64 / ratio) as u16,
+        mean(|model| model.compress_ns),
+        mean(|model| model.decompress_ns),
+    ))
 }
 
 /// A compressor on pages of some content.
@@ -131,6 +159,24 @@ impl Packing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_any_content_are_between_those_of_each() {
+        let models = Models::of_neap();
+        let of = |content| page_model(&models, "zstd:-1", content).unwrap();
+        let each = models
+            .contents
+            .iter()
+            .map(|content| of(Some(&content.name)));
+        let (least, most) = each.fold((f64::INFINITY, 0f64), |(least, most), model| {
+            (least.min(model.mean_bytes()), most.max(model.mean_bytes()))
+        });
+        let any = of(None);
+        assert!((least * 0.5..=most).contains(&any.mean_bytes()));
+        let lz4 = page_model(&models, "lz4", None).unwrap();
+        assert!(lz4.compress() < any.compress() && lz4.mean_bytes() > any.mean_bytes());
+        assert!(page_model(&models, "none", None).is_err());
+    }
 
     #[test]
     fn the_default_of_neap_run_is_denser_and_slower_than_lz4_on_every_content() {

@@ -7,11 +7,12 @@ use neap_units::{Bytes, Nanos};
 use serde::{Serialize, Serializer};
 
 use super::Trace;
+use crate::compress::PageModel;
 use crate::kernel::{KernelConfig, MemcgId, SwapConfig, ZswapConfig};
 use crate::workload::Workload;
 
 /// The machine a forecast is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct ForecastMachine {
     /// Linux version whose rules hold.
     pub version: (u32, u32),
@@ -23,6 +24,8 @@ pub struct ForecastMachine {
     pub swap_latency: Nanos,
     /// Whether pages are compressed first.
     pub zswap: bool,
+    /// What a compressor makes of pages; `None`: a quarter, as in any kernel that is told nothing.
+    pub pages: Option<PageModel>,
     /// Seed.
     pub seed: u64,
 }
@@ -69,6 +72,7 @@ impl ForecastMachine {
     #[must_use]
     pub fn workload(&self, trace: &Arc<Trace>, limit: Option<Bytes>) -> Workload {
         let needs = Bytes(u64::from(trace.pages()) << 12);
+        let base = KernelConfig::default();
         let kernel = KernelConfig {
             // Room for the program, its compressed pages and the kernel: only the limit counts.
             ram: (needs * 3).saturating_add(Bytes::gib(1)),
@@ -83,8 +87,12 @@ impl ForecastMachine {
                 accept_threshold_percent: 90,
                 shrinker: true,
             }),
+            contents: self
+                .pages
+                .clone()
+                .map_or(base.contents, |model| vec![model]),
             seed: self.seed,
-            ..KernelConfig::default()
+            ..base
         };
         Workload::of_trace(Arc::clone(trace), kernel, limit)
     }

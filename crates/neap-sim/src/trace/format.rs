@@ -34,6 +34,9 @@ pub enum TraceFault {
     /// The first bytes are others.
     #[error("not a neap trace")]
     Magic,
+    /// There is nothing in it.
+    #[error("the file is empty")]
+    Empty,
     /// Made by another version.
     #[error("trace version {0} is not known: this program reads {VERSION} and {SEEN}")]
     Version(u8),
@@ -43,6 +46,16 @@ pub enum TraceFault {
     /// A value that no writer makes.
     #[error("malformed at byte {0}")]
     Malformed(usize),
+    /// The same, once it is known what the file says it is.
+    #[error(
+        "malformed at byte {at} of a trace of version {version}: damaged, or its version is another"
+    )]
+    Unsound {
+        /// Where.
+        at: usize,
+        /// The version in its eighth byte.
+        version: u8,
+    },
     /// More time passes than any recording has.
     #[error("more than 366 days pass in it: no recording is that long")]
     Long,
@@ -251,6 +264,16 @@ impl Trace {
     ///
     /// Where and why they are not a trace of this version.
     pub fn decode(bytes: &[u8]) -> Result<Trace, TraceFault> {
+        Trace::read(bytes).map_err(|fault| match (fault, bytes.get(7)) {
+            (TraceFault::Malformed(at), Some(&version)) => TraceFault::Unsound { at, version },
+            (fault, _) => fault,
+        })
+    }
+
+    fn read(bytes: &[u8]) -> Result<Trace, TraceFault> {
+        if bytes.is_empty() {
+            return Err(TraceFault::Empty);
+        }
         if bytes.get(..7) != Some(MAGIC) {
             return Err(TraceFault::Magic);
         }
@@ -430,5 +453,23 @@ mod tests {
         bytes[7] = 9;
         assert_eq!(Trace::decode(&bytes), Err(TraceFault::Version(9)));
         assert_eq!(Trace::decode(b"hello"), Err(TraceFault::Magic));
+        assert_eq!(Trace::decode(b""), Err(TraceFault::Empty));
+    }
+
+    #[test]
+    fn a_version_that_does_not_fit_the_bytes_is_named() {
+        let touch = Event::Touch {
+            first: 3,
+            count: 7,
+            write: true,
+        };
+        let mut bytes = Trace::build(two_areas(), [touch; 40]).encode();
+        bytes[7] = 2;
+        let fault = Trace::decode(&bytes).unwrap_err().to_string();
+        let told = "of a trace of version 2: damaged, or its version is another";
+        assert!(
+            fault.starts_with("malformed at byte ") && fault.ends_with(told),
+            "{fault}"
+        );
     }
 }

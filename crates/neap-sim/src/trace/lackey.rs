@@ -14,6 +14,12 @@ pub enum ImportFault {
     /// The input could not be read.
     #[error("cannot read: {0}")]
     Read(#[from] io::Error),
+    /// The input has no byte.
+    #[error("it is empty")]
+    Empty,
+    /// The input was compressed.
+    #[error("it is compressed with {0}")]
+    Compressed(&'static str),
     /// Nothing of the expected kind was found.
     #[error("no {0} in the input")]
     Nothing(&'static str),
@@ -88,15 +94,26 @@ fn line(text: &[u8]) -> Option<(u8, u64, u64)> {
     Some((kind, address, size))
 }
 
-/// Reads lackey's lines; others among them are skipped.
+/// Whether a line begins as lackey's do: if nothing can be read of it, it was cut or changed.
+fn begins_as_one(text: &[u8]) -> bool {
+    let start = text.iter().take_while(|&&b| b == b' ').count();
+    match text[start..] {
+        [b'I', b' ', b' ', ..] => start == 0,
+        [b'L' | b'S' | b'M', b' ', ..] => start == 1,
+        _ => false,
+    }
+}
+
+/// Reads lackey's lines; others among them are skipped. The number is of those skipped that begin as
+/// lackey's do.
 ///
 /// # Errors
 ///
 /// When the input cannot be read or has no line of lackey's.
-pub fn from_lackey(mut input: impl BufRead, rules: Lackey) -> Result<Trace, ImportFault> {
+pub fn from_lackey(mut input: impl BufRead, rules: Lackey) -> Result<(Trace, u64), ImportFault> {
     let mut windows = Windows::new(rules.window).of_pages(rules.window_pages);
     let (mut instructions, mut total) = (0u32, Nanos::ZERO);
-    let mut seen = false;
+    let (mut seen, mut broken) = (false, 0);
     let mut text = Vec::with_capacity(64);
     loop {
         text.clear();
@@ -104,6 +121,7 @@ pub fn from_lackey(mut input: impl BufRead, rules: Lackey) -> Result<Trace, Impo
             break;
         }
         let Some((kind, address, size)) = line(&text) else {
+            broken += u64::from(begins_as_one(&text));
             continue;
         };
         seen = true;
@@ -123,7 +141,7 @@ pub fn from_lackey(mut input: impl BufRead, rules: Lackey) -> Result<Trace, Impo
     if !seen {
         return Err(ImportFault::Nothing("line of valgrind's lackey"));
     }
-    Ok(windows.finish())
+    Ok((windows.finish(), broken))
 }
 
 #[cfg(test)]
@@ -136,8 +154,8 @@ mod tests {
     #[test]
     fn lines_of_lackey_are_read_and_others_skipped() {
         let text = b"==1== Lackey\nI  0023C790,2\n S BE80199C,4\n L BE801950,4\nhello\n M 1000,8\n";
-        let trace = from_lackey(&text[..], Lackey::default()).unwrap();
-        assert_eq!(trace.pages(), 3);
+        let (trace, broken) = from_lackey(&text[..], Lackey::default()).unwrap();
+        assert_eq!((trace.pages(), broken), (3, 0));
         let writes = trace
             .events()
             .filter(|e| matches!(e, Event::Touch { write: true, .. }));
@@ -150,6 +168,13 @@ mod tests {
     }
 
     #[test]
+    fn lines_that_were_cut_are_counted() {
+        let text = b"I  0023C790,2\n S BE80\n S xyz,4\nI am no line\n M 1000\n L \nI  12";
+        let (trace, broken) = from_lackey(&text[..], Lackey::default()).unwrap();
+        assert_eq!((trace.pages(), broken), (1, 5));
+    }
+
+    #[test]
     fn instructions_that_take_years_are_refused() {
         let text = b"I  1000,4\n".repeat(2000);
         let slow = |thousand_instructions| Lackey {
@@ -158,7 +183,7 @@ mod tests {
         };
         let fault = from_lackey(&text[..], slow(MAX_TIME)).unwrap_err();
         assert!(matches!(fault, ImportFault::Slow), "{fault}");
-        let trace = from_lackey(&text[..], slow(MAX_TIME / 2)).unwrap();
+        let (trace, _) = from_lackey(&text[..], slow(MAX_TIME / 2)).unwrap();
         assert_eq!(trace.duration(), MAX_TIME);
     }
 

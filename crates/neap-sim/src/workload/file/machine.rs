@@ -66,33 +66,51 @@ fn version(node: &Node<'_>) -> Result<(u32, u32), WorkloadFault> {
     })
 }
 
+macro_rules! word_switches {
+    ($($key:ident: $kind:ident,)+) => {
+        /// Sets each switch of words that is named.
+        fn read_words(node: &Node<'_>, switches: &mut Switches) -> Result<(), WorkloadFault> {
+            $(
+                let words = $kind::ALL.iter().map(|&value| (value.name(), value));
+                if let Some(value) = node.word(stringify!($key), words)? {
+                    switches.$key = value;
+                }
+            )+
+            Ok(())
+        }
+
+        /// Each switch of words, and the words.
+        #[cfg(test)]
+        pub(super) fn switch_words() -> Vec<(&'static str, Vec<&'static str>)> {
+            vec![$((
+                stringify!($key),
+                $kind::ALL.iter().map(|value| value.name()).collect(),
+            ),)+]
+        }
+    };
+}
+
+word_switches!(
+    shrinker_scheme: ShrinkerScheme,
+    swapin_count: SwapinCount,
+    large_store: LargeStore,
+    zero_pages: ZeroPages,
+    incompressible: Incompressible,
+    pool_worker: PoolWorkerVersion,
+    penalty_spend: PenaltySpend,
+    ratio_scope: RatioScope,
+    shrinker_limit: ShrinkerLimit,
+    full_pool: FullPool,
+    lru: Lru,
+    memcg_walk: MemcgWalk,
+    rotate: Rotate,
+    reclaim_batching: ReclaimBatching,
+    recency: Recency,
+);
+
 /// Sets each switch that is named.
 fn read_switches(node: &Node<'_>, switches: &mut Switches) -> Result<(), WorkloadFault> {
-    macro_rules! read {
-        ($($key:ident: $kind:ident,)+) => {$(
-            let words = $kind::ALL.iter().map(|&value| (value.name(), value));
-            if let Some(value) = node.word(stringify!($key), words)? {
-                switches.$key = value;
-            }
-        )+};
-    }
-    read!(
-        shrinker_scheme: ShrinkerScheme,
-        swapin_count: SwapinCount,
-        large_store: LargeStore,
-        zero_pages: ZeroPages,
-        incompressible: Incompressible,
-        pool_worker: PoolWorkerVersion,
-        penalty_spend: PenaltySpend,
-        ratio_scope: RatioScope,
-        shrinker_limit: ShrinkerLimit,
-        full_pool: FullPool,
-        lru: Lru,
-        memcg_walk: MemcgWalk,
-        rotate: Rotate,
-        reclaim_batching: ReclaimBatching,
-        recency: Recency,
-    );
+    read_words(node, switches)?;
     switches.mglru_proportional = node.flag("mglru_proportional", switches.mglru_proportional)?;
     switches.writeback_refault = node.flag("writeback_refault", switches.writeback_refault)?;
     node.finish()

@@ -151,6 +151,16 @@ const HINTS: [(&str, Advice); 4] = [
     ("noreuse", Advice::NoReuse),
 ];
 
+/// The keys whose values are words, and the words.
+#[cfg(test)]
+pub(super) fn task_words() -> [(&'static str, Vec<&'static str>); 3] {
+    [
+        ("kind", KINDS.to_vec()),
+        ("memory", MEMORY.map(|(word, _)| word).to_vec()),
+        ("hint", HINTS.map(|(word, _)| word).to_vec()),
+    ]
+}
+
 fn kind(
     node: &Node<'_>,
     word: &str,

@@ -244,3 +244,28 @@ fn the_schema_knows_every_key() {
         }
     }
 }
+
+#[test]
+fn the_schema_has_every_word_of_the_parser() {
+    let schema: serde_json::Value = serde_json::from_str(WORKLOAD_SCHEMA).unwrap();
+    let words = |value: &serde_json::Value| -> Vec<String> {
+        let listed = value["enum"].as_array().into_iter().flatten();
+        let listed = listed.map(|word| word.as_str().unwrap().to_owned());
+        listed.collect()
+    };
+    let switches = &schema["properties"]["machine"]["properties"]["switches"]["properties"];
+    let parsed = machine::switch_words();
+    for (key, known) in &parsed {
+        assert_eq!(words(&switches[key]), *known, "{key}");
+    }
+    let named = switches.as_object().unwrap();
+    let of_words = named.iter().filter(|(_, value)| value["enum"].is_array());
+    assert_eq!(of_words.count(), parsed.len());
+    let task = &schema["properties"]["task"]["items"]["properties"];
+    for (key, known) in tasks::task_words() {
+        assert_eq!(words(&task[key]), known, "{key}");
+    }
+    let named = task.as_object().unwrap();
+    let of_words = named.iter().filter(|(_, value)| value["enum"].is_array());
+    assert_eq!(of_words.count(), tasks::task_words().len());
+}
