@@ -207,7 +207,7 @@ fn a_bench_that_is_interrupted_leaves_nothing() {
         return;
     }
     let _alone = exclusive();
-    for number in [2, 15] {
+    for number in [2, 15, 10, 14] {
         let (dir, before) = (disk(), Machine::now());
         let outcome = interrupted(&dir, number);
         outcome.must_exit(128 + number);
@@ -249,6 +249,37 @@ fn what_a_killed_bench_leaves_the_next_one_removes() {
     );
     assert_eq!(Machine::now(), before);
     assert_eq!(leavings(dir.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_run_of_which_the_kernel_killed_a_process_has_failed_whatever_its_status() {
+    let name = "a_run_of_which_the_kernel_killed_a_process_has_failed_whatever_its_status";
+    if !require(name, &[Need::Neap, Need::Root, Need::Cgroup]) {
+        return;
+    }
+    let _alone = exclusive();
+    let (dir, count) = (disk(), disk());
+    // The first run under swap is spared, so that there are counted ones.
+    let script = format!(
+        "{SWAPPING} && echo >> {0} && [ $(wc -l < {0}) -gt 1 ] && {1} {MIB}; echo ok",
+        count.path().join("count").display(),
+        program("locked").display()
+    );
+    let command = ["sh", "-c", &script].map(OsString::from);
+    let outcome = bench(&dir, &["--runs", "1", "--against", "swap"], &command).go();
+    outcome.must_exit(1);
+    assert_eq!(leavings(dir.path()), Vec::<String>::new());
+    let report = json(&dir);
+    let swap = &report["contenders"][1];
+    assert_eq!((&swap["runs"], &swap["failed"]), (&1.into(), &1.into()));
+    assert!(swap["measures"]["wall_seconds"].is_null(), "{swap}");
+    let text = outcome.text();
+    for part in [
+        "1 of 1 failed: exited 0, 1 killed for want of memory",
+        "FAILED: swap in turn 1 exited 0, plain exited 0; the kernel killed 1",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
 }
 
 /// A command that takes `seconds` with a child of its own where `when` says so, and none at all elsewhere.

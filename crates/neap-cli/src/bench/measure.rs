@@ -6,8 +6,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use neap_sys::{Usage, start_within, usage_of_children};
 use neap_units::{Bytes, PAGE_SIZE};
@@ -19,13 +17,14 @@ use serde_json::Value;
 
 use super::figures::Raw;
 use super::group::{Group, field};
+use super::interrupt::{Interrupt, Stop};
 use super::lab::Backing;
 use super::sample::{Counters, Peak, Pool, Watch};
 use super::stream::{Input, digest, tail};
 use crate::choice::Contender;
 use crate::exit::Ending;
 use crate::failure::Failure;
-use crate::machine::{Root, ignored_signals, own_ticks};
+use crate::machine::{Root, own_ticks};
 use crate::run::launch::Target;
 
 /// Between two looks at the memory of a run, in nanoseconds: 10 ms, a look costs some 20 us.
@@ -34,69 +33,8 @@ const BETWEEN_LOOKS: i64 = 10_000_000;
 const DYING: u64 = 2;
 /// How much longer neap may take to tell of a run that was ended, in nanoseconds: 2 s.
 const TO_TELL: u64 = 2_000_000_000;
-/// The signals that end a bench.
-const ENDING: [i32; 4] = [
-    signal_hook::consts::SIGINT,
-    signal_hook::consts::SIGTERM,
-    signal_hook::consts::SIGHUP,
-    signal_hook::consts::SIGQUIT,
-];
-
-/// Why a bench stops before its end.
-#[derive(Debug)]
-pub enum Stop {
-    /// By a signal.
-    Signal(i32),
-    /// By a failure of neap's own.
-    Failed(Failure),
-}
-
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Self {
-        Stop::Failed(failure)
-    }
-}
-
 fn machine(what: &'static str) -> impl Fn(io::Error) -> Stop {
     move |source| Stop::Failed(Failure::Machine { what, source })
-}
-
-/// The last signal that asked for the end.
-#[derive(Clone, Debug, Default)]
-pub struct Interrupt(Arc<AtomicUsize>);
-
-impl Interrupt {
-    /// Catches the signals, but for those that were ignored when neap started.
-    ///
-    /// # Errors
-    /// When the kernel refuses a handler.
-    pub fn install(root: &Root) -> io::Result<Self> {
-        let caught = Self::default();
-        let ignored = ignored_signals(root);
-        for signal in ENDING {
-            if ignored >> (signal - 1) & 1 == 0 {
-                let value = usize::try_from(signal).unwrap_or_default();
-                signal_hook::flag::register_usize(signal, caught.0.clone(), value)?;
-            }
-        }
-        Ok(caught)
-    }
-
-    /// The signal, if there was one.
-    #[must_use]
-    pub fn caught(&self) -> Option<i32> {
-        let signal = self.0.load(Ordering::Relaxed);
-        i32::try_from(signal).ok().filter(|signal| *signal != 0)
-    }
-
-    /// Goes on unless there was one.
-    ///
-    /// # Errors
-    /// There was.
-    pub fn check(&self) -> Result<(), Stop> {
-        self.caught()
-            .map_or(Ok(()), |signal| Err(Stop::Signal(signal)))
-    }
 }
 
 /// What is run, again and again.
@@ -446,14 +384,6 @@ mod tests {
         assert_eq!(share((3, 1), (0.0, 1.0)), 0.75);
         assert_eq!(share((0, 0), (1.0, 1.0)), 0.5);
         assert_eq!(share((0, 0), (0.0, 0.0)), 0.0);
-    }
-
-    #[test]
-    fn a_signal_stops_a_bench_once_it_came() {
-        let interrupt = Interrupt::default();
-        assert!(interrupt.check().is_ok());
-        interrupt.0.store(15, Ordering::Relaxed);
-        assert!(matches!(interrupt.check(), Err(Stop::Signal(15))));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod figures;
 mod group;
+mod interrupt;
 mod journal;
 mod kernel;
 mod lab;
@@ -18,6 +19,8 @@ mod sample;
 mod site;
 mod stream;
 mod table;
+
+pub use journal::left_behind;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -35,8 +38,9 @@ use crate::run::report::Output;
 use crate::run::{command, limit, swap, wait};
 use crate::{env, talk};
 use figures::{Raw, Verdict};
+use interrupt::{Interrupt, Stop};
 use lab::{Backing, Lab};
-use measure::{Interrupt, Runner, Stop, Turn};
+use measure::{Runner, Turn};
 use missing::Missing;
 use plan::{Absent, First};
 use report::Report;
@@ -161,7 +165,7 @@ impl<'a> Bench<'a> {
                 again.map_err(|missing| no_run(&missing))?
             }
         };
-        if plain.ending != Ending::Exited(0) || plain.given_up_after_seconds.is_some() {
+        if plain.fault() != figures::said(Ending::Exited(0)) {
             let how = table::complaint(&plain);
             self.warn(format!("the command fails even plainly: {how}"));
         }
@@ -250,14 +254,10 @@ impl<'a> Bench<'a> {
             return None;
         }
         if !good {
-            let killed = match raw.kills {
-                0 => String::new(),
-                n => format!(", {n} killed for want of memory"),
-            };
             let said = table::complaint(&raw);
             self.refuse(
                 contender,
-                Missing::new(format!("its first run failed: {said}{killed}")).remedy("a larger -m"),
+                Missing::new(format!("its first run failed: {said}")).remedy("a larger -m"),
             );
         }
         self.raw.push(raw);

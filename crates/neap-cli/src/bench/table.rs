@@ -72,7 +72,7 @@ fn part(text: &mut String, report: &Report<'_>, accounting: Accounting, title: &
                 "; {} of {} failed: {}",
                 runs.len() - good,
                 runs.len(),
-                run.said()
+                run.fault()
             ),
             None => String::new(),
         };
@@ -199,8 +199,8 @@ fn verdict(text: &mut String, report: &Report<'_>) {
 pub fn complaint(run: &Raw) -> String {
     let last = run.stderr.trim_end().lines().last().unwrap_or_default();
     match last.is_empty() {
-        true => run.said(),
-        false => format!("{}: {last}", run.said()),
+        true => run.fault(),
+        false => format!("{}: {last}", run.fault()),
     }
 }
 
@@ -283,6 +283,26 @@ mod tests {
             text.contains("\nFAILED: neap in turn 2 ended by SIGKILL"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_run_with_a_killed_process_is_marked_as_failed_and_in_no_figure() {
+        let mut runs = report().raw.to_vec();
+        runs[4].kills = 1;
+        let report = Report {
+            raw: &runs,
+            verdict: Verdict::of(&runs),
+            ..report()
+        };
+        let text = table(&report);
+        for part in [
+            "1 of 2 failed: exited 0, 1 killed for want of memory\n",
+            "neap        2.000 s       2.000 s to 2.000 s     2.00",
+            "\nFAILED: neap in turn 2 exited 0, plain exited 0; the kernel killed 1 for want of memory",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(!report.is_unanimous());
     }
 
     #[test]
