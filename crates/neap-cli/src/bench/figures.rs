@@ -1,5 +1,7 @@
 //! The measures of a run, and what several runs of one contender make of them.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -29,6 +31,8 @@ pub struct Raw {
     pub cpu_system_seconds: f64,
     /// Processor time of neap's own process.
     pub cpu_neap_seconds: f64,
+    /// All three.
+    pub cpu_all_seconds: f64,
     /// Most anonymous memory and pool together, sampled.
     pub peak_memory_bytes: u64,
     /// Most anonymous memory of the command's processes, sampled.
@@ -39,6 +43,9 @@ pub struct Raw {
     pub pool_held_bytes: u64,
     /// The control group's own word, page cache included.
     pub group_peak_bytes: Option<u64>,
+    /// The most that one process had resident, where no earlier run had more; for the first plain run alone.
+    #[serde(skip)]
+    pub max_rss_bytes: Option<u64>,
     /// Pages that left memory, compressed or not.
     pub pages_out: u64,
     /// Pages that came back.
@@ -59,6 +66,12 @@ pub struct Raw {
     pub stdout_sha256: String,
     /// What compressed, where the kernel did.
     pub compressor: Option<String>,
+    /// Whether zswap's shrinker was on, or that the kernel has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shrinker: Option<&'static str>,
+    /// Kernel settings that were made for the run; null where the kernel has no such file.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings_set: BTreeMap<String, Option<String>>,
     /// What neap says of its run.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub neap: Value,
@@ -144,7 +157,7 @@ pub struct Measure {
 }
 
 /// Every measure, in the order of the table.
-pub const MEASURES: [Measure; 12] = [
+pub const MEASURES: [Measure; 13] = [
     measure("wall time", "wall_seconds", Unit::Seconds, |r| {
         r.wall_seconds
     }),
@@ -156,6 +169,9 @@ pub const MEASURES: [Measure; 12] = [
     }),
     measure("CPU, neap's own", "cpu_neap_seconds", Unit::Seconds, |r| {
         r.cpu_neap_seconds
+    }),
+    measure("CPU, all", "cpu_all_seconds", Unit::Seconds, |r| {
+        r.cpu_all_seconds
     }),
     measure(
         "peak memory, pool counted",

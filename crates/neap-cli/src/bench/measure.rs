@@ -297,6 +297,9 @@ fn basic(turn: Turn<'_>, ended: &Ended, before: Usage, after: Usage) -> Raw {
         _ => 0.0,
     };
     let own_user = own * share(ended.ticks, (user, system));
+    // The kernel samples how time divides, so a part may come out larger than its whole.
+    let cpu_user_seconds = (user - own_user).max(0.0);
+    let cpu_system_seconds = (system - (own - own_user)).max(0.0);
     Raw {
         turn: turn.number,
         contender: turn.contender,
@@ -304,15 +307,16 @@ fn basic(turn: Turn<'_>, ended: &Ended, before: Usage, after: Usage) -> Raw {
         ending: ending(ended.status),
         given_up_after_seconds: ended.late,
         wall_seconds: seconds(ended.wall_nanos),
-        // The kernel samples how time divides, so a part may come out larger than its whole.
-        cpu_user_seconds: (user - own_user).max(0.0),
-        cpu_system_seconds: (system - (own - own_user)).max(0.0),
+        cpu_user_seconds,
+        cpu_system_seconds,
         cpu_neap_seconds: own,
+        cpu_all_seconds: cpu_user_seconds + cpu_system_seconds + own,
         peak_memory_bytes: ended.peak.memory,
         peak_resident_bytes: ended.peak.resident,
         peak_pool_bytes: ended.peak.pool,
         pool_held_bytes: ended.peak.held,
         group_peak_bytes: turn.group.and_then(Group::peak),
+        max_rss_bytes: (after.max_rss_bytes > before.max_rss_bytes).then_some(after.max_rss_bytes),
         pages_out: 0,
         pages_in: 0,
         major_faults: after.major_faults - before.major_faults,
@@ -323,6 +327,8 @@ fn basic(turn: Turn<'_>, ended: &Ended, before: Usage, after: Usage) -> Raw {
         stdout_bytes: 0,
         stdout_sha256: String::new(),
         compressor: turn.backing.compressor.clone(),
+        shrinker: turn.backing.shrinker,
+        settings_set: turn.backing.settings_set(),
         neap: Value::Null,
         stderr: String::new(),
     }

@@ -214,12 +214,17 @@ impl First {
     }
 }
 
-/// How large a swap file must be: what the command used plainly, again as much for what is free in
-/// between, and 64 MiB.
+/// What a pool can take that holds nothing: a zram device has a page from its start, of the allocator
+/// others.
+const EMPTY_POOL: Bytes = Bytes::kib(16);
+
+/// The pool that a first run used, in whole pages; one that held nothing is none.
 #[must_use]
-pub fn swap_size(plain_peak: Bytes) -> Bytes {
-    let size = plain_peak * 2 + Bytes::mib(64);
-    size.whole_pages().into()
+pub fn pool_used(peak: Bytes) -> Bytes {
+    match peak > EMPTY_POOL {
+        true => peak.pages_up().into(),
+        false => Bytes::ZERO,
+    }
 }
 
 #[cfg(test)]
@@ -325,8 +330,9 @@ mod tests {
     }
 
     #[test]
-    fn a_swap_file_holds_more_than_the_command() {
-        assert_eq!(swap_size(Bytes::mib(100)), Bytes::mib(264));
-        assert_eq!(swap_size(Bytes(4097)).0 % 4096, 0);
+    fn a_pool_of_its_own_pages_alone_was_not_used() {
+        assert_eq!(pool_used(Bytes(4096)), Bytes::ZERO);
+        assert_eq!(pool_used(Bytes::kib(16)), Bytes::ZERO);
+        assert_eq!(pool_used(Bytes(16385)), Bytes::kib(20));
     }
 }

@@ -8,7 +8,6 @@ use neap_units::Bytes;
 use super::figures::{MEASURES, Measure, Raw, Summary, Unit, Verdict, too_long};
 use super::plan::{Accounting, Entrant};
 use super::report::Report;
-use crate::choice::Contender;
 
 /// The whole text.
 #[must_use]
@@ -67,6 +66,10 @@ fn part(text: &mut String, report: &Report<'_>, accounting: Accounting, title: &
             .iter()
             .find_map(|run| run.compressor.clone())
             .map_or_else(String::new, |name| format!(", {name}"));
+        let shrinker = runs
+            .iter()
+            .find_map(|run| run.shrinker)
+            .map_or_else(String::new, |word| format!(", shrinker {word}"));
         let failed = match runs.iter().find(|run| !report.is_good(run)) {
             Some(run) => format!(
                 "; {} of {} failed: {}",
@@ -81,7 +84,10 @@ fn part(text: &mut String, report: &Report<'_>, accounting: Accounting, title: &
             _ => String::new(),
         };
         let name = entrant.contender.to_string();
-        let _ = writeln!(text, "  {name:<6} {label}{compressor}{failed}{given_up}");
+        let _ = writeln!(
+            text,
+            "  {name:<6} {label}{compressor}{shrinker}{failed}{given_up}"
+        );
     }
     text.push('\n');
     let heads = ["", "", "median", "least to most", "ratio"].map(str::to_owned);
@@ -115,10 +121,7 @@ fn rows(report: &Report<'_>, stands: &[(&Entrant, &str)], measure: &Measure) -> 
         let runs = report.good_runs_of(entrant);
         Summary::of(runs.iter().map(|run| (measure.of)(run)))
     };
-    let plain = stands
-        .iter()
-        .find(|(entrant, _)| entrant.contender == Contender::Plain)
-        .and_then(|(entrant, _)| summary(entrant));
+    let plain = report.plain(measure);
     let mut title = measure.title;
     let row = |(entrant, _): &(&Entrant, &str)| {
         let (title, name) = (std::mem::take(&mut title), entrant.contender.to_string());
@@ -233,6 +236,18 @@ mod tests {
         );
         assert!(text.contains("output: the same in all 5 runs"), "{text}");
         assert!(text.lines().all(|line| line.len() < 120), "{text}");
+    }
+
+    #[test]
+    fn the_setup_names_compressor_and_shrinker() {
+        let mut runs = report().raw.to_vec();
+        runs[2].compressor = Some("lzo-rle".to_owned());
+        runs[2].shrinker = Some("on");
+        let text = table(&Report {
+            raw: &runs,
+            ..report()
+        });
+        assert!(text.contains(", lzo-rle, shrinker on\n"), "{text}");
     }
 
     #[test]
