@@ -80,6 +80,14 @@ pub enum Failure {
     /// `--require`, and the command would run unmanaged.
     #[error("--require: {0}")]
     Unmanaged(String),
+    /// What can be read only once cannot be kept for each run.
+    #[error("standard input is a pipe, and cannot be kept in {dir} for each run to read: {source}")]
+    Input {
+        /// The temporary folder.
+        dir: PathBuf,
+        /// The kernel's word.
+        source: io::Error,
+    },
     /// What was to be printed could not be.
     #[error("standard output: {0}")]
     Stdout(#[source] io::Error),
@@ -117,7 +125,7 @@ impl Failure {
             Self::Choice { .. } | Self::NotText(_) => "E0109",
             Self::LimitTooSmall(..) => "E0110",
             Self::NoRam => "E0111",
-            Self::Stdout(_) | Self::Machine { .. } => "E0112",
+            Self::Input { .. } | Self::Stdout(_) | Self::Machine { .. } => "E0112",
         }
     }
 
@@ -140,6 +148,7 @@ impl Failure {
             Self::Spawn(source) => {
                 Some(neap_sys::shortage(source).unwrap_or("check `ulimit -u` and free memory"))
             }
+            Self::Input { .. } => Some("< FILE instead of a pipe, or TMPDIR with room"),
             Self::Stdout(_) => {
                 Some("free room where standard output goes, or another place for it")
             }

@@ -23,6 +23,9 @@ pub struct Raw {
     pub ending: Ending,
     /// The patience in seconds, when the run took longer and was ended for that.
     pub given_up_after_seconds: Option<u64>,
+    /// The command had ended by then, and processes that it left had not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub left_running: bool,
     /// From start to end.
     pub wall_seconds: f64,
     /// Processor time of the command outside the kernel.
@@ -102,6 +105,9 @@ impl Raw {
     #[must_use]
     pub fn said(&self) -> String {
         match self.given_up_after_seconds {
+            Some(seconds) if self.left_running => format!(
+                "left processes behind that were still running after {seconds} s, and neap waits for them"
+            ),
             Some(seconds) => too_long(seconds),
             None => said(self.ending),
         }

@@ -19,13 +19,14 @@ use super::figures::Raw;
 use super::group::{Group, field};
 use super::interrupt::{Interrupt, Stop};
 use super::lab::Backing;
-use super::sample::{Counters, Peak, Pool, Watch};
+use super::sample::{self, Counters, Peak, Pool, Watch, waited_for};
 use super::stream::{Input, digest, tail};
 use crate::choice::Contender;
 use crate::exit::Ending;
 use crate::failure::Failure;
 use crate::machine::{Root, own_ticks};
 use crate::run::launch::Target;
+use crate::talk;
 
 /// Between two looks at the memory of a run, in nanoseconds: 10 ms, a look costs some 20 us.
 const BETWEEN_LOOKS: i64 = 10_000_000;
@@ -94,11 +95,16 @@ fn written(root: &Root) -> u64 {
     field(&text, "write_bytes:").unwrap_or(0)
 }
 
+/// After how long neap's wait for what a command left behind is told of, in nanoseconds: 5 s.
+const TO_LEAVE: u64 = 5_000_000_000;
+
 /// What is known when the last process has ended.
 struct Ended {
     status: ExitStatus,
     /// The patience in seconds, when the run took longer.
     late: Option<u64>,
+    /// The command had ended by itself before, and what it left behind had not.
+    left_running: bool,
     wall_nanos: u64,
     /// Processor time of the first process alone, in nanoseconds.
     own_nanos: u64,
@@ -187,6 +193,7 @@ impl Runner {
             tv_nsec: BETWEEN_LOOKS,
         };
         let (mut peak, mut late) = (Peak::default(), None);
+        let (mut command, mut told) = (sample::Command::default(), false);
         loop {
             watch.look(&mut peak);
             match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
@@ -198,6 +205,9 @@ impl Runner {
                 kill_everything(watch.group);
             }
             late = late.or_else(|| self.overrun(start, 0));
+            if late.is_none() && watch.neap {
+                told |= self.tell_of_wait(watch.first, &mut command, told);
+            }
             if late.is_some() {
                 kill_command(watch);
             }
@@ -209,11 +219,27 @@ impl Runner {
         Ok(Ended {
             status,
             late,
+            left_running: late.is_some() && command.ended().is_some(),
             wall_nanos,
             own_nanos,
             ticks,
             peak,
         })
+    }
+
+    /// Says once what neap waits for when the command has ended; whether it did.
+    fn tell_of_wait(&self, neap: i32, command: &mut sample::Command, told: bool) -> bool {
+        let now = neap_sys::monotonic_nanos();
+        command.look(&self.root, neap, now);
+        let long = |ended: u64| now.saturating_sub(ended) > TO_LEAVE;
+        let tells = !told && command.ended().is_some_and(long);
+        if tells {
+            talk::note(&format!(
+                "the command has ended and left processes running, for which neap waits: {}; try: --patience SECONDS",
+                waited_for(&self.root, neap)
+            ));
+        }
+        tells
     }
 
     /// The patience, when a run that began at `start` goes on for longer than that and `more` nanoseconds.
@@ -306,6 +332,7 @@ fn basic(turn: Turn<'_>, ended: &Ended, before: Usage, after: Usage) -> Raw {
         limit_bytes: turn.limit.map(|limit| limit.0),
         ending: ending(ended.status),
         given_up_after_seconds: ended.late,
+        left_running: ended.left_running,
         wall_seconds: seconds(ended.wall_nanos),
         cpu_user_seconds,
         cpu_system_seconds,

@@ -54,7 +54,7 @@ use site::Site;
 /// Runs the bench.
 pub fn run(args: &BenchArgs) -> ExitCode {
     let prepared = Bench::prepare(args);
-    match prepared.map_err(Stop::Failed).and_then(Bench::run) {
+    match prepared.and_then(Bench::run) {
         Ok(code) => ExitCode::from(code),
         Err(Stop::Signal(signal)) => {
             talk::note(&format!("ended by {}", exit::name(signal)));
@@ -82,7 +82,7 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn prepare(args: &'a BenchArgs) -> Result<Self, Failure> {
+    fn prepare(args: &'a BenchArgs) -> Result<Self, Stop> {
         let root = Root::real();
         let machine = |what| move |source| Failure::Machine { what, source };
         let size = limit::limit(&root, "--memory", Some(&args.memory))?.bytes;
@@ -100,6 +100,7 @@ impl<'a> Bench<'a> {
         let interrupt = Interrupt::install(&root).map_err(machine("signal handlers"))?;
         wait::keep_statuses(&root).map_err(machine("SIGCHLD"))?;
         wait::become_subreaper().map_err(machine("PR_SET_CHILD_SUBREAPER"))?;
+        let input = stream::Input::own(&interrupt)?;
         let neap = std::env::current_exe().map_err(machine("/proc/self/exe"))?;
         lab::clean_in_panic(&root);
         // First, for what a killed bench left is no part of the machine.
@@ -117,7 +118,7 @@ impl<'a> Bench<'a> {
                 target,
                 neap,
                 swap_dir,
-                input: stream::Input::own(),
+                input,
                 patience: args.patience,
                 interrupt,
             },
@@ -234,13 +235,18 @@ impl<'a> Bench<'a> {
                 (Err(_), _) => false,
             },
             late,
+            left_running: raw.left_running,
         };
         if !managed {
             let said = table::complaint(&raw);
+            let missing = Missing::new(format!("the command would run unmanaged; {said}"));
+            let has_remedy = missing.reason.contains("; try: ");
             self.refuse(
                 contender,
-                Missing::new(format!("the command would run unmanaged; {said}"))
-                    .remedy("neap doctor"),
+                match has_remedy {
+                    true => missing,
+                    false => missing.remedy("neap doctor"),
+                },
             );
             return None;
         }

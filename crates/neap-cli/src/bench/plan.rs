@@ -89,6 +89,8 @@ pub struct First {
     pub charged: bool,
     /// The patience in seconds, when the run took longer and was ended.
     pub late: Option<u64>,
+    /// It was late for what the command left running.
+    pub left_running: bool,
 }
 
 /// The entrants, in the order of their turns, and who cannot stand by one of the accountings.
@@ -202,14 +204,18 @@ impl First {
     /// Who would get its pool added, and was ended before it told its size or before it had any.
     fn unknown_pool(&self) -> Option<Absent> {
         let seconds = self.late?;
+        let (why, remedy) = match self.left_running {
+            true => (
+                format!("left processes behind that were still running after {seconds} s"),
+                "a command that waits for what it starts",
+            ),
+            false => (too_long(seconds), "a longer --patience"),
+        };
         (self.charged && self.pool == Bytes::ZERO).then(|| Absent {
             contender: self.contender,
             accounting: Some(Accounting::Resident),
-            missing: Missing::new(format!(
-                "its first run {}, so its pool is not known",
-                too_long(seconds)
-            ))
-            .remedy("a longer --patience"),
+            missing: Missing::new(format!("its first run {why}, so its pool is not known"))
+                .remedy(remedy),
         })
     }
 }
@@ -237,6 +243,7 @@ mod tests {
             pool: Bytes::mib(mib),
             charged,
             late: None,
+            left_running: false,
         }
     }
 

@@ -49,6 +49,13 @@ impl Report<'_> {
         self.raw.iter().filter(own).collect()
     }
 
+    /// The run that is not counted, at the limit that was asked for.
+    #[must_use]
+    pub fn first_run_of(&self, entrant: &Entrant) -> Option<&Raw> {
+        let own = |run: &&Raw| run.turn == 0 && run.contender == entrant.contender;
+        self.raw.iter().find(own)
+    }
+
     /// Those that ended as the first plain run did: only they can be compared.
     #[must_use]
     pub fn good_runs_of(&self, entrant: &Entrant) -> Vec<&Raw> {
@@ -182,6 +189,7 @@ pub mod tests {
             pool: Bytes::ZERO,
             charged: true,
             late: None,
+            left_running: false,
         };
         let (entrants, _) = entrants(size, &[first]);
         let limited = |turn, wall| Raw {

@@ -80,7 +80,13 @@ fn part(text: &mut String, report: &Report<'_>, accounting: Accounting, title: &
             None => String::new(),
         };
         let given_up = match entrant.given_up {
-            Some(seconds) if runs.is_empty() => format!("; its first run {}", too_long(seconds)),
+            Some(seconds) if runs.is_empty() => {
+                let said = report.first_run_of(entrant).map(Raw::said);
+                format!(
+                    "; its first run {}",
+                    said.unwrap_or_else(|| too_long(seconds))
+                )
+            }
             _ => String::new(),
         };
         let name = entrant.contender.to_string();

@@ -158,6 +158,7 @@ mod tests {
             pool: Bytes::mib(20),
             charged: false,
             late: None,
+            left_running: false,
         };
         let (entrants, _) = entrants(size, &[first]);
         let run = |limit: u64, turn, resident: u64, memory: u64| Raw {

@@ -10,6 +10,7 @@ pub fn raw(contender: Contender, turn: u32, wall: f64) -> Raw {
         limit_bytes: None,
         ending: Ending::Exited(0),
         given_up_after_seconds: None,
+        left_running: false,
         wall_seconds: wall,
         cpu_user_seconds: 0.0,
         cpu_system_seconds: 0.0,
@@ -107,6 +108,9 @@ fn a_run_that_took_too_long_is_named_and_never_like_plain() {
     let mut late = raw(Contender::Zswap, 1, 5.0);
     (late.ending, late.given_up_after_seconds) = (Ending::Signaled(9), Some(5));
     late.stdout_bytes = 1;
+    let mut leaving = late.clone();
+    leaving.left_running = true;
+    assert!(leaving.said().starts_with("left processes behind"));
     assert!(!late.is_like(&plain) && plain.is_like(&plain));
     let line = failure(&late, &plain);
     assert_eq!(
