@@ -19,7 +19,7 @@ use super::figures::Raw;
 use super::group::{Group, field};
 use super::interrupt::{Interrupt, Stop};
 use super::lab::Backing;
-use super::sample::{self, Counters, Peak, Pool, Watch, waited_for};
+use super::sample::{Counters, Peak, Pool, Watch, waited_for};
 use super::stream::{Input, digest, tail};
 use crate::choice::Contender;
 use crate::exit::Ending;
@@ -98,6 +98,9 @@ fn written(root: &Root) -> u64 {
 /// After how long neap's wait for what a command left behind is told of, in nanoseconds: 5 s.
 const TO_LEAVE: u64 = 5_000_000_000;
 
+/// Stands for a wait that was told of.
+const TOLD: u64 = u64::MAX;
+
 /// What is known when the last process has ended.
 struct Ended {
     status: ExitStatus,
@@ -122,7 +125,10 @@ impl Runner {
         let stats = memfd_create("neap-bench-stats", MemfdFlags::CLOEXEC)
             .map(File::from)
             .map_err(|errno| machine("memfd_create")(errno.into()))?;
-        let mut command = self.command(turn, &stats);
+        let fate = memfd_create("neap-bench-fate", MemfdFlags::CLOEXEC)
+            .map(File::from)
+            .map_err(|errno| machine("memfd_create")(errno.into()))?;
+        let mut command = self.command(turn, &stats, &fate);
         let input = self.input.open().map_err(machine("standard input"))?;
         command
             .stdin(input)
@@ -147,7 +153,7 @@ impl Runner {
         };
         let out = child.stdout.take().map(digest).transpose();
         let err = child.stderr.take().map(tail).transpose();
-        let ended = self.follow(&mut child, &watch, start)?;
+        let ended = self.follow(&mut child, &watch, start, &fate)?;
         self.end_all(turn.group)?;
         let pages = turn.group.and_then(Counters::of_group);
         let machine_pages = Counters::of_machine(&self.root).since(before.pages);
@@ -167,14 +173,15 @@ impl Runner {
         Ok(raw)
     }
 
-    fn command(&self, turn: Turn<'_>, stats: &File) -> Command {
+    fn command(&self, turn: Turn<'_>, stats: &File, fate: &File) -> Command {
         if turn.contender != Contender::Neap {
             return self.target.command(&[]);
         }
         let limit = turn.limit.unwrap_or_default().0.to_string();
-        let stats = format!("/proc/{}/fd/{}", std::process::id(), stats.as_raw_fd());
+        let name = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         let mut command = Command::new(&self.neap);
-        command.args(["run", "--require", "-m", &limit, "--stats", &stats]);
+        command.args(["run", "--require", "-m", &limit, "--stats", &name(stats)]);
+        command.args(["--exit-file", &name(fate)]);
         if let Some(dir) = &self.swap_dir {
             command.arg("--swap-dir").arg(dir);
         }
@@ -184,7 +191,13 @@ impl Runner {
     }
 
     /// Looks at the run until its first process has ended.
-    fn follow(&self, child: &mut Child, watch: &Watch<'_>, start: u64) -> Result<Ended, Stop> {
+    fn follow(
+        &self,
+        child: &mut Child,
+        watch: &Watch<'_>,
+        start: u64,
+        fate: &File,
+    ) -> Result<Ended, Stop> {
         let pid = Pid::from_child(child);
         let fd = pidfd_open(pid, PidfdFlags::empty());
         let fd = fd.map_err(|errno| machine("pidfd_open")(errno.into()))?;
@@ -193,7 +206,7 @@ impl Runner {
             tv_nsec: BETWEEN_LOOKS,
         };
         let (mut peak, mut late) = (Peak::default(), None);
-        let (mut command, mut told) = (sample::Command::default(), false);
+        let mut left = None;
         loop {
             watch.look(&mut peak);
             match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
@@ -206,7 +219,7 @@ impl Runner {
             }
             late = late.or_else(|| self.overrun(start, 0));
             if late.is_none() && watch.neap {
-                told |= self.tell_of_wait(watch.first, &mut command, told);
+                self.look_for_left(watch.first, fate, &mut left);
             }
             if late.is_some() {
                 kill_command(watch);
@@ -219,7 +232,7 @@ impl Runner {
         Ok(Ended {
             status,
             late,
-            left_running: late.is_some() && command.ended().is_some(),
+            left_running: late.is_some() && left.is_some(),
             wall_nanos,
             own_nanos,
             ticks,
@@ -227,19 +240,21 @@ impl Runner {
         })
     }
 
-    /// Says once what neap waits for when the command has ended; whether it did.
-    fn tell_of_wait(&self, neap: i32, command: &mut sample::Command, told: bool) -> bool {
+    /// Since when neap, whose file of the command's end is `fate`, waits for what the command left behind; says
+    /// so once.
+    fn look_for_left(&self, neap: i32, fate: &File, left: &mut Option<u64>) {
+        if fate.metadata().map_or(0, |facts| facts.len()) == 0 {
+            return;
+        }
         let now = neap_sys::monotonic_nanos();
-        command.look(&self.root, neap, now);
-        let long = |ended: u64| now.saturating_sub(ended) > TO_LEAVE;
-        let tells = !told && command.ended().is_some_and(long);
-        if tells {
+        let since = *left.get_or_insert(now);
+        if since != TOLD && now.saturating_sub(since) > TO_LEAVE {
+            *left = Some(TOLD);
             talk::note(&format!(
                 "the command has ended and left processes running, for which neap waits: {}; try: --patience SECONDS",
                 waited_for(&self.root, neap)
             ));
         }
-        tells
     }
 
     /// The patience, when a run that began at `start` goes on for longer than that and `more` nanoseconds.

@@ -138,33 +138,6 @@ impl Watch<'_> {
     }
 }
 
-/// The command under neap, which waits for what the command leaves behind too.
-#[derive(Debug, Default)]
-pub struct Command {
-    pid: Option<i32>,
-    ended: Option<u64>,
-}
-
-impl Command {
-    /// Looks at the children of `neap`: the first that it has is the command. `now` in nanoseconds.
-    pub fn look(&mut self, root: &Root, neap: i32, now: u64) {
-        let here = children(root, neap);
-        match self.pid {
-            None => self.pid = here.first().copied(),
-            Some(pid) if !here.contains(&pid) && !here.is_empty() => {
-                self.ended.get_or_insert(now);
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// Since when it has ended and others have not.
-    #[must_use]
-    pub fn ended(&self) -> Option<u64> {
-        self.ended
-    }
-}
-
 /// The names and ids of what `neap` waits for.
 #[must_use]
 pub fn waited_for(root: &Root, neap: i32) -> String {
@@ -281,21 +254,12 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_has_ended_left_others_behind() {
-        let list = "/proc/5/task/5/children";
-        let (_dir, root) = machine(&[(list, ""), ("/proc/8/comm", "sleep\n")]);
-        let mut command = Command::default();
-        let mut look = |text, now| {
-            write(&root, list, text);
-            command.look(&root, 5, now);
-            command.ended()
-        };
-        assert_eq!(look("", 1), None, "not yet started");
-        assert_eq!(look("7 ", 2), None);
-        assert_eq!(look("7 8 ", 3), None);
-        assert_eq!(look("8 ", 4), Some(4));
+    fn what_neap_waits_for_has_names() {
+        let (_dir, root) = machine(&[
+            ("/proc/5/task/5/children", "8 "),
+            ("/proc/8/comm", "sleep\n"),
+        ]);
         assert_eq!(waited_for(&root, 5), "sleep (8)");
-        assert_eq!(look("", 5), Some(4));
     }
 
     #[test]
