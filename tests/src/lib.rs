@@ -4,6 +4,7 @@
 //! The tests compare bytes that unmodified programs produce with and without neap; no test asserts a time.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cgroup;
 mod fuzz;
 mod neap;
@@ -14,6 +15,7 @@ mod sample;
 mod skip;
 mod user;
 
+pub use bench::{LIMIT, MIB, PATIENCE, SWAPPING, bench, disk, json, leavings, names};
 pub use cgroup::MemoryGroup;
 pub use fuzz::{TARGETS, Target};
 pub use neap::{Managed, Neap, neap_binary};

@@ -9,30 +9,17 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use neap_tests::{
-    Need, OrdinaryUser, Outcome, Run, exclusive, neap_binary, paging, program, require, skip,
+    LIMIT, MIB, Need, OrdinaryUser, Outcome, PATIENCE, Run, SWAPPING, bench, disk, exclusive, json,
+    leavings, names, paging, program, require, skip,
 };
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// MiB that the program fills, and the limit it is given.
-const MIB: &str = "48";
-const LIMIT: &str = "24M";
-/// Most that a bench of ours may take.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Everything a bench may change, as it is now.
 #[derive(Debug, PartialEq, Eq)]
 struct Machine {
     settings: BTreeMap<PathBuf, String>,
     zrams: Vec<String>,
-}
-
-fn names(dir: &str, prefix: &str) -> Vec<String> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let names = entries.map(|e| e.file_name().to_string_lossy().into_owned());
-    let mut found: Vec<String> = names.filter(|name| name.starts_with(prefix)).collect();
-    found.sort();
-    found
 }
 
 impl Machine {
@@ -54,42 +41,8 @@ impl Machine {
     }
 }
 
-/// Swap areas, groups and files of benches.
-fn leavings(dir: &Path) -> Vec<String> {
-    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    let ours = |line: &&str| line.contains("neap-bench");
-    let mut left: Vec<String> = swaps.lines().filter(ours).map(str::to_owned).collect();
-    for place in ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"] {
-        left.extend(names(place, "neap-bench"));
-    }
-    left.extend(names(&dir.to_string_lossy(), "neap-bench"));
-    left.extend(names("/run/neap-bench", "journal"));
-    left
-}
-
-fn bench(dir: &TempDir, options: &[&str], command: &[OsString]) -> Run {
-    let neap = neap_binary().expect("the binary of neap");
-    let mut words: Vec<OsString> = vec![neap.into(), "bench".into(), "-m".into(), LIMIT.into()];
-    words.extend(options.iter().map(OsString::from));
-    words.extend(["--swap-dir".into(), dir.path().into()]);
-    words.extend(["--json".into(), dir.path().join("bench.json").into()]);
-    words.push("--".into());
-    words.extend_from_slice(command);
-    Run::new(words).limit(PATIENCE)
-}
-
 fn hog(rounds: &str) -> Vec<OsString> {
     vec![program("hog").into(), MIB.into(), rounds.into()]
-}
-
-fn json(dir: &TempDir) -> Value {
-    let text = fs::read_to_string(dir.path().join("bench.json")).expect("a report");
-    serde_json::from_str(&text).expect("JSON")
-}
-
-/// A directory on a disk, for swap files.
-fn disk() -> TempDir {
-    tempfile::tempdir_in("/var/tmp").expect("a directory")
 }
 
 fn lines_of<'a>(outcome: &'a str, start: &str) -> Vec<&'a str> {
@@ -207,7 +160,7 @@ fn a_bench_that_is_interrupted_leaves_nothing() {
         return;
     }
     let _alone = exclusive();
-    for number in [2, 15] {
+    for number in [2, 15, 10, 14] {
         let (dir, before) = (disk(), Machine::now());
         let outcome = interrupted(&dir, number);
         outcome.must_exit(128 + number);
@@ -257,9 +210,6 @@ fn sleeper(when: &str, seconds: u32) -> [OsString; 3] {
         format!("if {when}; then sleep {seconds} & sleep {seconds}; fi; echo what it found");
     ["sh", "-c", &script].map(OsString::from)
 }
-
-/// Holds in the runs of the kernel's contenders alone.
-const SWAPPING: &str = "grep -q neap-bench /proc/swaps";
 
 fn runs_of<'a>(report: &'a Value, contender: &str) -> Vec<&'a Value> {
     let runs = report["raw"].as_array().expect("runs").iter();
@@ -379,39 +329,6 @@ fn a_command_that_takes_too_long_plainly_is_compared_with_nothing() {
         "{text}"
     );
     assert!(text.contains("output: not compared"), "{text}");
-}
-
-#[test]
-fn outputs_that_differ_are_named() {
-    let name = "outputs_that_differ_are_named";
-    let Some(_alone) = paging(name) else {
-        return;
-    };
-    let dir = disk();
-    let script = "echo ${NEAP_SOCKET:+under neap}";
-    let command = ["sh", "-c", script].map(OsString::from);
-    let outcome = bench(&dir, &["--runs", "1", "--against", "neap"], &command).go();
-    outcome.must_exit(1);
-    let text = outcome.text();
-    assert!(
-        text.contains("output: DIFFERS\n  neap in its first run: 11 bytes"),
-        "{text}"
-    );
-    assert_eq!(json(&dir)["output"]["equal"], false);
-}
-
-#[test]
-fn every_run_reads_the_same_file_from_the_same_place() {
-    let name = "every_run_reads_the_same_file_from_the_same_place";
-    let Some(_alone) = paging(name) else {
-        return;
-    };
-    let dir = disk();
-    let run = bench(&dir, &["--runs", "2", "--against", "neap"], &["cat".into()]);
-    run.stdin(*b"some text").go().must_exit(0);
-    let report = json(&dir);
-    assert_eq!(report["output"]["equal"], true);
-    assert_eq!(report["raw"][5]["stdout_bytes"], 9, "{report}");
 }
 
 #[test]

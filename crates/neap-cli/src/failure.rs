@@ -80,6 +80,17 @@ pub enum Failure {
     /// `--require`, and the command would run unmanaged.
     #[error("--require: {0}")]
     Unmanaged(String),
+    /// What can be read only once cannot be kept for each run.
+    #[error("standard input is a pipe, and cannot be kept in {dir} for each run to read: {source}")]
+    Input {
+        /// The temporary folder.
+        dir: PathBuf,
+        /// The kernel's word.
+        source: io::Error,
+    },
+    /// What was to be printed could not be.
+    #[error("standard output: {0}")]
+    Stdout(#[source] io::Error),
     /// Something neap cannot do without, of the machine.
     #[error("{what}: {source}")]
     Machine {
@@ -114,7 +125,7 @@ impl Failure {
             Self::Choice { .. } | Self::NotText(_) => "E0109",
             Self::LimitTooSmall(..) => "E0110",
             Self::NoRam => "E0111",
-            Self::Machine { .. } => "E0112",
+            Self::Input { .. } | Self::Stdout(_) | Self::Machine { .. } => "E0112",
         }
     }
 
@@ -134,7 +145,13 @@ impl Failure {
                 Some("a program in it")
             }
             Self::NotExecutable { .. } => Some("chmod +x, or name its interpreter"),
-            Self::Spawn(_) => Some("check `ulimit -u` and free memory"),
+            Self::Spawn(source) => {
+                Some(neap_sys::shortage(source).unwrap_or("check `ulimit -u` and free memory"))
+            }
+            Self::Input { .. } => Some("< FILE instead of a pipe, or TMPDIR with room"),
+            Self::Stdout(_) => {
+                Some("free room where standard output goes, or another place for it")
+            }
             Self::Output { .. } => Some("a file in a directory you may write to"),
             Self::SwapDir { .. } => Some("another directory (neap run also takes --no-swap)"),
             Self::Machine { source, .. } => {
@@ -190,6 +207,15 @@ mod tests {
             failure.lines()
         );
         assert_eq!(failure.exit(), 125);
+    }
+
+    #[test]
+    fn a_remedy_is_for_the_cause() {
+        let remedy = |failure: Failure| failure.remedy().unwrap_or_default();
+        let error = io::Error::from_raw_os_error;
+        assert!(remedy(Failure::Spawn(error(24))).contains("ulimit -n"));
+        assert!(remedy(Failure::Spawn(error(11))).contains("ulimit -u"));
+        assert!(remedy(Failure::Stdout(error(28))).contains("standard output"));
     }
 
     #[test]

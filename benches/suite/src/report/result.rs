@@ -78,7 +78,7 @@ impl<'a> Side<'a> {
             Some(_) => Some(f64::INFINITY),
             None => run["wall_seconds"]
                 .as_f64()
-                .filter(|_| run["ending"] == "exited 0"),
+                .filter(|_| run["ending"] == "exited 0" && run["kills"].as_u64().unwrap_or(0) == 0),
         };
         median(self.runs.iter().filter_map(wall).collect()).filter(|wall| wall.is_finite())
     }

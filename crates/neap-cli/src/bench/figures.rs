@@ -1,8 +1,11 @@
 //! The measures of a run, and what several runs of one contender make of them.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::Value;
 
+use super::plan::{Bound, Entrant};
 use crate::choice::Contender;
 use crate::exit::{Ending, name};
 
@@ -23,6 +26,9 @@ pub struct Raw {
     pub ending: Ending,
     /// The patience in seconds, when the run took longer and was ended for that.
     pub given_up_after_seconds: Option<u64>,
+    /// The command had ended by then, and processes that it left had not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub left_running: bool,
     /// From start to end.
     pub wall_seconds: f64,
     /// Processor time of the command outside the kernel.
@@ -31,6 +37,8 @@ pub struct Raw {
     pub cpu_system_seconds: f64,
     /// Processor time of neap's own process.
     pub cpu_neap_seconds: f64,
+    /// All three.
+    pub cpu_all_seconds: f64,
     /// Most anonymous memory and pool together, sampled.
     pub peak_memory_bytes: u64,
     /// Most anonymous memory of the command's processes, sampled.
@@ -41,6 +49,9 @@ pub struct Raw {
     pub pool_held_bytes: u64,
     /// The control group's own word, page cache included.
     pub group_peak_bytes: Option<u64>,
+    /// The most that one process had resident, where no earlier run had more; for the first plain run alone.
+    #[serde(skip)]
+    pub max_rss_bytes: Option<u64>,
     /// Pages that left memory, compressed or not.
     pub pages_out: u64,
     /// Pages that came back.
@@ -61,6 +72,12 @@ pub struct Raw {
     pub stdout_sha256: String,
     /// What compressed, where the kernel did.
     pub compressor: Option<String>,
+    /// Whether zswap's shrinker was on, or that the kernel has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shrinker: Option<&'static str>,
+    /// Kernel settings that were made for the run; null where the kernel has no such file.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings_set: BTreeMap<String, Option<String>>,
     /// What neap says of its run.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub neap: Value,
@@ -91,9 +108,22 @@ impl Raw {
     #[must_use]
     pub fn said(&self) -> String {
         match self.given_up_after_seconds {
+            Some(seconds) if self.left_running => format!(
+                "left processes behind that were still running after {seconds} s, and neap waits for them"
+            ),
             Some(seconds) => too_long(seconds),
             None => said(self.ending),
         }
+    }
+
+    /// Whether it is one of an entrant's counted runs.
+    #[must_use]
+    pub fn is_of(&self, entrant: &Entrant) -> bool {
+        let Bound { limit, pool_beside } = entrant.bound;
+        self.turn > 0
+            && self.contender == entrant.contender
+            && self.limit_bytes == limit.map(|limit| limit.0)
+            && self.pool_beside == pool_beside
     }
 
     /// What its limit held, at most.
@@ -106,10 +136,22 @@ impl Raw {
         }
     }
 
-    /// Whether it ended by itself, and as the first plain run did: no other can be compared.
+    /// The same, and how many of its processes the kernel killed.
+    #[must_use]
+    pub fn fault(&self) -> String {
+        match self.kills {
+            0 => self.said(),
+            n => format!("{}, {n} killed for want of memory", self.said()),
+        }
+    }
+
+    /// Whether it ended by itself, as the first plain run did and with no more processes killed for want
+    /// of memory: no other can be compared. A status alone may be that of a shell whose child was killed.
     #[must_use]
     pub fn is_like(&self, plain: &Raw) -> bool {
-        self.given_up_after_seconds.is_none() && self.ending == plain.ending
+        self.given_up_after_seconds.is_none()
+            && self.ending == plain.ending
+            && self.kills <= plain.kills
     }
 }
 
@@ -144,7 +186,7 @@ pub struct Measure {
 }
 
 /// Every measure, in the order of the table.
-pub const MEASURES: [Measure; 12] = [
+pub const MEASURES: [Measure; 13] = [
     measure("wall time", "wall_seconds", Unit::Seconds, |r| {
         r.wall_seconds
     }),
@@ -156,6 +198,9 @@ pub const MEASURES: [Measure; 12] = [
     }),
     measure("CPU, neap's own", "cpu_neap_seconds", Unit::Seconds, |r| {
         r.cpu_neap_seconds
+    }),
+    measure("CPU, all", "cpu_all_seconds", Unit::Seconds, |r| {
+        r.cpu_all_seconds
     }),
     measure(
         "peak memory, pool counted",
@@ -325,127 +370,4 @@ fn difference(run: &Raw, plain: &Raw) -> String {
 }
 
 #[cfg(test)]
-pub mod tests {
-    use super::*;
-
-    /// A run of no account.
-    pub fn raw(contender: Contender, turn: u32, wall: f64) -> Raw {
-        Raw {
-            turn,
-            contender,
-            limit_bytes: None,
-            pool_beside: false,
-            ending: Ending::Exited(0),
-            given_up_after_seconds: None,
-            wall_seconds: wall,
-            cpu_user_seconds: 0.0,
-            cpu_system_seconds: 0.0,
-            cpu_neap_seconds: 0.0,
-            peak_memory_bytes: 0,
-            peak_resident_bytes: 0,
-            peak_pool_bytes: 0,
-            pool_held_bytes: 0,
-            group_peak_bytes: None,
-            pages_out: 0,
-            pages_in: 0,
-            major_faults: 0,
-            disk_written_bytes: 0,
-            counted: "machine",
-            kills: 0,
-            samples: 1,
-            stdout_bytes: 2,
-            stdout_sha256: "ab".to_owned(),
-            compressor: None,
-            neap: Value::Null,
-            stderr: String::new(),
-        }
-    }
-
-    #[test]
-    fn a_median_lies_in_the_middle() {
-        let of = |figures: &[f64]| Summary::of(figures.iter().copied());
-        assert_eq!(of(&[]), None);
-        let odd = of(&[3.0, 1.0, 2.0]).unwrap();
-        assert_eq!((odd.median, odd.least, odd.most), (2.0, 1.0, 3.0));
-        assert_eq!(of(&[4.0, 1.0]).unwrap().median, 2.5);
-        assert_eq!(of(&[4.0, 1.0]).unwrap().ratio(Some(odd)), Some(1.25));
-        assert_eq!(odd.ratio(of(&[0.0])), None);
-        assert_eq!(odd.ratio(None), None);
-    }
-
-    #[test]
-    fn every_measure_has_its_field_in_the_raw_run() {
-        let value = serde_json::to_value(raw(Contender::Zram, 1, 2.5)).unwrap();
-        for measure in MEASURES {
-            assert!(value[measure.name].is_number(), "{}", measure.name);
-        }
-        assert_eq!(value["contender"], "zram");
-        assert_eq!(value["ending"], "exited 0");
-        assert_eq!((MEASURES[0].of)(&raw(Contender::Zram, 1, 2.5)), 2.5);
-    }
-
-    #[test]
-    fn equal_outputs_are_counted_and_others_named() {
-        let plain = raw(Contender::Plain, 0, 1.0);
-        let neap = raw(Contender::Neap, 2, 1.0);
-        let same = Verdict::of(&[plain.clone(), neap.clone()]);
-        assert!(matches!(same, Verdict::Same { compared: 2, .. }));
-        let mut other = neap.clone();
-        other.stdout_sha256 = "cd".to_owned();
-        let Verdict::Different(lines) = Verdict::of(&[plain.clone(), neap.clone(), other]) else {
-            panic!("they differ");
-        };
-        assert_eq!(lines.len(), 1);
-        assert!(
-            lines[0].starts_with("neap in turn 2: 2 bytes"),
-            "{}",
-            lines[0]
-        );
-    }
-
-    #[test]
-    fn a_killed_run_is_named_and_its_output_not_compared() {
-        let plain = raw(Contender::Plain, 0, 1.0);
-        for contender in [Contender::Plain, Contender::Swap] {
-            let mut killed = raw(contender, 1, 1.0);
-            (killed.ending, killed.kills) = (Ending::Signaled(9), 1);
-            killed.stdout_bytes = 1;
-            let line = failure(&killed, &plain);
-            assert!(
-                line.ends_with("in turn 1 ended by SIGKILL, plain exited 0; the kernel killed 1 for want of memory"),
-                "{line}"
-            );
-            let verdict = Verdict::of(&[plain.clone(), killed]);
-            assert!(matches!(verdict, Verdict::Same { compared: 1, .. }));
-        }
-    }
-
-    #[test]
-    fn a_run_that_took_too_long_is_named_and_never_like_plain() {
-        let mut plain = raw(Contender::Plain, 0, 1.0);
-        // Also where plain ends by the same signal.
-        plain.ending = Ending::Signaled(9);
-        let mut late = raw(Contender::Zswap, 1, 5.0);
-        (late.ending, late.given_up_after_seconds) = (Ending::Signaled(9), Some(5));
-        late.stdout_bytes = 1;
-        assert!(!late.is_like(&plain) && plain.is_like(&plain));
-        let line = failure(&late, &plain);
-        assert_eq!(
-            line,
-            "zswap in turn 1 did not end within 5 s, plain ended by SIGKILL"
-        );
-        let verdict = Verdict::of(&[plain.clone(), late]);
-        assert!(matches!(verdict, Verdict::Same { compared: 1, .. }));
-        plain.given_up_after_seconds = Some(5);
-        assert_eq!(Verdict::of(&[plain]), Verdict::Unknown);
-    }
-
-    #[test]
-    fn a_command_that_differs_by_itself_proves_nothing() {
-        let plain = raw(Contender::Plain, 0, 1.0);
-        let mut again = plain.clone();
-        again.stdout_bytes = 9;
-        assert_eq!(Verdict::of(&[plain, again]), Verdict::Unsteady);
-        assert_eq!(Verdict::of(&[]), Verdict::Unsteady);
-    }
-}
+pub mod tests;

@@ -64,6 +64,24 @@ impl Left {
         };
         *self == bare
     }
+
+    /// What of it is there still since boot `now`, in a line.
+    fn list(&self, now: &str) -> String {
+        let mut all: Vec<String> = Vec::new();
+        if self.boot == now {
+            let paths = |what, paths: &[PathBuf]| {
+                let one = move |path: &PathBuf| format!("{what} {}", path.display());
+                paths.iter().map(one).collect::<Vec<_>>()
+            };
+            all.extend(paths("control group", &self.groups));
+            all.extend(paths("swap area", &self.swaps));
+            all.extend(self.zrams.iter().map(|n| format!("device zram{n}")));
+            let settings = self.settings.iter().chain(&self.lasting);
+            all.extend(settings.map(|s| format!("{} (before: {})", s.file.display(), s.before)));
+        }
+        all.extend(self.files.iter().map(|f| format!("file {}", f.display())));
+        all.join(", ")
+    }
 }
 
 /// The journal of the bench at work.
@@ -231,6 +249,18 @@ pub fn sweep(root: &Root, kernel: &dyn Kernel) -> Option<Vec<String>> {
         faults.push(format!("{FILE}: {error}"));
     }
     Some(faults)
+}
+
+/// What an interrupted bench left and the next one undoes; `None` where there is nothing, where a bench is
+/// at work, and for who may not read the journal.
+pub fn left_behind(root: &Root) -> Option<String> {
+    let left = match read(root)? {
+        Ok(left) => left,
+        Err(fault) => return Some(fault),
+    };
+    let lock = File::open(root.path(LOCK));
+    let at_work = |lock: File| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock));
+    (!lock.is_ok_and(at_work)).then(|| left.list(&boot(root)))
 }
 
 fn read(root: &Root) -> Option<Result<Left, String>> {

@@ -1,6 +1,7 @@
 //! The machine as the kernel's contenders need it: control groups, a swap file, zswap's settings, a
 //! zram device; each written down before it is made, and undone after each run.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -38,7 +39,10 @@ pub struct Lab {
     journal: Journal,
     hierarchy: Hierarchy,
     dir: Option<PathBuf>,
-    swap: Option<(PathBuf, Bytes)>,
+    /// The swap file, or why there is none.
+    swap: Result<PathBuf, Missing>,
+    /// How much an area of ours may hold.
+    size: Bytes,
     groups: u32,
 }
 
@@ -49,8 +53,27 @@ pub struct Backing {
     pub compressor: Option<String>,
     /// The number of the zram device.
     pub zram: Option<u32>,
+    /// Whether zswap's shrinker is on, or that the kernel has none.
+    pub shrinker: Option<&'static str>,
     /// The settings that must still hold at the end of the run.
     settings: Vec<(String, String)>,
+}
+
+impl Backing {
+    /// The settings that were made, and the shrinker's also where the kernel has none.
+    #[must_use]
+    pub fn settings_set(&self) -> BTreeMap<String, Option<String>> {
+        let set = self.settings.iter().cloned();
+        let mut all: BTreeMap<_, _> = set.map(|(file, value)| (file, Some(value))).collect();
+        if self.shrinker.is_some() {
+            all.entry(shrinker_file()).or_insert(None);
+        }
+        all
+    }
+}
+
+fn shrinker_file() -> String {
+    format!("{ZSWAP}/shrinker_enabled")
 }
 
 impl Lab {
@@ -90,7 +113,8 @@ impl Lab {
             journal,
             hierarchy,
             dir,
-            swap: None,
+            swap: Err(Missing::new("there is no swap file")),
+            size: Bytes::ZERO,
             groups: 0,
         })
     }
@@ -118,11 +142,19 @@ impl Lab {
         Group::make(&self.root, &mut self.journal, &self.hierarchy, &name, limit)
     }
 
-    /// Makes the swap file.
-    ///
-    /// # Errors
-    /// Why there can be none.
-    pub fn make_swap(&mut self, size: Bytes) -> Result<(), Missing> {
+    /// Makes the swap file of the first of `sizes` that can be had. Where there can be none, those that need
+    /// one say why, and a zram device is still as large.
+    pub fn make_swap(&mut self, sizes: [Bytes; 2]) {
+        for size in sizes {
+            self.size = size;
+            self.swap = self.swap_file(size);
+            if self.swap.is_ok() {
+                return;
+            }
+        }
+    }
+
+    fn swap_file(&mut self, size: Bytes) -> Result<PathBuf, Missing> {
         let dir = self.dir.clone().ok_or_else(|| {
             Missing::new("no directory for a swap file is on a local disk").remedy("--swap-dir DIR")
         })?;
@@ -134,11 +166,16 @@ impl Lab {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
         let file = options.open(self.root.path(&path)).map_err(refused)?;
-        fallocate(&file, FallocateFlags::empty(), 0, size.0).map_err(|e| refused(e.into()))?;
-        write_header(&file, size).map_err(refused)?;
-        file.sync_all().map_err(refused)?;
-        self.swap = Some((path, size));
-        Ok(())
+        let filled = fallocate(&file, FallocateFlags::empty(), 0, size.0)
+            .map_err(io::Error::from)
+            .and_then(|()| write_header(&file, size))
+            .and_then(|()| file.sync_all());
+        if filled.is_err() {
+            // What it took is needed elsewhere; if it stays, the journal has it.
+            let _ = std::fs::remove_file(self.root.path(&path));
+        }
+        filled.map_err(refused)?;
+        Ok(path)
     }
 
     /// Prepares the machine for one run of `contender`.
@@ -204,9 +241,11 @@ impl Lab {
             .ok_or_else(|| Missing::new("zswap accepts no compressor known to neap"))?;
         backing.settings.push((file, best.to_owned()));
         backing.compressor = Some(best.to_owned());
-        let shrinker = format!("{ZSWAP}/shrinker_enabled");
+        let shrinker = shrinker_file();
+        backing.shrinker = Some("not in this kernel");
         if self.root.path(&shrinker).exists() {
             self.set(&mut backing, shrinker, "Y")?;
+            backing.shrinker = Some("on");
         }
         Ok(backing)
     }
@@ -226,10 +265,7 @@ impl Lab {
     }
 
     fn swap_on(&mut self, backing: Backing) -> Result<Backing, Missing> {
-        let (path, _) = self
-            .swap
-            .clone()
-            .ok_or_else(|| Missing::new("there is no swap file"))?;
+        let path = self.swap.clone()?;
         self.swap_to(&path)?;
         Ok(backing)
     }
@@ -244,7 +280,7 @@ impl Lab {
 
     fn zram(&mut self, mut backing: Backing) -> Result<Backing, Missing> {
         const CONTROL: &str = "/sys/class/zram-control/hot_add";
-        let size = self.swap.as_ref().map_or(Bytes::ZERO, |(_, size)| *size);
+        let size = self.size;
         let answer = self
             .root
             .read(CONTROL)

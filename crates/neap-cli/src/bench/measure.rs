@@ -6,8 +6,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use neap_sys::{Usage, start_within, usage_of_children};
 use neap_units::PAGE_SIZE;
@@ -19,15 +17,17 @@ use serde_json::Value;
 
 use super::figures::Raw;
 use super::group::{Group, field};
+use super::interrupt::{Interrupt, Stop};
 use super::lab::Backing;
 use super::plan::Bound;
-use super::sample::{Counters, Peak, Pool, Watch};
+use super::sample::{Counters, Peak, Pool, Watch, waited_for};
 use super::stream::{Input, digest, tail};
 use crate::choice::Contender;
 use crate::exit::Ending;
 use crate::failure::Failure;
-use crate::machine::{Root, ignored_signals, own_ticks};
+use crate::machine::{Root, own_ticks};
 use crate::run::launch::Target;
+use crate::talk;
 
 /// Between two looks at the memory of a run, in nanoseconds: 10 ms, a look costs some 20 us.
 const BETWEEN_LOOKS: i64 = 10_000_000;
@@ -35,69 +35,8 @@ const BETWEEN_LOOKS: i64 = 10_000_000;
 const DYING: u64 = 2;
 /// How much longer neap may take to tell of a run that was ended, in nanoseconds: 2 s.
 const TO_TELL: u64 = 2_000_000_000;
-/// The signals that end a bench.
-const ENDING: [i32; 4] = [
-    signal_hook::consts::SIGINT,
-    signal_hook::consts::SIGTERM,
-    signal_hook::consts::SIGHUP,
-    signal_hook::consts::SIGQUIT,
-];
-
-/// Why a bench stops before its end.
-#[derive(Debug)]
-pub enum Stop {
-    /// By a signal.
-    Signal(i32),
-    /// By a failure of neap's own.
-    Failed(Failure),
-}
-
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Self {
-        Stop::Failed(failure)
-    }
-}
-
 fn machine(what: &'static str) -> impl Fn(io::Error) -> Stop {
     move |source| Stop::Failed(Failure::Machine { what, source })
-}
-
-/// The last signal that asked for the end.
-#[derive(Clone, Debug, Default)]
-pub struct Interrupt(Arc<AtomicUsize>);
-
-impl Interrupt {
-    /// Catches the signals, but for those that were ignored when neap started.
-    ///
-    /// # Errors
-    /// When the kernel refuses a handler.
-    pub fn install(root: &Root) -> io::Result<Self> {
-        let caught = Self::default();
-        let ignored = ignored_signals(root);
-        for signal in ENDING {
-            if ignored >> (signal - 1) & 1 == 0 {
-                let value = usize::try_from(signal).unwrap_or_default();
-                signal_hook::flag::register_usize(signal, caught.0.clone(), value)?;
-            }
-        }
-        Ok(caught)
-    }
-
-    /// The signal, if there was one.
-    #[must_use]
-    pub fn caught(&self) -> Option<i32> {
-        let signal = self.0.load(Ordering::Relaxed);
-        i32::try_from(signal).ok().filter(|signal| *signal != 0)
-    }
-
-    /// Goes on unless there was one.
-    ///
-    /// # Errors
-    /// There was.
-    pub fn check(&self) -> Result<(), Stop> {
-        self.caught()
-            .map_or(Ok(()), |signal| Err(Stop::Signal(signal)))
-    }
 }
 
 /// What is run, again and again.
@@ -157,11 +96,19 @@ fn written(root: &Root) -> u64 {
     field(&text, "write_bytes:").unwrap_or(0)
 }
 
+/// After how long neap's wait for what a command left behind is told of, in nanoseconds: 5 s.
+const TO_LEAVE: u64 = 5_000_000_000;
+
+/// Stands for a wait that was told of.
+const TOLD: u64 = u64::MAX;
+
 /// What is known when the last process has ended.
 struct Ended {
     status: ExitStatus,
     /// The patience in seconds, when the run took longer.
     late: Option<u64>,
+    /// The command had ended by itself before, and what it left behind had not.
+    left_running: bool,
     wall_nanos: u64,
     /// Processor time of the first process alone, in nanoseconds.
     own_nanos: u64,
@@ -179,7 +126,10 @@ impl Runner {
         let stats = memfd_create("neap-bench-stats", MemfdFlags::CLOEXEC)
             .map(File::from)
             .map_err(|errno| machine("memfd_create")(errno.into()))?;
-        let mut command = self.command(turn, &stats);
+        let fate = memfd_create("neap-bench-fate", MemfdFlags::CLOEXEC)
+            .map(File::from)
+            .map_err(|errno| machine("memfd_create")(errno.into()))?;
+        let mut command = self.command(turn, &stats, &fate);
         let input = self.input.open().map_err(machine("standard input"))?;
         command
             .stdin(input)
@@ -204,7 +154,7 @@ impl Runner {
         };
         let out = child.stdout.take().map(digest).transpose();
         let err = child.stderr.take().map(tail).transpose();
-        let ended = self.follow(&mut child, &watch, start)?;
+        let ended = self.follow(&mut child, &watch, start, &fate)?;
         self.end_all(turn.group)?;
         let pages = turn.group.and_then(Counters::of_group);
         let machine_pages = Counters::of_machine(&self.root).since(before.pages);
@@ -224,14 +174,15 @@ impl Runner {
         Ok(raw)
     }
 
-    fn command(&self, turn: Turn<'_>, stats: &File) -> Command {
+    fn command(&self, turn: Turn<'_>, stats: &File, fate: &File) -> Command {
         if turn.contender != Contender::Neap {
             return self.target.command(&[]);
         }
         let limit = turn.bound.limit.unwrap_or_default().0.to_string();
-        let stats = format!("/proc/{}/fd/{}", std::process::id(), stats.as_raw_fd());
+        let name = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         let mut command = Command::new(&self.neap);
-        command.args(["run", "--require", "-m", &limit, "--stats", &stats]);
+        command.args(["run", "--require", "-m", &limit, "--stats", &name(stats)]);
+        command.args(["--exit-file", &name(fate)]);
         if turn.bound.pool_beside {
             // No group keeps the kernel's pools small.
             command.args(["--pool-beside", "--pool-max", "100"]);
@@ -245,7 +196,13 @@ impl Runner {
     }
 
     /// Looks at the run until its first process has ended.
-    fn follow(&self, child: &mut Child, watch: &Watch<'_>, start: u64) -> Result<Ended, Stop> {
+    fn follow(
+        &self,
+        child: &mut Child,
+        watch: &Watch<'_>,
+        start: u64,
+        fate: &File,
+    ) -> Result<Ended, Stop> {
         let pid = Pid::from_child(child);
         let fd = pidfd_open(pid, PidfdFlags::empty());
         let fd = fd.map_err(|errno| machine("pidfd_open")(errno.into()))?;
@@ -254,6 +211,7 @@ impl Runner {
             tv_nsec: BETWEEN_LOOKS,
         };
         let (mut peak, mut late) = (Peak::default(), None);
+        let mut left = None;
         loop {
             watch.look(&mut peak);
             match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
@@ -265,6 +223,9 @@ impl Runner {
                 kill_everything(watch.group);
             }
             late = late.or_else(|| self.overrun(start, 0));
+            if late.is_none() && watch.neap {
+                self.look_for_left(watch.first, fate, &mut left);
+            }
             if late.is_some() {
                 kill_command(watch);
             }
@@ -276,11 +237,29 @@ impl Runner {
         Ok(Ended {
             status,
             late,
+            left_running: late.is_some() && left.is_some(),
             wall_nanos,
             own_nanos,
             ticks,
             peak,
         })
+    }
+
+    /// Since when neap, whose file of the command's end is `fate`, waits for what the command left behind; says
+    /// so once.
+    fn look_for_left(&self, neap: i32, fate: &File, left: &mut Option<u64>) {
+        if fate.metadata().map_or(0, |facts| facts.len()) == 0 {
+            return;
+        }
+        let now = neap_sys::monotonic_nanos();
+        let since = *left.get_or_insert(now);
+        if since != TOLD && now.saturating_sub(since) > TO_LEAVE {
+            *left = Some(TOLD);
+            talk::note(&format!(
+                "the command has ended and left processes running, for which neap waits: {}; try: --patience SECONDS",
+                waited_for(&self.root, neap)
+            ));
+        }
     }
 
     /// The patience, when a run that began at `start` goes on for longer than that and `more` nanoseconds.
@@ -364,6 +343,9 @@ fn basic(turn: Turn<'_>, ended: &Ended, before: Usage, after: Usage) -> Raw {
         _ => 0.0,
     };
     let own_user = own * share(ended.ticks, (user, system));
+    // The kernel samples how time divides, so a part may come out larger than its whole.
+    let cpu_user_seconds = (user - own_user).max(0.0);
+    let cpu_system_seconds = (system - (own - own_user)).max(0.0);
     Raw {
         turn: turn.number,
         contender: turn.contender,
@@ -371,16 +353,18 @@ fn basic(turn: Turn<'_>, ended: &Ended, before: Usage, after: Usage) -> Raw {
         pool_beside: turn.bound.pool_beside,
         ending: ending(ended.status),
         given_up_after_seconds: ended.late,
+        left_running: ended.left_running,
         wall_seconds: seconds(ended.wall_nanos),
-        // The kernel samples how time divides, so a part may come out larger than its whole.
-        cpu_user_seconds: (user - own_user).max(0.0),
-        cpu_system_seconds: (system - (own - own_user)).max(0.0),
+        cpu_user_seconds,
+        cpu_system_seconds,
         cpu_neap_seconds: own,
+        cpu_all_seconds: cpu_user_seconds + cpu_system_seconds + own,
         peak_memory_bytes: ended.peak.memory,
         peak_resident_bytes: ended.peak.resident,
         peak_pool_bytes: ended.peak.pool,
         pool_held_bytes: ended.peak.held,
         group_peak_bytes: turn.group.and_then(Group::peak),
+        max_rss_bytes: (after.max_rss_bytes > before.max_rss_bytes).then_some(after.max_rss_bytes),
         pages_out: 0,
         pages_in: 0,
         major_faults: after.major_faults - before.major_faults,
@@ -391,6 +375,8 @@ fn basic(turn: Turn<'_>, ended: &Ended, before: Usage, after: Usage) -> Raw {
         stdout_bytes: 0,
         stdout_sha256: String::new(),
         compressor: turn.backing.compressor.clone(),
+        shrinker: turn.backing.shrinker,
+        settings_set: turn.backing.settings_set(),
         neap: Value::Null,
         stderr: String::new(),
     }
@@ -452,14 +438,6 @@ mod tests {
         assert_eq!(share((3, 1), (0.0, 1.0)), 0.75);
         assert_eq!(share((0, 0), (1.0, 1.0)), 0.5);
         assert_eq!(share((0, 0), (0.0, 0.0)), 0.0);
-    }
-
-    #[test]
-    fn a_signal_stops_a_bench_once_it_came() {
-        let interrupt = Interrupt::default();
-        assert!(interrupt.check().is_ok());
-        interrupt.0.store(15, Ordering::Relaxed);
-        assert!(matches!(interrupt.check(), Err(Stop::Signal(15))));
     }
 
     #[test]

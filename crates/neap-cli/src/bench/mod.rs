@@ -5,23 +5,31 @@
 //! turns ([`measure`]), compare ([`figures`]) and tell ([`table`], [`report`]). Whatever is changed on the
 //! machine is written down first ([`journal`]) and undone after each run.
 
+mod date;
 mod figures;
 mod group;
+mod interrupt;
 mod journal;
 mod kernel;
 mod lab;
 mod measure;
 mod missing;
+mod need;
 mod plan;
 mod report;
+mod result;
 mod sample;
 mod site;
 mod stream;
 mod table;
+mod tell;
+
+pub use journal::left_behind;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use neap_units::Bytes;
 
@@ -31,21 +39,22 @@ use crate::failure::Failure;
 use crate::flags::BenchArgs;
 use crate::machine::Root;
 use crate::run::launch::Target;
-use crate::run::report::Output;
 use crate::run::{command, limit, swap, wait};
 use crate::{env, talk};
-use figures::{Raw, Verdict};
+use figures::Raw;
+use interrupt::{Interrupt, Stop};
 use lab::{Backing, Lab};
-use measure::{Interrupt, Runner, Stop, Turn};
+use measure::{Runner, Turn};
 use missing::Missing;
+use need::Need;
 use plan::{Absent, Bound, First};
-use report::Report;
+use result::ResultFile;
 use site::Site;
 
 /// Runs the bench.
 pub fn run(args: &BenchArgs) -> ExitCode {
     let prepared = Bench::prepare(args);
-    match prepared.map_err(Stop::Failed).and_then(Bench::run) {
+    match prepared.and_then(Bench::run) {
         Ok(code) => ExitCode::from(code),
         Err(Stop::Signal(signal)) => {
             talk::note(&format!("ended by {}", exit::name(signal)));
@@ -62,7 +71,8 @@ pub fn run(args: &BenchArgs) -> ExitCode {
 struct Bench<'a> {
     args: &'a BenchArgs,
     size: Bytes,
-    json: Option<Output>,
+    json: Option<ResultFile>,
+    date: String,
     runner: Runner,
     site: Site,
     lab: Result<Lab, Missing>,
@@ -72,7 +82,7 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn prepare(args: &'a BenchArgs) -> Result<Self, Failure> {
+    fn prepare(args: &'a BenchArgs) -> Result<Self, Stop> {
         let root = Root::real();
         let machine = |what| move |source| Failure::Machine { what, source };
         let size = limit::limit(&root, "--memory", Some(&args.memory))?.bytes;
@@ -84,12 +94,13 @@ impl<'a> Bench<'a> {
         let json = args.json.as_deref();
         let json = json
             .filter(|path| !is_stdout(path))
-            .map(|path| Output::create("--json", path))
+            .map(ResultFile::check)
             .transpose()?;
         let swap_dir = swap_dir(args)?;
         let interrupt = Interrupt::install(&root).map_err(machine("signal handlers"))?;
         wait::keep_statuses(&root).map_err(machine("SIGCHLD"))?;
         wait::become_subreaper().map_err(machine("PR_SET_CHILD_SUBREAPER"))?;
+        let input = stream::Input::own(&interrupt)?;
         let neap = std::env::current_exe().map_err(machine("/proc/self/exe"))?;
         lab::clean_in_panic(&root);
         // First, for what a killed bench left is no part of the machine.
@@ -100,13 +111,14 @@ impl<'a> Bench<'a> {
             args,
             size,
             json,
+            date: date::rfc3339(now()),
             site: site.cgroup(version),
             runner: Runner {
                 root,
                 target,
                 neap,
                 swap_dir,
-                input: stream::Input::own(),
+                input,
                 patience: args.patience,
                 interrupt,
             },
@@ -161,7 +173,7 @@ impl<'a> Bench<'a> {
                 again.map_err(|missing| no_run(&missing))?
             }
         };
-        if plain.ending != Ending::Exited(0) || plain.given_up_after_seconds.is_some() {
+        if plain.fault() != figures::said(Ending::Exited(0)) {
             let how = table::complaint(&plain);
             self.warn(format!("the command fails even plainly: {how}"));
         }
@@ -170,16 +182,12 @@ impl<'a> Bench<'a> {
             self.raw.push(plain);
             return Ok(Vec::new());
         }
-        if Bytes(plain.peak_memory_bytes) < self.size {
-            let peak = Bytes(plain.peak_memory_bytes);
-            self.warn(format!(
-                "the command's anonymous memory, {peak} at most, fits in {}: nothing need go out",
-                self.size
-            ));
+        let need = Need::of(&plain);
+        if let Some(line) = need.warning(self.size) {
+            self.warn(line);
         }
-        let swap = plan::swap_size(Bytes(plain.peak_memory_bytes));
         self.raw.push(plain);
-        self.make_swap(swap, &wanted);
+        self.make_swap(need, &wanted);
         let mut firsts = Vec::new();
         for contender in wanted {
             self.progress(0, contender);
@@ -202,24 +210,12 @@ impl<'a> Bench<'a> {
         wanted
     }
 
-    fn make_swap(&mut self, size: Bytes, wanted: &[Contender]) {
+    fn make_swap(&mut self, need: Need, wanted: &[Contender]) {
         if wanted.iter().all(|contender| *contender == Contender::Neap) {
             return;
         }
-        let made = match &mut self.lab {
-            Ok(lab) => lab.make_swap(size),
-            Err(_) => return,
-        };
-        if let Err(missing) = made {
-            // Where swap files are refused, a zram device of the same size would do; but then
-            // nothing says how large it may be.
-            self.lab_lost(missing);
-        }
-    }
-
-    fn lab_lost(&mut self, missing: Missing) {
-        if let Ok(lab) = std::mem::replace(&mut self.lab, Err(missing)) {
-            lab.close().iter().for_each(|fault| talk::warn(fault));
+        if let Ok(lab) = &mut self.lab {
+            lab.make_swap(need.swap_sizes());
         }
     }
 
@@ -232,32 +228,33 @@ impl<'a> Bench<'a> {
         let managed = contender != Contender::Neap || late.is_some() || raw.neap["managed"] == true;
         let first = First {
             contender,
-            pool: Bytes(raw.peak_pool_bytes).pages_up().into(),
+            pool: plan::pool_used(Bytes(raw.peak_pool_bytes)),
             charged: match (&self.lab, contender) {
                 (_, Contender::Neap) => true,
                 (Ok(lab), _) => lab.charges_pool(contender),
                 (Err(_), _) => false,
             },
             late,
+            left_running: raw.left_running,
         };
         if !managed {
             let said = table::complaint(&raw);
+            let missing = Missing::new(format!("the command would run unmanaged; {said}"));
+            let has_remedy = missing.reason.contains("; try: ");
             self.refuse(
                 contender,
-                Missing::new(format!("the command would run unmanaged; {said}"))
-                    .remedy("neap doctor"),
+                match has_remedy {
+                    true => missing,
+                    false => missing.remedy("neap doctor"),
+                },
             );
             return None;
         }
         if !good {
-            let killed = match raw.kills {
-                0 => String::new(),
-                n => format!(", {n} killed for want of memory"),
-            };
             let said = table::complaint(&raw);
             self.refuse(
                 contender,
-                Missing::new(format!("its first run failed: {said}{killed}")).remedy("a larger -m"),
+                Missing::new(format!("its first run failed: {said}")).remedy("a larger -m"),
             );
         }
         self.raw.push(raw);
@@ -346,89 +343,12 @@ impl<'a> Bench<'a> {
             talk::note(&format!("{which}: {contender}"));
         }
     }
+}
 
-    fn tell(mut self, entrants: &[plan::Entrant]) -> Result<u8, Stop> {
-        self.look_for_excess();
-        self.look_for_strangers();
-        let compared = |e: &plan::Entrant| e.contender != Contender::Plain && e.given_up.is_none();
-        let alone = !entrants.iter().any(compared) && !self.wanted().is_empty();
-        let plain_late = entrants
-            .iter()
-            .any(|e| e.contender == Contender::Plain && e.given_up.is_some());
-        if alone && !plain_late {
-            self.warn("nothing was compared: only plain could be measured".to_owned());
-        }
-        let words = self.args.command.iter();
-        let command: Vec<String> = words.map(|w| w.to_string_lossy().into_owned()).collect();
-        let report = Report {
-            command: &command,
-            size: self.size,
-            runs: self.args.runs,
-            patience: self.args.patience,
-            machine: &self.site,
-            entrants,
-            absent: &self.absent,
-            raw: &self.raw,
-            verdict: Verdict::of(&self.raw),
-            warnings: self.warnings,
-        };
-        let failed = |what: &'static str| move |source| Failure::Machine { what, source };
-        let text = match self.args.json.as_deref().is_some_and(is_stdout) {
-            true => report.json(),
-            false => table::table(&report),
-        };
-        stream::print(&text).map_err(failed("stdout"))?;
-        if let (Some(json), Some(path)) = (self.json, &self.args.json) {
-            json.write(&report.json())
-                .map_err(|source| Failure::Output {
-                    flag: "--json",
-                    path: path.clone(),
-                    source,
-                })?;
-        }
-        let good = report.is_unanimous() && !alone && !plain_late;
-        Ok(if good { 0 } else { exit::DIFFERENT })
-    }
-
-    /// A limit that was not kept makes a comparison worthless, and neap says itself when it gives up.
-    fn look_for_excess(&mut self) {
-        let mut lines = Vec::new();
-        for run in &self.raw {
-            let limit = run.limit_bytes.unwrap_or(u64::MAX);
-            let allowed = limit.saturating_add(limit / limit::BURST_DIVISOR + limit::BURST_FIXED.0);
-            if run.contender == Contender::Neap && run.held_bytes() > allowed {
-                let peak = Bytes(run.held_bytes());
-                let limit = Bytes(limit);
-                lines.push(format!(
-                    "neap took {peak} in turn {}, its limit was {limit}",
-                    run.turn
-                ));
-            }
-            let said = run.neap["warnings"].as_array().into_iter().flatten();
-            lines.extend(said.filter_map(|line| Some(format!("neap said: {}", line.as_str()?))));
-        }
-        for line in lines {
-            self.warn(line);
-        }
-    }
-
-    /// Where the kernel counts pages for the whole machine, the counts hold other programs' pages too.
-    fn look_for_strangers(&mut self) {
-        let by_machine = self.raw.iter().any(|run| {
-            run.counted == "machine" && !matches!(run.contender, Contender::Plain | Contender::Neap)
-        });
-        if by_machine {
-            self.warn(
-                "pages in and out, what swap wrote to disk and zswap's pool are the whole machine's in the kernel's \
-                 runs: version 1 of cgroups does not count them for a group"
-                    .to_owned(),
-            );
-        }
-        if !self.site.swaps().is_empty() {
-            let areas = self.site.swaps().join(", ");
-            self.warn(format!("other swap areas are in use: {areas}"));
-        }
-    }
+/// For the report alone.
+#[expect(clippy::disallowed_methods, reason = "here it is asked for")]
+fn now() -> SystemTime {
+    SystemTime::now()
 }
 
 /// Whether the report is for standard output, which then holds nothing else.

@@ -107,6 +107,8 @@ pub struct First {
     pub charged: bool,
     /// The patience in seconds, when the run took longer and was ended.
     pub late: Option<u64>,
+    /// It was late for what the command left running.
+    pub left_running: bool,
 }
 
 /// The entrants, in the order of their turns, and who cannot stand by one of the accountings.
@@ -234,24 +236,33 @@ impl First {
     /// Who would get its pool added, and was ended before it told its size or before it had any.
     fn unknown_pool(&self) -> Option<Absent> {
         let seconds = self.late?;
+        let (why, remedy) = match self.left_running {
+            true => (
+                format!("left processes behind that were still running after {seconds} s"),
+                "a command that waits for what it starts",
+            ),
+            false => (too_long(seconds), "a longer --patience"),
+        };
         (self.charged && self.pool == Bytes::ZERO).then(|| Absent {
             contender: self.contender,
             accounting: Some(Accounting::Resident),
-            missing: Missing::new(format!(
-                "its first run {}, so its pool is not known",
-                too_long(seconds)
-            ))
-            .remedy("a longer --patience"),
+            missing: Missing::new(format!("its first run {why}, so its pool is not known"))
+                .remedy(remedy),
         })
     }
 }
 
-/// How large a swap file must be: what the command used plainly, again as much for what is free in
-/// between, and 64 MiB.
+/// What a pool can take that holds nothing: a zram device has a page from its start, of the allocator
+/// others.
+const EMPTY_POOL: Bytes = Bytes::kib(16);
+
+/// The pool that a first run used, in whole pages; one that held nothing is none.
 #[must_use]
-pub fn swap_size(plain_peak: Bytes) -> Bytes {
-    let size = plain_peak * 2 + Bytes::mib(64);
-    size.whole_pages().into()
+pub fn pool_used(peak: Bytes) -> Bytes {
+    match peak > EMPTY_POOL {
+        true => peak.pages_up().into(),
+        false => Bytes::ZERO,
+    }
 }
 
 #[cfg(test)]
@@ -264,6 +275,7 @@ mod tests {
             pool: Bytes::mib(mib),
             charged,
             late: None,
+            left_running: false,
         }
     }
 
@@ -359,8 +371,9 @@ mod tests {
     }
 
     #[test]
-    fn a_swap_file_holds_more_than_the_command() {
-        assert_eq!(swap_size(Bytes::mib(100)), Bytes::mib(264));
-        assert_eq!(swap_size(Bytes(4097)).0 % 4096, 0);
+    fn a_pool_of_its_own_pages_alone_was_not_used() {
+        assert_eq!(pool_used(Bytes(4096)), Bytes::ZERO);
+        assert_eq!(pool_used(Bytes::kib(16)), Bytes::ZERO);
+        assert_eq!(pool_used(Bytes(16385)), Bytes::kib(20));
     }
 }

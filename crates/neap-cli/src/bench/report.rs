@@ -3,9 +3,10 @@
 use neap_units::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::figures::{MEASURES, Raw, Summary, Verdict, failure};
+use super::figures::{MEASURES, Measure, Raw, Summary, Verdict, failure};
 use super::plan::{Absent, Accounting, Entrant};
 use super::site::Site;
+use crate::choice::Contender;
 
 /// The schema's name; fields are only ever added within a number.
 pub const SCHEMA: &str = "neap.bench/1";
@@ -21,6 +22,8 @@ pub struct Report<'a> {
     pub runs: u32,
     /// Seconds after which a run was ended.
     pub patience: Option<u64>,
+    /// When it began, as RFC 3339 has it.
+    pub date: &'a str,
     /// Where it ran.
     pub machine: &'a Site,
     /// Who ran.
@@ -39,14 +42,14 @@ impl Report<'_> {
     /// The counted runs of an entrant.
     #[must_use]
     pub fn runs_of(&self, entrant: &Entrant) -> Vec<&Raw> {
-        let limit = entrant.bound.limit.map(|limit| limit.0);
-        let own = |run: &&Raw| {
-            run.turn > 0
-                && run.contender == entrant.contender
-                && run.limit_bytes == limit
-                && run.pool_beside == entrant.bound.pool_beside
-        };
-        self.raw.iter().filter(own).collect()
+        self.raw.iter().filter(|run| run.is_of(entrant)).collect()
+    }
+
+    /// The run that is not counted, at the limit that was asked for.
+    #[must_use]
+    pub fn first_run_of(&self, entrant: &Entrant) -> Option<&Raw> {
+        let own = |run: &&Raw| run.turn == 0 && run.contender == entrant.contender;
+        self.raw.iter().find(own)
     }
 
     /// Those that ended as the first plain run did: only they can be compared.
@@ -54,6 +57,15 @@ impl Report<'_> {
     pub fn good_runs_of(&self, entrant: &Entrant) -> Vec<&Raw> {
         let runs = self.runs_of(entrant).into_iter();
         runs.filter(|run| self.is_good(run)).collect()
+    }
+
+    /// The plain runs by a measure, by which ratios are.
+    #[must_use]
+    pub fn plain(&self, measure: &Measure) -> Option<Summary> {
+        let mut all = self.entrants.iter();
+        let plain = all.find(|entrant| entrant.contender == Contender::Plain)?;
+        let runs = self.good_runs_of(plain);
+        Summary::of(runs.iter().map(|run| (measure.of)(run)))
     }
 
     /// Whether a run ended as the first plain one did.
@@ -94,6 +106,7 @@ impl Report<'_> {
         json!({
             "schema": SCHEMA,
             "version": env!("CARGO_PKG_VERSION"),
+            "date": self.date,
             "command": self.command,
             "memory_bytes": self.size.0,
             "runs": self.runs,
@@ -116,7 +129,11 @@ impl Report<'_> {
         let mut measures = Map::new();
         for measure in MEASURES {
             let summary = Summary::of(good.iter().map(|run| (measure.of)(run)));
-            measures.insert(measure.name.to_owned(), json!(summary));
+            let mut value = json!(summary);
+            if let Some(summary) = summary {
+                value["ratio"] = json!(summary.ratio(self.plain(&measure)));
+            }
+            measures.insert(measure.name.to_owned(), value);
         }
         let label = |accounting: Accounting| entrant.label(accounting);
         json!({
@@ -160,7 +177,6 @@ pub mod tests {
     use super::super::missing::Missing;
     use super::super::plan::{First, entrants};
     use super::*;
-    use crate::choice::Contender;
 
     /// A small report that lives as long as the test.
     pub fn report() -> Report<'static> {
@@ -170,6 +186,7 @@ pub mod tests {
             pool: Bytes::ZERO,
             charged: true,
             late: None,
+            left_running: false,
         };
         let (entrants, _) = entrants(size, &[first]);
         let limited = |turn, wall| Raw {
@@ -194,6 +211,7 @@ pub mod tests {
             size,
             runs: 2,
             patience: None,
+            date: "2026-01-02T03:04:05Z",
             machine: Box::leak(Box::new(Site::default())),
             entrants: entrants.leak(),
             absent: vec![absent].leak(),
@@ -209,10 +227,13 @@ pub mod tests {
         assert!(text.ends_with("}\n"));
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["schema"], SCHEMA);
+        assert_eq!(value["date"], "2026-01-02T03:04:05Z");
         assert_eq!(value["raw"].as_array().unwrap().len(), 5);
         let neap = &value["contenders"][1];
         assert_eq!(neap["contender"], "neap");
         assert_eq!(neap["measures"]["wall_seconds"]["median"], 3.0);
+        assert_eq!(neap["measures"]["wall_seconds"]["ratio"], 3.0);
+        assert!(neap["measures"]["pages_in"]["ratio"].is_null());
         assert_eq!((&neap["runs"], &neap["failed"]), (&json!(2), &json!(0)));
         assert_eq!(value["unavailable"][0]["remedy"], "modprobe zram");
         assert_eq!(value["output"]["equal"], true);

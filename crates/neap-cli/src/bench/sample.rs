@@ -138,6 +138,17 @@ impl Watch<'_> {
     }
 }
 
+/// The names and ids of what `neap` waits for.
+#[must_use]
+pub fn waited_for(root: &Root, neap: i32) -> String {
+    let name = |pid: i32| {
+        let name = root.read(format!("/proc/{pid}/comm")).unwrap_or_default();
+        format!("{} ({pid})", name.trim())
+    };
+    let all: Vec<String> = children(root, neap).into_iter().map(name).collect();
+    all.join(", ")
+}
+
 /// A process and all its descendants.
 fn tree(root: &Root, first: i32) -> Vec<i32> {
     let mut all = vec![first];
@@ -240,6 +251,15 @@ mod tests {
         assert_eq!(both(&Pool::Zram(2)), (4096, 9));
         assert_eq!(both(&Pool::Zram(3)), (0, 0));
         assert_eq!(both(&Pool::None), (0, 0));
+    }
+
+    #[test]
+    fn what_neap_waits_for_has_names() {
+        let (_dir, root) = machine(&[
+            ("/proc/5/task/5/children", "8 "),
+            ("/proc/8/comm", "sleep\n"),
+        ]);
+        assert_eq!(waited_for(&root, 5), "sleep (8)");
     }
 
     #[test]

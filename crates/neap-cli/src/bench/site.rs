@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::machine::{Root, filesystem_of, kernel_release, ram, transparent_huge_pages};
 
 /// Settings of the kernel that bear on swapping, as they were found.
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 10] = [
     "/proc/sys/vm/swappiness",
     "/proc/sys/vm/page-cluster",
     "/proc/sys/vm/overcommit_memory",
@@ -17,6 +17,7 @@ const SETTINGS: [&str; 9] = [
     "/sys/module/zswap/parameters/compressor",
     "/sys/module/zswap/parameters/max_pool_percent",
     "/sys/module/zswap/parameters/accept_threshold_percent",
+    "/sys/module/zswap/parameters/shrinker_enabled",
 ];
 
 /// A machine.
@@ -29,7 +30,8 @@ pub struct Site {
     huge_pages: Option<String>,
     cgroup: Option<u8>,
     swap_filesystem: Option<String>,
-    settings: Vec<(&'static str, String)>,
+    /// Without a value where the kernel has no such file.
+    settings: Vec<(&'static str, Option<String>)>,
     swaps: Vec<String>,
 }
 
@@ -41,7 +43,12 @@ impl Site {
         let model = cpus.lines().find(|line| line.starts_with("model name"));
         let swaps = root.read("/proc/swaps").unwrap_or_default();
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-        let setting = |name| Some((name, root.read(name).ok()?.trim().to_owned()));
+        let setting = |name| {
+            (
+                name,
+                root.read(name).ok().map(|text| text.trim().to_owned()),
+            )
+        };
         Self {
             cpu: model
                 .and_then(|line| line.split_once(": "))
@@ -52,7 +59,7 @@ impl Site {
             huge_pages: transparent_huge_pages(root),
             cgroup: None,
             swap_filesystem: swap_dir.and_then(|dir| Some(filesystem_of(dir).ok()?.name)),
-            settings: SETTINGS.into_iter().filter_map(setting).collect(),
+            settings: SETTINGS.into_iter().map(setting).collect(),
             swaps: swaps.lines().skip(1).map(words).collect(),
         }
     }
@@ -139,6 +146,11 @@ mod tests {
         assert_eq!(
             site.value()["settings_found"]["/proc/sys/vm/swappiness"],
             "60"
+        );
+        let shrinker = "/sys/module/zswap/parameters/shrinker_enabled";
+        assert_eq!(
+            site.value()["settings_found"].get(shrinker),
+            Some(&Value::Null)
         );
     }
 }

@@ -1,16 +1,29 @@
 //! The standard streams of a run: the same input for each, a digest of the output, the end of what it
 //! complained.
 
-use std::fs::File;
+use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
 use std::process::Stdio;
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
+
+use super::interrupt::{Interrupt, Stop};
+use crate::failure::Failure;
+use crate::talk;
 
 /// How much of standard error is kept, in bytes: its last lines.
 const TAIL: usize = 4096;
+/// Between two looks for a signal while standard input is read.
+const PAUSE: Duration = Duration::from_millis(100);
+/// After how long without input it is said what is waited for.
+const HINT: Duration = Duration::from_secs(3);
 /// How much is read at once, in bytes: what a pipe holds (pipe(7)).
 const CHUNK: usize = 65536;
 
@@ -89,23 +102,33 @@ fn thread<T: Default + Send + 'static>(
 pub enum Input {
     /// From a file, each from the same place on.
     File(u64),
-    /// From nowhere: what is not a file can be read only once.
+    /// From what was copied of a pipe or socket, which can be read only once.
+    Copy(File),
+    /// From nowhere: a terminal or another device.
     Nothing,
 }
 
 impl Input {
-    /// What this process was given.
-    #[must_use]
-    pub fn own() -> Self {
-        let file = io::stdin().as_fd().try_clone_to_owned().map(File::from);
-        let place = file.and_then(|mut file| match file.metadata()?.is_file() {
-            true => file.stream_position().map(Some),
-            false => Ok(None),
-        });
-        match place {
-            Ok(Some(place)) => Input::File(place),
-            _ => Input::Nothing,
+    /// What this process was given; a pipe is read to its end first.
+    ///
+    /// # Errors
+    /// A signal, or there is no room in the temporary folder.
+    pub fn own(interrupt: &Interrupt) -> Result<Self, Stop> {
+        let own = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+        // None that is open counts as empty.
+        let Ok(mut file) = own else {
+            return Ok(Input::Nothing);
+        };
+        let kind = file.metadata().map(|facts| facts.file_type());
+        if kind.as_ref().is_ok_and(FileType::is_file) {
+            let place = file.stream_position();
+            return Ok(place.map_or(Input::Nothing, Input::File));
         }
+        if !kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket()) {
+            return Ok(Input::Nothing);
+        }
+        let dir = std::env::temp_dir();
+        copied(&file, &dir, interrupt, HINT).map(Input::Copy)
     }
 
     /// For one run.
@@ -113,14 +136,73 @@ impl Input {
     /// # Errors
     /// When the file cannot be opened again.
     pub fn open(&self) -> io::Result<Stdio> {
-        let Input::File(place) = self else {
-            return Ok(Stdio::null());
-        };
         // Opened again, for what is inherited shares its place with the earlier runs.
-        let mut file = File::open("/proc/self/fd/0")?;
-        file.seek(SeekFrom::Start(*place))?;
-        Ok(file.into())
+        match self {
+            Input::Nothing => Ok(Stdio::null()),
+            Input::Copy(copy) => {
+                Ok(File::open(format!("/proc/self/fd/{}", copy.as_raw_fd()))?.into())
+            }
+            Input::File(place) => {
+                let mut file = File::open("/proc/self/fd/0")?;
+                file.seek(SeekFrom::Start(*place))?;
+                Ok(file.into())
+            }
+        }
     }
+}
+
+/// Everything that comes, in a file of `dir` that has no name any more. After `hint` it says what it waits for.
+fn copied(
+    mut from: &File,
+    dir: &Path,
+    interrupt: &Interrupt,
+    hint: Duration,
+) -> Result<File, Stop> {
+    let refused = |source| Failure::Input {
+        dir: dir.to_owned(),
+        source,
+    };
+    let mut copy = nameless(dir).map_err(refused)?;
+    let (mut chunk, mut waited, mut told) = (vec![0; CHUNK], Duration::ZERO, false);
+    let pause = Timespec {
+        tv_sec: 0,
+        tv_nsec: PAUSE.subsec_nanos().into(),
+    };
+    loop {
+        interrupt.check()?;
+        match poll(&mut [PollFd::new(from, PollFlags::IN)], Some(&pause)) {
+            Ok(0) => {
+                waited += PAUSE;
+                if waited >= hint && !told {
+                    told = true;
+                    talk::note(
+                        "reads standard input to its end, so that each run can read it; try: < /dev/null",
+                    );
+                }
+                continue;
+            }
+            Err(Errno::INTR) => continue,
+            // A read says what is wrong.
+            Ok(_) | Err(_) => {}
+        }
+        match from.read(&mut chunk) {
+            Ok(0) => return Ok(copy),
+            Ok(n) => copy.write_all(&chunk[..n]).map_err(refused)?,
+            Err(error) => match error.kind() {
+                io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => {}
+                _ => return Err(refused(error).into()),
+            },
+        }
+    }
+}
+
+fn nameless(dir: &Path) -> io::Result<File> {
+    let path = dir.join(format!("neap-bench-{}.stdin", std::process::id()));
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600);
+    let file = options.open(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
 }
 
 /// Data for stdout; a reader that went away has seen enough.
@@ -156,5 +238,32 @@ mod tests {
         let kept = tail(io::Cursor::new(text)).unwrap().join().unwrap();
         assert_eq!(kept.len(), TAIL);
         assert!(kept.ends_with("xthe end"));
+    }
+
+    fn text(input: &File) -> String {
+        let mut file = File::open(format!("/proc/self/fd/{}", input.as_raw_fd())).unwrap();
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn a_pipe_is_copied_and_each_run_reads_all_of_it() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let reader = File::from(std::os::fd::OwnedFd::from(reader));
+        let dir = tempfile::tempdir().unwrap();
+        let long = "line\n".repeat(50_000);
+        let sent = long.clone();
+        let sender = std::thread::spawn(move || writer.write_all(sent.as_bytes()));
+        let none = Interrupt::default();
+        let copy = copied(&reader, dir.path(), &none, HINT).unwrap();
+        sender.join().unwrap().unwrap();
+        assert!(text(&copy) == long && text(&copy) == long);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        let nowhere = copied(&reader, Path::new("/no/such"), &none, HINT);
+        let Stop::Failed(failure) = nowhere.unwrap_err() else {
+            panic!("a failure");
+        };
+        assert!(failure.lines().contains("/no/such"), "{}", failure.lines());
     }
 }

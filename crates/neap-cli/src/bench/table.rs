@@ -8,7 +8,6 @@ use neap_units::Bytes;
 use super::figures::{MEASURES, Measure, Raw, Summary, Unit, Verdict, too_long};
 use super::plan::{Accounting, Entrant};
 use super::report::Report;
-use crate::choice::Contender;
 
 /// The whole text.
 #[must_use]
@@ -67,21 +66,34 @@ fn part(text: &mut String, report: &Report<'_>, accounting: Accounting, title: &
             .iter()
             .find_map(|run| run.compressor.clone())
             .map_or_else(String::new, |name| format!(", {name}"));
+        let shrinker = runs
+            .iter()
+            .find_map(|run| run.shrinker)
+            .map_or_else(String::new, |word| format!(", shrinker {word}"));
         let failed = match runs.iter().find(|run| !report.is_good(run)) {
             Some(run) => format!(
                 "; {} of {} failed: {}",
                 runs.len() - good,
                 runs.len(),
-                run.said()
+                run.fault()
             ),
             None => String::new(),
         };
         let given_up = match entrant.given_up {
-            Some(seconds) if runs.is_empty() => format!("; its first run {}", too_long(seconds)),
+            Some(seconds) if runs.is_empty() => {
+                let said = report.first_run_of(entrant).map(Raw::said);
+                format!(
+                    "; its first run {}",
+                    said.unwrap_or_else(|| too_long(seconds))
+                )
+            }
             _ => String::new(),
         };
         let name = entrant.contender.to_string();
-        let _ = writeln!(text, "  {name:<6} {label}{compressor}{failed}{given_up}");
+        let _ = writeln!(
+            text,
+            "  {name:<6} {label}{compressor}{shrinker}{failed}{given_up}"
+        );
     }
     text.push('\n');
     let heads = ["", "", "median", "least to most", "ratio"].map(str::to_owned);
@@ -115,10 +127,7 @@ fn rows(report: &Report<'_>, stands: &[(&Entrant, &str)], measure: &Measure) -> 
         let runs = report.good_runs_of(entrant);
         Summary::of(runs.iter().map(|run| (measure.of)(run)))
     };
-    let plain = stands
-        .iter()
-        .find(|(entrant, _)| entrant.contender == Contender::Plain)
-        .and_then(|(entrant, _)| summary(entrant));
+    let plain = report.plain(measure);
     let mut title = measure.title;
     let row = |(entrant, _): &(&Entrant, &str)| {
         let (title, name) = (std::mem::take(&mut title), entrant.contender.to_string());
@@ -199,8 +208,8 @@ fn verdict(text: &mut String, report: &Report<'_>) {
 pub fn complaint(run: &Raw) -> String {
     let last = run.stderr.trim_end().lines().last().unwrap_or_default();
     match last.is_empty() {
-        true => run.said(),
-        false => format!("{}: {last}", run.said()),
+        true => run.fault(),
+        false => format!("{}: {last}", run.fault()),
     }
 }
 
@@ -233,6 +242,18 @@ mod tests {
         );
         assert!(text.contains("output: the same in all 5 runs"), "{text}");
         assert!(text.lines().all(|line| line.len() < 120), "{text}");
+    }
+
+    #[test]
+    fn the_setup_names_compressor_and_shrinker() {
+        let mut runs = report().raw.to_vec();
+        runs[2].compressor = Some("lzo-rle".to_owned());
+        runs[2].shrinker = Some("on");
+        let text = table(&Report {
+            raw: &runs,
+            ..report()
+        });
+        assert!(text.contains(", lzo-rle, shrinker on\n"), "{text}");
     }
 
     #[test]
@@ -283,6 +304,26 @@ mod tests {
             text.contains("\nFAILED: neap in turn 2 ended by SIGKILL"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_run_with_a_killed_process_is_marked_as_failed_and_in_no_figure() {
+        let mut runs = report().raw.to_vec();
+        runs[4].kills = 1;
+        let report = Report {
+            raw: &runs,
+            verdict: Verdict::of(&runs),
+            ..report()
+        };
+        let text = table(&report);
+        for part in [
+            "1 of 2 failed: exited 0, 1 killed for want of memory\n",
+            "neap        2.000 s       2.000 s to 2.000 s     2.00",
+            "\nFAILED: neap in turn 2 exited 0, plain exited 0; the kernel killed 1 for want of memory",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(!report.is_unanimous());
     }
 
     #[test]

@@ -6,9 +6,9 @@ use neap_units::Bytes;
 use rustix::process::{Resource, getrlimit};
 
 use super::{Check, Verdict};
-use crate::env;
 use crate::machine::{Root, holds_capability, own_memory_cgroup, ram, transparent_huge_pages};
 use crate::run::{launch, library, swap};
+use crate::{bench, env};
 
 /// Below this `ulimit -v` is in neap's way: 2 GiB.
 const ENOUGH_ADDRESSES: u64 = 2 << 30;
@@ -31,6 +31,7 @@ pub fn all(root: &Root, swap_dir: Option<&Path>) -> Vec<Check> {
         thp_check(root),
         swap_check(swap::named(swap_dir, &env::own).as_ref()),
     ]);
+    checks.extend(bench_check(root));
     checks
 }
 
@@ -201,6 +202,16 @@ fn thp_check(root: &Root) -> Check {
     check(NAME, Verdict::Info, detail)
 }
 
+/// Only where there is something to say: settings that stay changed slow down all that swaps.
+fn bench_check(root: &Root) -> Option<Check> {
+    let left = bench::left_behind(root)?;
+    let detail = format!("an interrupted neap bench left {left}");
+    Some(with_remedy(
+        check("earlier bench", Verdict::Limited, detail),
+        "neap bench as root, for example `neap bench -m 16M --runs 1 -- true`: it first restores all of it",
+    ))
+}
+
 /// The directory that `neap run` would take.
 fn swap_check(named: Option<&swap::Named>) -> Check {
     const NAME: &str = "swap directory";
@@ -268,6 +279,18 @@ mod tests {
     fn a_cgroup_without_a_limit_asks_for_one() {
         let (_dir, root) = machine(&[]);
         assert!(cgroup_check(&root).detail.contains("-m"));
+    }
+
+    #[test]
+    fn what_a_bench_left_is_told_with_what_restores_it() {
+        let (_dir, root) = machine(&[]);
+        assert_eq!(bench_check(&root), None);
+        let journal = r#"{"settings":[{"file":"/sys/x","before":"N"}]}"#;
+        let (_dir, root) = machine(&[("/run/neap-bench/journal.json", journal)]);
+        let check = bench_check(&root).unwrap();
+        assert_eq!(check.verdict, Verdict::Limited);
+        assert!(check.detail.ends_with("left /sys/x (before: N)"));
+        assert!(check.remedy.unwrap().starts_with("neap bench as root"));
     }
 
     #[test]

@@ -178,7 +178,7 @@ impl<'a> Job<'a> {
         Ok(Service { engine, variables })
     }
 
-    fn supervise(self, service: Option<Service>) -> Result<Ending, Failure> {
+    fn supervise(mut self, service: Option<Service>) -> Result<Ending, Failure> {
         let machine = |what| move |source| Failure::Machine { what, source };
         wait::keep_statuses(&self.root).map_err(machine("SIGCHLD"))?;
         let clock = neap_sys::monotonic_nanos;
@@ -195,9 +195,12 @@ impl<'a> Job<'a> {
         let pid = Pid::from_child(&child);
         let switch = forwarder.start(pid);
         let mut ended = started;
-        let ending = wait::wait_for(pid, stay, &self.root, |_| {
+        let exit_file = self.exit_file.take();
+        let ending = wait::wait_for(pid, stay, &self.root, |how| {
             ended = clock();
             switch.command_ended();
+            // At once: what the command left behind may run on for long.
+            write(exit_file, "how it ended is lost", &how.line());
         })
         .map_err(machine("wait"))?;
         self.report(service, ending, (ended - started) as f64 / 1e9);
@@ -236,17 +239,7 @@ impl<'a> Job<'a> {
         if self.args.summary {
             talk::raw(&finished.summary());
         }
-        let outputs = [
-            (self.stats, "the statistics are lost", finished.json()),
-            (self.exit_file, "how it ended is lost", ending.line()),
-        ];
-        for (output, lost, text) in outputs {
-            let Some(output) = output else { continue };
-            let name = output.name();
-            if let Err(error) = output.write(&text) {
-                talk::warn(&format!("{name}: {error}: {lost}"));
-            }
-        }
+        write(self.stats, "the statistics are lost", &finished.json());
     }
 
     fn reports(&self) -> bool {
@@ -255,5 +248,13 @@ impl<'a> Job<'a> {
 
     fn name(&self) -> String {
         self.args.command[0].to_string_lossy().into_owned()
+    }
+}
+
+fn write(output: Option<Output>, lost: &str, text: &str) {
+    let Some(output) = output else { return };
+    let name = output.name();
+    if let Err(error) = output.write(text) {
+        talk::warn(&format!("{name}: {error}: {lost}"));
     }
 }

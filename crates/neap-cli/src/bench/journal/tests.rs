@@ -176,3 +176,22 @@ fn a_journal_that_makes_no_sense_is_told_and_not_acted_on() {
     let faults = sweep(&root, &Fake::default()).expect("there is one");
     assert!(faults[0].contains("cannot be understood"), "{faults:?}");
 }
+
+#[test]
+fn what_an_interrupted_bench_left_is_told_unless_one_is_at_work() {
+    let (_dir, root) = machine(&[(BOOT_ID, "one\n")]);
+    assert_eq!(left_behind(&root), None);
+    let text = r#"{"boot":"one","swaps":["/s/a.swap"],"zrams":[3],"files":["/s/a.swap"],
+        "settings":[{"file":"/sys/x","before":"N"}]}"#;
+    write(&root, FILE, text);
+    let all = "swap area /s/a.swap, device zram3, /sys/x (before: N), file /s/a.swap";
+    assert_eq!(left_behind(&root).as_deref(), Some(all));
+    write(&root, LOCK, "");
+    assert_eq!(left_behind(&root).as_deref(), Some(all));
+    let lock = File::open(root.path(LOCK)).unwrap();
+    lock.lock().unwrap();
+    assert_eq!(left_behind(&root), None);
+    drop(lock);
+    write(&root, BOOT_ID, "two\n");
+    assert_eq!(left_behind(&root).as_deref(), Some("file /s/a.swap"));
+}

@@ -37,7 +37,7 @@ fn zswap_gets_its_best_compressor_and_its_shrinker_and_loses_them_again() {
     let Some(mut lab) = lab(&root) else {
         return;
     };
-    lab.make_swap(Bytes::mib(1)).unwrap();
+    lab.make_swap([Bytes::mib(1); 2]);
     let backing = lab.prepare(Contender::Zswap).unwrap();
     assert_eq!(backing.compressor.as_deref(), Some("zstd"));
     for (name, value) in [
@@ -47,6 +47,9 @@ fn zswap_gets_its_best_compressor_and_its_shrinker_and_loses_them_again() {
     ] {
         assert_eq!(parameter(&root, name), value);
     }
+    let file = shrinker_file();
+    assert_eq!(backing.shrinker, Some("on"));
+    assert_eq!(backing.settings_set()[&file].as_deref(), Some("Y"));
     assert_eq!(lab.disturbed(&backing), None);
     std::fs::write(root.path(format!("{ZSWAP}/enabled")), "N").unwrap();
     let said = lab.disturbed(&backing).expect("a change");
@@ -70,8 +73,8 @@ fn a_swap_file_is_what_mkswap_makes_and_nobody_else_may_read_it() {
     let Some(mut lab) = lab(&root) else {
         return;
     };
-    lab.make_swap(Bytes::mib(2)).unwrap();
-    let (path, _) = lab.swap.clone().unwrap();
+    lab.make_swap([Bytes::mib(2); 2]);
+    let path = lab.swap.clone().unwrap();
     let bytes = std::fs::read(root.path(&path)).unwrap();
     assert_eq!(bytes.len(), 2 << 20);
     assert_eq!(&bytes[4086..4096], SIGNATURE);
@@ -79,7 +82,8 @@ fn a_swap_file_is_what_mkswap_makes_and_nobody_else_may_read_it() {
     assert_eq!(bytes[1028..1032], 511u32.to_ne_bytes());
     let meta = std::fs::metadata(root.path(&path)).unwrap();
     assert_eq!(meta.mode() & 0o777, 0o600);
-    assert!(lab.make_swap(Bytes::mib(2)).is_err(), "it is there already");
+    lab.make_swap([Bytes::mib(2); 2]);
+    assert!(lab.swap.is_err(), "it is there already");
     assert!(lab.close().is_empty());
 }
 
@@ -90,7 +94,7 @@ fn zram_gets_a_device_of_its_own_and_no_zswap_before_it() {
     let Some(mut lab) = lab(&root) else {
         return;
     };
-    lab.make_swap(Bytes::mib(1)).unwrap();
+    lab.make_swap([Bytes::mib(1); 2]);
     let backing = lab.prepare(Contender::Zram).unwrap();
     assert_eq!(
         (backing.zram, backing.compressor.as_deref()),
@@ -116,7 +120,8 @@ fn what_the_kernel_lacks_is_named() {
     assert!(why(lab.prepare(Contender::Zswap).unwrap_err()).contains("without zswap"));
     assert!(why(lab.prepare(Contender::Zram).unwrap_err()).contains("modprobe zram"));
     assert!(why(lab.prepare(Contender::Swap).unwrap_err()).contains("no swap file"));
-    assert!(why(lab.make_swap(Bytes::mib(1)).unwrap_err()).contains("/swap/neap-bench-"));
+    lab.make_swap([Bytes::mib(1); 2]);
+    assert!(why(lab.prepare(Contender::Swap).unwrap_err()).contains("/swap/neap-bench-"));
     assert!(lab.close().is_empty());
 }
 
@@ -133,7 +138,7 @@ fn a_panic_leaves_the_machine_as_it_was() {
     let Some(mut lab) = lab(&root) else {
         return;
     };
-    lab.make_swap(Bytes::mib(1)).unwrap();
+    lab.make_swap([Bytes::mib(1); 2]);
     let mut backing = Backing::default();
     lab.set(&mut backing, format!("{ZSWAP}/enabled"), "Y")
         .unwrap();
@@ -145,4 +150,50 @@ fn a_panic_leaves_the_machine_as_it_was() {
     assert_eq!(parameter(&root, "enabled"), "N");
     assert_eq!(std::fs::read_dir(root.path("/swap")).unwrap().count(), 1);
     assert!(!root.path("/run/neap-bench/journal.json").exists());
+}
+
+#[test]
+fn a_kernel_without_a_shrinker_is_named() {
+    let (_dir, root) = machine(FILES);
+    std::fs::remove_file(root.path(shrinker_file())).unwrap();
+    let Some(mut lab) = lab(&root) else {
+        return;
+    };
+    lab.make_swap([Bytes::mib(1); 2]);
+    let backing = lab.prepare(Contender::Zswap).unwrap();
+    assert_eq!(backing.shrinker, Some("not in this kernel"));
+    assert_eq!(backing.settings_set()[&shrinker_file()], None);
+    assert!(lab.close().is_empty());
+}
+
+#[test]
+fn without_a_swap_file_zram_is_still_to_be_had() {
+    let (_dir, root) = machine(FILES);
+    let Some(mut lab) = lab(&root) else {
+        return;
+    };
+    lab.dir = None;
+    lab.make_swap([Bytes::mib(2), Bytes::mib(1)]);
+    for contender in [Contender::Swap, Contender::Zswap] {
+        let missing = lab.prepare(contender).unwrap_err().to_string();
+        assert!(
+            missing.contains("no directory for a swap file"),
+            "{missing}"
+        );
+    }
+    assert_eq!(lab.prepare(Contender::Zram).unwrap().zram, Some(5));
+    assert_eq!(root.read("/sys/block/zram5/disksize").unwrap(), "1048576");
+    assert!(lab.close().is_empty());
+}
+
+#[test]
+fn a_swap_file_that_is_too_large_is_tried_smaller() {
+    let (_dir, root) = machine(FILES);
+    let Some(mut lab) = lab(&root) else {
+        return;
+    };
+    lab.make_swap([Bytes(1 << 62), Bytes::mib(1)]);
+    let file = root.path(lab.swap.clone().unwrap());
+    assert_eq!(std::fs::metadata(file).unwrap().len(), 1 << 20);
+    assert!(lab.close().is_empty());
 }

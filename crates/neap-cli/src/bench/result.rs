@@ -1,0 +1,185 @@
+//! The file of `--json`: as it was until there is a whole new one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// A file that can be written, and is not yet.
+#[derive(Debug)]
+pub struct ResultFile {
+    path: PathBuf,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    /// By a new file beside this one, which then takes its name.
+    Replace(PathBuf),
+    /// A device, a pipe, one of several names, or a file in a directory that takes no other.
+    InPlace(File),
+}
+
+impl ResultFile {
+    /// Finds out whether the file can be written, without changing what is in it.
+    ///
+    /// # Errors
+    /// It cannot; the path is named.
+    pub fn check(path: &Path) -> Result<Self, Failure> {
+        let way = way(path).map_err(|source| failure(path, source))?;
+        Ok(Self {
+            path: path.to_owned(),
+            way,
+        })
+    }
+
+    /// Writes it all, or leaves what was there.
+    ///
+    /// # Errors
+    /// The disk is full, or the reader is gone.
+    pub fn write(self, text: &str) -> Result<(), Failure> {
+        let written = match self.way {
+            Way::Replace(target) => replace(&target, text),
+            Way::InPlace(mut file) => overwrite(&mut file, text),
+        };
+        written.map_err(|source| failure(&self.path, source))
+    }
+}
+
+fn failure(path: &Path, source: io::Error) -> Failure {
+    Failure::Output {
+        flag: "--json",
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn way(path: &Path) -> io::Result<Way> {
+    let found = match fs::metadata(path) {
+        Ok(found) => Some(found),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let target = match found {
+        Some(_) => fs::canonicalize(path)?,
+        None => path.to_owned(),
+    };
+    let dangling = found.is_none() && path.is_symlink();
+    if found
+        .as_ref()
+        .is_some_and(|f| !f.is_file() || f.nlink() > 1)
+        || dangling
+    {
+        return in_place(path);
+    }
+    if found.is_some() {
+        // Who may not write the file may not replace it either.
+        OpenOptions::new().write(true).open(&target)?;
+    }
+    let fresh = beside(&target);
+    match File::create(&fresh) {
+        Ok(_) => fs::remove_file(fresh).map(|()| Way::Replace(target)),
+        Err(_) if found.is_some() => in_place(path),
+        Err(error) => Err(error),
+    }
+}
+
+fn in_place(path: &Path) -> io::Result<Way> {
+    let mut options = OpenOptions::new();
+    let file = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)?;
+    Ok(Way::InPlace(file))
+}
+
+/// A name of our own in the same directory.
+fn beside(target: &Path) -> PathBuf {
+    target.with_file_name(format!(".neap-bench-{}.json", std::process::id()))
+}
+
+fn replace(target: &Path, text: &str) -> io::Result<()> {
+    let fresh = beside(target);
+    let write = || {
+        let mut file = File::create(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        if let Ok(old) = fs::metadata(target) {
+            file.set_permissions(old.permissions())?;
+            // Only root can, and it is no loss.
+            let _ = chown(&fresh, Some(old.uid()), Some(old.gid()));
+        }
+        file.sync_all()?;
+        fs::rename(&fresh, target)
+    };
+    let written = write();
+    if written.is_err() {
+        // The first error is what counts.
+        let _ = fs::remove_file(&fresh);
+    }
+    written
+}
+
+fn overwrite(file: &mut File, text: &str) -> io::Result<()> {
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    file.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_as_it_was_until_it_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        fs::write(&path, "earlier").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let file = ResultFile::check(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "earlier");
+        file.write("new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn links_are_followed_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, soft) = (dir.path().join("r"), dir.path().join("soft"));
+        let (hard, nowhere) = (dir.path().join("hard"), dir.path().join("nowhere"));
+        fs::write(&path, "earlier, and longer").unwrap();
+        symlink(&path, &soft).unwrap();
+        ResultFile::check(&soft).unwrap().write("one").unwrap();
+        assert!(soft.is_symlink());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one");
+        fs::hard_link(&path, &hard).unwrap();
+        ResultFile::check(&hard).unwrap().write("2").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "2");
+        symlink(dir.path().join("made"), &nowhere).unwrap();
+        ResultFile::check(&nowhere).unwrap().write("3").unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("made")).unwrap(), "3");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        for bad in [dir.path().to_owned(), dir.path().join("no/such")] {
+            let failure = ResultFile::check(&bad).unwrap_err();
+            assert_eq!(failure.code(), "E0107");
+        }
+        let new = dir.path().join("new");
+        let file = ResultFile::check(&new).unwrap();
+        assert!(!new.exists());
+        file.write("x").unwrap();
+        assert_eq!(fs::read_to_string(new).unwrap(), "x");
+        let full = ResultFile::check(Path::new("/dev/full")).unwrap();
+        assert!(full.write("x").is_err());
+    }
+}
