@@ -19,6 +19,8 @@ pub struct Usage {
     pub system_nanos: u64,
     /// Faults that had to wait for a page.
     pub major_faults: u64,
+    /// The most that one of them had resident, in bytes; of one that executed nothing larger, what its parent had.
+    pub max_rss_bytes: u64,
 }
 
 /// The use of all descendants that were waited for, so far.
@@ -37,6 +39,7 @@ pub fn usage_of_children() -> Usage {
         user_nanos: nanos(usage.ru_utime),
         system_nanos: nanos(usage.ru_stime),
         major_faults: u64::try_from(usage.ru_majflt).unwrap_or(0),
+        max_rss_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) << 10,
     }
 }
 

@@ -170,6 +170,7 @@ impl First {
             bound: size.into(),
             label: format!("limit {size}, {why}"),
         };
+        let within = as_given(Accounting::Pooled, "which holds its pool too");
         if self.leaves_out() && (self.pool != Bytes::ZERO || self.late.is_some()) {
             let beside = Limit {
                 bound: Bound {
@@ -178,11 +179,9 @@ impl First {
                 },
                 ..as_given(Accounting::Resident, "its pool beside it")
             };
-            let within = as_given(Accounting::Pooled, "which holds its pool too");
             return (Ok(beside), Ok(within));
         }
         if let Some(gone) = self.unknown_pool() {
-            let within = as_given(Accounting::Pooled, "which holds its pool too");
             return (Err(gone), Ok(within));
         }
         if pool == Bytes::ZERO {
@@ -196,16 +195,7 @@ impl First {
             );
         }
         if self.charged {
-            let more = Limit {
-                accounting: Accounting::Resident,
-                bound: (size + pool).into(),
-                label: format!(
-                    "limit {} = {size} and {pool}, the pool of its first run",
-                    size + pool
-                ),
-            };
-            let within = as_given(Accounting::Pooled, "which holds its pool too");
-            return (Ok(more), Ok(within));
+            return (Ok(self.more(size)), Ok(within));
         }
         let beside = as_given(Accounting::Resident, "its pool beside it");
         let left = size.saturating_sub(pool);
@@ -228,6 +218,16 @@ impl First {
 }
 
 impl First {
+    /// The limit of a group that is charged for its pool.
+    fn more(&self, size: Bytes) -> Limit {
+        let (pool, more) = (self.pool, size + self.pool);
+        Limit {
+            accounting: Accounting::Resident,
+            bound: more.into(),
+            label: format!("limit {more} = {size} and {pool}, the pool of its first run"),
+        }
+    }
+
     /// Whether its limit can leave the pool out.
     fn leaves_out(&self) -> bool {
         self.contender == Contender::Neap
