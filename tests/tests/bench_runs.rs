@@ -7,6 +7,7 @@ use neap_tests::{
     MIB, Need, PATIENCE, Run, SWAPPING, bench, disk, exclusive, json, leavings, names, paging,
     program, require,
 };
+use serde_json::Value;
 
 #[test]
 fn a_run_of_which_the_kernel_killed_a_process_has_failed_whatever_its_status() {
@@ -131,4 +132,36 @@ fn outputs_that_differ_are_named() {
         "{text}"
     );
     assert_eq!(json(&dir)["output"]["equal"], false);
+}
+
+/// The pool is beside the limit in the one table and within it in the other.
+#[test]
+fn neap_has_its_limit_for_resident_memory_where_the_pool_is_nobodys() {
+    let name = "neap_has_its_limit_for_resident_memory_where_the_pool_is_nobodys";
+    let Some(_alone) = paging(name) else {
+        return;
+    };
+    let dir = disk();
+    let hog = [program("hog").into(), MIB.into(), "3".into()];
+    let outcome = bench(&dir, &["--runs", "1", "--against", "neap"], &hog).go();
+    outcome.must_exit(0);
+    let report = json(&dir);
+    let neap = |run: &&Value| run["contender"] == "neap" && run["turn"] == 1;
+    let runs: Vec<&Value> = report["raw"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(neap)
+        .collect();
+    assert_eq!(runs.len(), 2, "{report}");
+    let (limit, burst) = (24 << 20, (24 << 20) / 50 + (4 << 20));
+    for (beside, held) in [(true, "peak_resident_bytes"), (false, "peak_memory_bytes")] {
+        let run = runs
+            .iter()
+            .find(|run| run["pool_beside"] == beside)
+            .expect("one of each");
+        assert!(run["peak_pool_bytes"].as_u64() > Some(1 << 20), "{run}");
+        assert!(run[held].as_u64() <= Some(limit + burst), "{beside}: {run}");
+        assert_eq!(run["limit_bytes"], limit);
+    }
 }
