@@ -176,7 +176,12 @@ fn words(job: &Job) -> wire::Welcome {
 /// What a process offers in return; of one that ends instead nothing is said.
 fn welcome(job: &Job, peer: &Peer, device: Option<&OwnedFd>) -> Option<(wire::Attach, Message)> {
     let fds: Vec<_> = device.iter().map(AsFd::as_fd).collect();
-    peer.send(bytes_of(&words(job)), &fds).ok()?;
+    if let Err(error) = peer.send(bytes_of(&words(job)), &fds) {
+        if lives(peer) {
+            job.stays_unmanaged(&error);
+        }
+        return None;
+    }
     let mut offer = wire::Attach::zeroed();
     let message = receive(peer, &mut offer)?;
     if let Some(why) = lack(&offer) {
@@ -193,6 +198,9 @@ fn lack(offer: &wire::Attach) -> Option<String> {
         lack::ROOM => {
             Some("it has no room for its agent and its staging; raise its own `ulimit -v`".into())
         }
+        lack::PASSAGE => Some(
+            "its descriptors could not be sent, too many are on their way; raise its own `ulimit -n`".into(),
+        ),
         _ => {
             let error = io::Error::from_raw_os_error(offer.errno);
             let advice = shortage(&error).map(|advice| format!("; {advice}"));

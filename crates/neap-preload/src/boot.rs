@@ -301,7 +301,11 @@ fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> O
     let mut ready = wire::Ready::default();
     let mut uffd = (purpose == wire::purpose::ATTACH).then_some(fds[0]);
     let mut extra = None;
-    let agreed = sys::send(socket, &attach, &fds[..count])
+    let sent = sys::send(socket, &attach, &fds[..count]);
+    if !sent {
+        give_up(socket, lack::PASSAGE, 0);
+    }
+    let agreed = sent
         && sys::receive(socket, &mut ready, &mut extra) == Received::All
         && ready.magic == wire::MAGIC
         && ready.refused == 0;

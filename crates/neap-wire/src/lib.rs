@@ -125,6 +125,8 @@ pub mod lack {
     pub const ROOM: u32 = 1;
     /// A userfaultfd.
     pub const USERFAULTFD: u32 = 2;
+    /// Leave to send its descriptors: too many are on their way.
+    pub const PASSAGE: u32 = 3;
 }
 
 /// Answer to [`Attach`].

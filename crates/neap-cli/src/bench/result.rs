@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -79,7 +79,7 @@ fn way(path: &Path) -> io::Result<Way> {
         OpenOptions::new().write(true).open(&target)?;
     }
     let fresh = beside(&target);
-    match File::create(&fresh) {
+    match create(&fresh, 0o600) {
         Ok(_) => fs::remove_file(fresh).map(|()| Way::Replace(target)),
         Err(_) if found.is_some() => in_place(path),
         Err(error) => Err(error),
@@ -103,23 +103,38 @@ fn beside(target: &Path) -> PathBuf {
 
 fn replace(target: &Path, text: &str) -> io::Result<()> {
     let fresh = beside(target);
-    let write = || {
-        let mut file = File::create(&fresh)?;
-        file.write_all(text.as_bytes())?;
-        if let Ok(old) = fs::metadata(target) {
-            file.set_permissions(old.permissions())?;
-            // Only root can, and it is no loss.
-            let _ = chown(&fresh, Some(old.uid()), Some(old.gid()));
-        }
-        file.sync_all()?;
-        fs::rename(&fresh, target)
-    };
-    let written = write();
-    if written.is_err() {
-        // The first error is what counts.
-        let _ = fs::remove_file(&fresh);
+    if let Err(error) = write(&fresh, target, text) {
+        let _ = fs::remove_file(&fresh); // the first error is what counts
+        return Err(error);
     }
-    written
+    let Err(error) = fs::rename(&fresh, target) else {
+        return Ok(());
+    };
+    let _ = fs::remove_file(&fresh);
+    // Nothing takes the place of a file that is mounted, or of another's in a directory like /tmp.
+    match in_place(target)? {
+        Way::InPlace(mut file) => overwrite(&mut file, text),
+        Way::Replace(_) => Err(error),
+    }
+}
+
+fn write(fresh: &Path, target: &Path, text: &str) -> io::Result<()> {
+    let old = fs::metadata(target).ok();
+    // What replaces a file is readable for those who could read that, and at no time for others.
+    let mut file = create(fresh, if old.is_some() { 0o600 } else { 0o666 })?;
+    file.write_all(text.as_bytes())?;
+    if let Some(old) = old {
+        file.set_permissions(old.permissions())?;
+        // Only root can, and it is no loss.
+        let _ = chown(fresh, Some(old.uid()), Some(old.gid()));
+    }
+    file.sync_all()
+}
+
+/// A file of our own, and nobody else's by a link.
+fn create(path: &Path, mode: u32) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(mode).open(path)
 }
 
 fn overwrite(file: &mut File, text: &str) -> io::Result<()> {
