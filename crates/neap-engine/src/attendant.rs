@@ -32,6 +32,8 @@ const FEW_DESCRIPTORS: &str =
     "not all of its descriptors came; raise `ulimit -n`, or mount /proc for it";
 /// Staging area of each process, in bytes of address space: 64 MiB.
 const STAGE_BYTES: u64 = 64 << 20;
+/// Its first page holds nothing: see [`register_stage`].
+const STAGE_GUARD: u64 = PAGE_SIZE as u64;
 
 /// Accepts connections until the engine stops.
 /// `spare` is the place of a descriptor for a connection when there are no others.
@@ -184,11 +186,14 @@ fn welcome(job: &Job, peer: &Peer, device: Option<&OwnedFd>) -> Option<(wire::At
     }
     let mut offer = wire::Attach::zeroed();
     let message = receive(peer, &mut offer)?;
+    if offer.magic != wire::MAGIC {
+        return None;
+    }
     if let Some(why) = lack(&offer) {
         job.keeps_out(&why);
         return None;
     }
-    (offer.magic == wire::MAGIC).then_some((offer, message))
+    Some((offer, message))
 }
 
 /// Why a process gives up, if it does.
@@ -302,7 +307,7 @@ fn take_over(
         remote: Remote::new(pid, File::from(mem)),
         pagemap: Pagemap::adopt(File::from(pagemap)),
         maps: Maps::adopt(File::from(maps)),
-        stage: Stage::new(offer.stage, STAGE_BYTES),
+        stage: Stage::new(offer.stage + STAGE_GUARD, STAGE_BYTES - STAGE_GUARD),
         agent: Agent::new(peer, same_pids.then_some(job.keeper)),
         agent_guard: offer.agent,
         own,
@@ -321,7 +326,11 @@ fn register_stage(job: &Job, space: &Space, peer: &Peer, stage: &Range<u64>) -> 
     {
         job.stays_unmanaged(error);
     }
-    registered.ok().map(drop)
+    registered.ok()?;
+    // mlockall(MCL_CURRENT) fills each mapping from its beginning, and goes on with the next where it cannot: without
+    // this it would fill the whole stage. Kernels before 6.6 know no poison, and do.
+    let _ = space.uffd.poison(stage.start..stage.start + STAGE_GUARD);
+    Some(())
 }
 
 /// Waits for the word that the process has an agent; it may be stopped before it says so.

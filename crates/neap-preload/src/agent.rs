@@ -104,19 +104,23 @@ pub fn join() {
 /// Top of the agent's stack: what it was started with.
 #[repr(C)]
 struct Start {
+    guard: usize,
+    stage: wire::Span,
     socket: Fd,
     uffd: Fd,
     /// The address space depends on the engine already: it is a forked child's.
     armed: bool,
 }
 
-/// Starts the agent on the memory at `base`. It copies the descriptor table as it is now; the
+/// Starts the agent on the memory at `base`, to move pages to `stage`. It copies the descriptor table as it is now; the
 /// caller closes its own copies. The engine is told how that went.
-pub fn start(base: usize, socket: Fd, uffd: Fd, armed: bool) -> bool {
+pub fn start(base: usize, stage: wire::Span, socket: Fd, uffd: Fd, armed: bool) -> bool {
     let top = base + BYTES - size_of::<Start>().next_multiple_of(16);
     // SAFETY: the caller just mapped [base, base + BYTES) and gives it to the agent for good.
     unsafe {
         (top as *mut Start).write(Start {
+            guard: base,
+            stage,
             socket,
             uffd,
             armed,
@@ -138,6 +142,8 @@ pub fn start(base: usize, socket: Fd, uffd: Fd, armed: bool) -> bool {
 extern "C" fn run(start: usize) -> ! {
     // SAFETY: `start` put the value there before this thread began.
     let Start {
+        guard,
+        stage,
         socket,
         uffd,
         mut armed,
@@ -157,6 +163,7 @@ extern "C" fn run(start: usize) -> ! {
         if command.op == wire::op::LEAVE {
             sys::exit_thread();
         }
+        unlock(guard, stage);
         let mut reply = obey(&command, uffd);
         if command.op == wire::op::ARM && !armed {
             reply.errno = arm() as i32;
@@ -165,6 +172,16 @@ extern "C" fn run(start: usize) -> ! {
         if !sys::send(socket, &reply, &[]) && !sys::is_gone(socket) {
             sys::exit_thread(); // a filter again
         }
+    }
+}
+
+/// Undoes what mlockall did to the stage, and to the guard page, which tells of it: locked memory cannot be discarded, and
+/// there is nothing in it. A page moves between mappings that are both locked or both not, and the program's must stay; nor
+/// could a block be emptied.
+fn unlock(guard: usize, stage: wire::Span) {
+    if sys::madvise(guard, GUARD, sys::MADV_DONTNEED) == -sys::EINVAL {
+        sys::munlock(guard, GUARD);
+        sys::munlock(stage.start as usize, stage.bytes as usize);
     }
 }
 

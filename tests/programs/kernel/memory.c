@@ -274,7 +274,17 @@ static void mlocked(void)
 	check(q, more, TAG, 7, "memory beside");
 }
 
-/* mlockall brings everything in and keeps what comes. */
+/* Resident memory that is nobody else's, in bytes. */
+static size_t anonymous(void)
+{
+	size_t resident, shared;
+	FILE *file = fopen("/proc/self/statm", "r");
+	MUST(file && fscanf(file, "%*s %zu %zu", &resident, &shared) == 2);
+	fclose(file);
+	return (resident - shared) * PAGE;
+}
+
+/* mlockall brings everything in and keeps what comes, and only that. */
 static void mlocked_all(void)
 {
 	size_t bytes = 2 * MIB;
@@ -292,8 +302,18 @@ static void mlocked_all(void)
 			if (!(vec[n] & 1))
 				fail("page %zu of %s is not resident after mlockall", n, k ? "new memory" : "old memory");
 	}
+	if (anonymous() > 2 * bytes + 24 * MIB)
+		fail("%zu MiB are resident where %zu are mapped", anonymous() / MIB, 2 * bytes / MIB);
 	check(p, bytes, TAG, 0, "old memory");
 	fill(q, bytes, TAG, 5);
+	press();
+	for (int k = 0; k < 2; k++) {
+		char *at = k ? q : p;
+		MUST(!mincore(at, bytes, vec));
+		for (size_t n = 0; n < sizeof vec; n++)
+			if (!(vec[n] & 1))
+				fail("page %zu of %s was not kept by mlockall", n, k ? "new memory" : "old memory");
+	}
 	MUST(!munlockall());
 	press();
 	check(p, bytes, TAG, 0, "memory that was locked");

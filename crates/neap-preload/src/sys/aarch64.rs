@@ -29,6 +29,7 @@ pub mod nr {
     pub const MMAP: usize = 222;
     pub const MPROTECT: usize = 226;
     pub const MADVISE: usize = 233;
+    pub const MUNLOCK: usize = 229;
     pub const USERFAULTFD: usize = 282;
     pub const PIDFD_OPEN: usize = 434;
     pub const PIDFD_GETFD: usize = 438;

@@ -163,6 +163,10 @@ pub fn madvise(at: usize, len: usize, advice: usize) -> i64 {
     call(nr::MADVISE, [at, len, advice, 0, 0, 0])
 }
 
+pub fn munlock(at: usize, len: usize) {
+    call(nr::MUNLOCK, [at, len, 0, 0, 0, 0]);
+}
+
 pub fn protect_none(at: usize, len: usize) {
     call(nr::MPROTECT, [at, len, 0, 0, 0, 0]);
 }

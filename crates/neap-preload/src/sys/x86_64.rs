@@ -18,6 +18,7 @@ pub mod nr {
     pub const RT_SIGPROCMASK: usize = 14;
     pub const IOCTL: usize = 16;
     pub const MADVISE: usize = 28;
+    pub const MUNLOCK: usize = 150;
     pub const GETPID: usize = 39;
     pub const GETTID: usize = 186;
     pub const SOCKET: usize = 41;

@@ -7,10 +7,12 @@ use std::os::fd::AsRawFd;
 use linux_raw_sys::general as raw;
 
 use super::{Uffd, iowr};
+use crate::errno::Result;
 
 const COPY: libc::c_ulong = iowr(raw::_UFFDIO_COPY, size_of::<raw::uffdio_copy>());
 const ZEROPAGE: libc::c_ulong = iowr(raw::_UFFDIO_ZEROPAGE, size_of::<raw::uffdio_zeropage>());
 const MOVE: libc::c_ulong = iowr(raw::_UFFDIO_MOVE, size_of::<raw::uffdio_move>());
+const POISON: libc::c_ulong = iowr(raw::_UFFDIO_POISON, size_of::<raw::uffdio_poison>());
 const WRITEPROTECT: libc::c_ulong = iowr(
     raw::_UFFDIO_WRITEPROTECT,
     size_of::<raw::uffdio_writeprotect>(),
@@ -135,6 +137,17 @@ impl Uffd {
         let errno = errno_of(result);
         crate::cpu::end_keep();
         Progress::read(errno, arg.zeropage, len)
+    }
+
+    /// Makes each touch of `range`, which is absent, fail: with SIGBUS, or with an error of the call that touches it
+    /// (Linux 6.6).
+    pub fn poison(&self, range: Range<u64>) -> Result<()> {
+        let mut arg = raw::uffdio_poison {
+            range: super::to_raw(&range),
+            mode: 0,
+            updated: 0,
+        };
+        self.ioctl("UFFDIO_POISON", POISON, &mut arg)
     }
 
     /// What the kernel says to a fill of this page from where nothing can be read: `Retry` while the address space is
