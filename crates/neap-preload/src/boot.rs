@@ -244,6 +244,13 @@ impl Memory {
         })
     }
 
+    fn stage(&self) -> wire::Span {
+        wire::Span {
+            start: self.stage as u64,
+            bytes: self.stage_bytes as u64,
+        }
+    }
+
     fn unmap(&self) {
         // Made by `map`; the caller gives up both. The cookie page may be inherited.
         sys::munmap(self.agent, agent::BYTES);
@@ -312,12 +319,8 @@ fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> O
     // A forked child gets its userfaultfd, which the kernel gave to the engine, with the answer.
     uffd = uffd.or(extra);
     let armed = purpose == wire::purpose::ADOPT;
-    let stage = wire::Span {
-        start: memory.stage as u64,
-        bytes: memory.stage_bytes as u64,
-    };
-    let started =
-        agreed && uffd.is_some_and(|uffd| agent::start(memory.agent, stage, socket, uffd, armed));
+    let started = agreed
+        && uffd.is_some_and(|uffd| agent::start(memory.agent, memory.stage(), socket, uffd, armed));
     for fd in &fds[..count] {
         sys::close(*fd);
     }
