@@ -328,6 +328,36 @@ fn a_program_that_has_few_descriptors_itself_runs_unmanaged_or_not_at_all() {
     assert!(unmanaged > 0);
 }
 
+/// A user may have only so many descriptors on their way between sockets; root may have any number.
+#[test]
+fn a_program_that_may_send_no_descriptors_runs_unmanaged_or_not_at_all() {
+    let name = "a_program_that_may_send_no_descriptors_runs_unmanaged_or_not_at_all";
+    let Some((user, device)) = OrdinaryUser::with_device(name) else {
+        return;
+    };
+    let _alone = exclusive();
+    let inflight = user.copy(&program("inflight"));
+    let inner = Run::new([inflight.as_os_str(), "echo".as_ref(), "a".as_ref()]).dir(user.dir());
+    let run = user.run("64M", &device, &[]).run(&inner);
+    assert_eq!(
+        (run.code(), run.text()),
+        (0, "a\n".into()),
+        "{}",
+        run.stderr
+    );
+    let told = "stays unmanaged: its descriptors could not be sent";
+    assert!(run.stderr.contains(told), "{}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+    let required = user.run("64M", &device, &[]).option("--require");
+    let run = required.run(&inner);
+    assert_eq!(
+        (run.code(), run.text()),
+        (125, String::new()),
+        "{}",
+        run.stderr
+    );
+}
+
 /// With few descriptors a job runs, unmanaged perhaps, or does not begin: it never stands still, and 125 means
 /// that the command did not run.
 #[test]
