@@ -12,7 +12,6 @@
 #![forbid(unsafe_code)]
 
 use std::hint::black_box;
-use std::ops::Range;
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -107,21 +106,10 @@ fn serve(uffd: &Uffd, way: Way, keeper: &Keeper, faults: usize) {
     }
 }
 
-/// The pages that lie wholly within `bytes`, as addresses.
-fn whole_pages(bytes: &[u8]) -> Range<u64> {
-    let pages = bytes.as_ptr_range();
-    let first = (pages.start as u64).next_multiple_of(PAGE as u64);
-    first..first + (PAGES * PAGE) as u64
-}
-
 /// The time that reading every page takes. `None`: this user may not have a userfaultfd.
 fn measure(way: Way, keeper: &Keeper) -> Option<Duration> {
-    let uffd = Uffd::create(None).ok()?;
-    uffd.handshake(Features::THREAD_ID).ok()?;
-    let bytes = vec![0u8; (PAGES + 1) * PAGE];
-    let range = whole_pages(&bytes);
-    uffd.register(range.clone(), Mode::Missing).ok()?;
-    let first = (range.start - bytes.as_ptr() as u64) as usize;
+    let (memory, _, uffd) = registered(Features::THREAD_ID)?;
+    let bytes = memory.bytes();
     thread::scope(|scope| {
         let reader = scope.spawn(|| {
             if way == Way::Pinned {
@@ -130,7 +118,7 @@ fn measure(way: Way, keeper: &Keeper) -> Option<Duration> {
             thread::sleep(Duration::from_millis(5)); // until it is served
             let start = Instant::now();
             for page in (0..PAGES).map(|turn| turn * STRIDE % PAGES) {
-                black_box(bytes[first + page * PAGE]);
+                black_box(bytes[page * PAGE]);
             }
             start.elapsed()
         });
@@ -142,12 +130,12 @@ fn measure(way: Way, keeper: &Keeper) -> Option<Duration> {
 /// Pages thrown away at once: a block of the stage.
 const BLOCK: usize = 64;
 
-/// New memory, its address, and a userfaultfd that may fill it or move pages there.
-fn registered() -> Option<(Arena, u64, Uffd)> {
+/// New memory, its address, and a userfaultfd that serves it.
+fn registered(features: Features) -> Option<(Arena, u64, Uffd)> {
     let memory = Arena::new(PAGES * PAGE).ok()?;
     let base = memory.bytes().as_ptr() as u64;
     let uffd = Uffd::create(None).ok()?;
-    uffd.handshake(Features::MOVE).ok()?;
+    uffd.handshake(features).ok()?;
     let range = base..base + memory.len() as u64;
     uffd.register(range, Mode::Missing).ok()?;
     Some((memory, base, uffd))
@@ -155,7 +143,7 @@ fn registered() -> Option<(Arena, u64, Uffd)> {
 
 /// The time that filling every page takes, `window` at once.
 fn fill(window: usize) -> Option<Duration> {
-    let (_memory, base, uffd) = registered()?;
+    let (_memory, base, uffd) = registered(Features::MOVE)?;
     let source = vec![1; window * PAGE];
     let start = Instant::now();
     for at in (0..PAGES).step_by(window) {
@@ -167,7 +155,7 @@ fn fill(window: usize) -> Option<Duration> {
 
 /// The time that moving every page to a stage takes, `run` at once, and throwing it away there.
 fn leave(run: usize) -> Option<Duration> {
-    let (mut stage, target, uffd) = registered()?;
+    let (mut stage, target, uffd) = registered(Features::MOVE)?;
     let mut memory = Arena::new(PAGES * PAGE).ok()?;
     memory.bytes_mut().fill(1);
     let from = memory.bytes().as_ptr() as u64;
