@@ -7,6 +7,7 @@
 use neap_policy::{Counter, Switches};
 use neap_units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
+use super::cost::costs;
 use super::{Effect, ExperimentFault, Measure, Parameter, Reported, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::compress::{Models, PageModel};
@@ -60,6 +61,7 @@ fn kernel(setup: &Setup<'_>, switches: Switches) -> KernelConfig {
             synchronous: false,
         }),
         swap_device: device(setup),
+        costs: costs(setup),
         zswap: Some(ZswapConfig {
             max_pool_percent: 20,
             accept_threshold_percent: 90,

@@ -162,6 +162,10 @@ impl Values {
         key: &str,
         value: &str,
     ) -> Result<(), ExperimentFault> {
+        // Every experiment has the kernel's costs, which are many: those that are set are shown.
+        if let Some(cost) = super::cost::find(key).filter(|_| !self.has(key)) {
+            self.all.push((cost, cost.default.to_owned()));
+        }
         let known = || {
             let keys: Vec<&str> = self
                 .all
