@@ -405,6 +405,23 @@ fn a_dash_is_standard_output_and_nothing_else_is_there() {
 }
 
 #[test]
+fn a_sweep_says_what_any_of_its_runs_must_say() {
+    let sweep = "experiment concurrent-shrinkers --sweep jobs --seeds 1 --scale 0.01";
+    let sweep = format!("{sweep} --set units=300 --set user=20 --html");
+    let dir = tempfile::tempdir().unwrap();
+    let page = path(&dir, "page");
+    let mut args: Vec<&str> = sweep.split(' ').collect();
+    args.push(&page);
+    let output = neap(&args);
+    for text in [stdout(&output), &fs::read_to_string(&page).unwrap()] {
+        for jobs in ["18", "36", "72"] {
+            let told = format!("one of {jobs} jobs: ");
+            assert_eq!(text.matches(&told).count(), 1, "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_forecast_blames_only_limits_that_were_given() {
     let dir = tempfile::tempdir().unwrap();
     let trace = small_trace(&dir, 30);

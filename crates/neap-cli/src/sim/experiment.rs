@@ -205,6 +205,17 @@ fn nothing_to_try(experiment: &Experiment, key: &str) -> Failure {
     }
 }
 
+/// What is to be known of any of a sweep's runs, each said once.
+fn caveats(outcomes: &[(String, Outcome)]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for note in outcomes.iter().flat_map(|(_, outcome)| outcome.caveats()) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes
+}
+
 /// One line for each setting and row of the headline metrics.
 fn swept(args: &ExperimentArgs, experiment: &'static Experiment, key: &str) -> Result<(), Failure> {
     let outputs = Outputs::open(args)?;
@@ -242,9 +253,10 @@ fn swept(args: &ExperimentArgs, experiment: &'static Experiment, key: &str) -> R
             ]);
         }
     }
+    let notes = caveats(&outcomes);
     if !outputs.quiet {
         print(table.text())?;
-        for note in outcomes[0].1.caveats() {
+        for note in &notes {
             print(format!("\nnote: {note}\n"))?;
         }
     }
@@ -259,5 +271,7 @@ fn swept(args: &ExperimentArgs, experiment: &'static Experiment, key: &str) -> R
             .collect()
     };
     let title = format!("Sweep of {}", experiment.name);
-    outputs.write(json, &title, &[Part::Table(table)])
+    let mut parts = vec![Part::Table(table)];
+    parts.extend(notes.into_iter().map(Part::Text));
+    outputs.write(json, &title, &parts)
 }

@@ -85,7 +85,8 @@ impl Nodes {
             return None;
         };
         let next = (node + 1) % of;
-        (next != first).then_some(next)
+        // A first node that there is not would never come round.
+        (next != first % of).then_some(next)
     }
 }
 

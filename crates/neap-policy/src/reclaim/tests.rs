@@ -413,4 +413,5 @@ fn nodes_are_asked_from_the_callers_on() {
     assert_eq!(order(Nodes::From(1), 3), [1, 2, 0]);
     assert_eq!(order(Nodes::From(0), 1), [0]);
     assert_eq!(order(Nodes::Only(2), 3), [2]);
+    assert_eq!(Nodes::From(3).after(2, 3), None);
 }

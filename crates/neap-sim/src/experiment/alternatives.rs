@@ -4,6 +4,7 @@
 use neap_policy::{Counter, Lru, MemcgWalk, ReclaimBatching, Switches};
 use neap_units::{Bytes, Nanos};
 
+use super::cost::costs;
 use super::fairness::{Fairness, swap};
 use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
 use crate::kernel::KernelConfig;
@@ -63,6 +64,7 @@ fn test(setup: &Setup<'_>) -> Fairness {
             switches,
             swap: swap(memory * 2),
             seed: setup.seed,
+            costs: costs(setup),
             ..KernelConfig::default()
         },
         sizes: sizes(memory.whole_pages().0, groups, unequal),

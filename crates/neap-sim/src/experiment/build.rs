@@ -7,6 +7,7 @@
 use neap_policy::{Counter, Switches};
 use neap_units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
+use super::cost::costs;
 use super::{Effect, ExperimentFault, Measure, Parameter, Reported, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::compress::{Models, PageModel};
@@ -28,8 +29,12 @@ fn pages(compressor: &str) -> PageModel {
     fitted.unwrap_or_else(|_| PageModel::fixed(1024, Nanos(5_000), Nanos(2_000)))
 }
 
-/// The device behind swap; what it takes at once, and in a second, is scaled as what is asked of it.
-pub(super) fn device(setup: &Setup<'_>) -> Option<DeviceConfig> {
+/// The device behind swap, of experiments that name one; what it takes at once, and in a second, is scaled as
+/// what is asked of it. Without one swap has a latency only.
+fn device(setup: &Setup<'_>) -> Option<DeviceConfig> {
+    if !setup.values.has("device") {
+        return None;
+    }
     let class = DeviceConfig::named(setup.word("device"))?;
     let latency = Nanos::micros(setup.number("swap_latency") as u64);
     let part = |whole: u32| ((f64::from(whole) * setup.scale) as u32).max(1);
@@ -43,7 +48,7 @@ pub(super) fn device(setup: &Setup<'_>) -> Option<DeviceConfig> {
     })
 }
 
-fn kernel(setup: &Setup<'_>, switches: Switches, device: Option<DeviceConfig>) -> KernelConfig {
+fn kernel(setup: &Setup<'_>, switches: Switches) -> KernelConfig {
     KernelConfig {
         contents: vec![pages(setup.word("compressor"))],
         ram: scaled_bytes(setup, "ram"),
@@ -55,7 +60,8 @@ fn kernel(setup: &Setup<'_>, switches: Switches, device: Option<DeviceConfig>) -
             latency: Nanos::micros(setup.number("swap_latency") as u64),
             synchronous: false,
         }),
-        swap_device: device,
+        swap_device: device(setup),
+        costs: costs(setup),
         zswap: Some(ZswapConfig {
             max_pool_percent: 20,
             accept_threshold_percent: 90,
@@ -67,7 +73,10 @@ fn kernel(setup: &Setup<'_>, switches: Switches, device: Option<DeviceConfig>) -
 }
 
 /// The serial part of a build, of experiments that have it.
-pub(super) fn serial(setup: &Setup<'_>) -> Option<LinkShape> {
+fn serial(setup: &Setup<'_>) -> Option<LinkShape> {
+    if !setup.values.has("serial") {
+        return None;
+    }
     let time = |key| Nanos((setup.number(key) * 1e9) as u64);
     let serial = time("serial");
     let prepare = time("prepare").min(serial);
@@ -98,15 +107,14 @@ fn shape(setup: &Setup<'_>, trace: &Trace, link: Option<LinkShape>) -> BuildShap
     }
 }
 
-/// One build; with `cold` pages of shared memory written before it. Without a device swap has a latency only.
+/// One build; with `cold` pages of shared memory written before it.
 pub(super) fn build(
     setup: &Setup<'_>,
     switches: Switches,
     cold: u64,
-    link: Option<LinkShape>,
-    device: Option<DeviceConfig>,
 ) -> Result<Vec<Measure>, ExperimentFault> {
-    let mut machine = Machine::new(&kernel(setup, switches, device), Clockwork::default());
+    let mut machine = Machine::new(&kernel(setup, switches), Clockwork::default());
+    let link = serial(setup);
     let trace = Compiler::recorded_trace();
     let kernel = machine.kernel();
     let memcg = kernel.create_memcg(MemcgId::ROOT, "build");
@@ -215,6 +223,25 @@ fn measures(
     measures
 }
 
+/// All the parameters of several lists; `N` is how many.
+pub(super) const fn joined<const N: usize>(lists: &[&[Parameter]]) -> [Parameter; N] {
+    let mut all = [CPUS; N];
+    let (mut list, mut count) = (0, 0);
+    while list < lists.len() {
+        let mut at = 0;
+        while at < lists[list].len() {
+            all[count] = lists[list][at];
+            (at, count) = (at + 1, count + 1);
+        }
+        list += 1;
+    }
+    assert!(count == N);
+    all
+}
+
+pub(super) const LIMIT: Parameter = Parameter::seed("limit", "2048", "MiB", "S0: memory.max");
+pub(super) const USER: Parameter =
+    Parameter::seed("user", "4318", "s", "S0: user time of the build");
 pub(super) const CPUS: Parameter = Parameter::seed("cpus", "36", "CPUs", "S0");
 pub(super) const JOBS: Parameter = Parameter::chosen(
     "jobs",
@@ -223,8 +250,7 @@ pub(super) const JOBS: Parameter = Parameter::chosen(
     "not stated; one for each CPU",
     &["18", "36", "72"],
 );
-pub(super) const SWAP: Parameter =
-    Parameter::chosen("swap", "51200", "MiB", "not stated; never full", &[]);
+const SWAP: Parameter = Parameter::chosen("swap", "51200", "MiB", "not stated; never full", &[]);
 pub(super) const UNITS: Parameter = Parameter::chosen(
     "units",
     "2900",
@@ -242,7 +268,7 @@ pub(super) const MEMORY: Parameter = Parameter::chosen(
      nearest to the reported count",
     &["4", "6", "8"],
 );
-pub(super) const SERIAL: Parameter = Parameter::chosen(
+const SERIAL: Parameter = Parameter::chosen(
     "serial",
     "0",
     "s",
@@ -250,14 +276,14 @@ pub(super) const SERIAL: Parameter = Parameter::chosen(
      69.8 s + (4,365 s user + 289 s sys - 69.8 s) / 36",
     &["0", "35", "70", "140"],
 );
-pub(super) const PREPARE: Parameter = Parameter::chosen(
+const PREPARE: Parameter = Parameter::chosen(
     "prepare",
     "10",
     "s",
     "not stated; of the serial part, what comes before the first unit",
     &[],
 );
-pub(super) const LINK_MEMORY: Parameter = Parameter::chosen(
+const LINK_MEMORY: Parameter = Parameter::chosen(
     "link_memory",
     "1536",
     "MiB",
@@ -265,7 +291,7 @@ pub(super) const LINK_MEMORY: Parameter = Parameter::chosen(
      reported for about 30,000 units (allyesconfig), 6 GB less since Linux 6.3",
     &[],
 );
-pub(super) const SCATTER: Parameter = Parameter::chosen(
+const SCATTER: Parameter = Parameter::chosen(
     "scatter",
     "0.5",
     "",
@@ -294,7 +320,7 @@ pub(super) const RAM: Parameter = Parameter::chosen(
     "not stated; far more than the limit, so that zswap's pool limit is never met",
     &["16384", "65536"],
 );
-pub(super) const LATENCY: Parameter = Parameter::chosen(
+const LATENCY: Parameter = Parameter::chosen(
     "swap_latency",
     "100",
     "us",
@@ -314,7 +340,7 @@ pub(super) const IOPS: Parameter = Parameter::chosen(
     "not stated; random pages, reads and writes together, that the device takes for long. Of the values swept that \
      with which the old scheme's real time in second-chance is nearest to the reported one, which is therefore no \
      prediction",
-    &["5000", "10000", "15000", "20000", "500000"],
+    &["5000", "10000", "12000", "14000", "15000", "20000"],
 );
 pub(super) const CLUSTER: Parameter = Parameter::chosen(
     "page_cluster",
@@ -331,6 +357,21 @@ pub(super) const COMPRESSOR: Parameter = Parameter::word(
     &["fixed", "lz4", "zstd:1", "deflate:1"],
 );
 pub(super) const FILES: &[&str] = &["disk", "tmpfs"];
+/// What every build of S0's machine has behind those that differ.
+pub(super) const REST: &[Parameter] = &[
+    SOURCE,
+    OBJECT,
+    SERIAL,
+    PREPARE,
+    LINK_MEMORY,
+    SCATTER,
+    Parameter::word("files", "disk", "not stated", FILES),
+    RAM,
+    SWAP,
+    LATENCY,
+    CLUSTER,
+    COMPRESSOR,
+];
 
 pub(super) const fn reported(metric: &'static str, config: &'static str, value: f64) -> Reported {
     Reported {

@@ -4,6 +4,7 @@
 use neap_policy::{Counter, Counters, Lru, MemcgWalk, ReclaimBatching, Switches};
 use neap_units::{Bytes, Nanos, Pages};
 
+use super::cost::costs;
 use super::{Experiment, ExperimentFault, Measure, Parameter, Reported, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::kernel::{Area, Costs, KernelConfig, MemcgId, SwapConfig, TaskId};
@@ -223,8 +224,7 @@ pub(super) fn swap(size: Bytes) -> Option<SwapConfig> {
 
 /// A kernel so many times slower. A scaled machine has fewer pages but no fewer seconds: reclaim of a
 /// page must take longer by as much, for what is touched while a pass lasts decides who pays.
-fn slower(factor: f64) -> Costs {
-    let mut costs = Costs::default();
+fn slower(mut costs: Costs, factor: f64) -> Costs {
     for cost in [
         &mut costs.scan,
         &mut costs.unmap,
@@ -279,7 +279,7 @@ fn memcg_lru(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
             switches,
             swap: swap(mib("ram")),
             swap_device: device(setup),
-            costs: slower(1.0 / setup.scale),
+            costs: slower(costs(setup), 1.0 / setup.scale),
             seed: setup.seed,
             ..KernelConfig::default()
         },
@@ -392,7 +392,7 @@ fn memcg_lru_6_12(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
             switches: Switches::of_kernel((6, 12), generations),
             swap: swap(mib("swap")),
             page_cluster: whole(setup.number("page_cluster")) as u32,
-            costs: slower(setup.number("slow")),
+            costs: slower(costs(setup), setup.number("slow")),
             seed: setup.seed,
             ..KernelConfig::default()
         },

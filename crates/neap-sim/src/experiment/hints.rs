@@ -3,6 +3,7 @@
 use neap_policy::{Counter, Recency, Switches};
 use neap_units::{Bytes, Nanos, Pages};
 
+use super::cost::costs;
 use super::{Effect, Experiment, ExperimentFault, Measure, Parameter, Reported, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::kernel::{Advice, Area, KernelConfig, MemcgId, SwapConfig};
@@ -50,6 +51,7 @@ fn recency(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
         },
         disk: DeviceConfig::zram(),
         seed: setup.seed,
+        costs: costs(setup),
         ..KernelConfig::default()
     };
     let mut machine = Machine::new(&config, Clockwork::default());
@@ -192,6 +194,7 @@ fn noreuse(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
             synchronous: false,
         }),
         seed: setup.seed,
+        costs: costs(setup),
         ..KernelConfig::default()
     };
     let mut machine = Machine::new(&config, Clockwork::default());

@@ -5,6 +5,7 @@
 
 mod alternatives;
 mod build;
+mod cost;
 mod fairness;
 mod fault;
 mod hints;

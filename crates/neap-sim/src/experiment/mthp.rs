@@ -5,6 +5,7 @@ use neap_policy::{Counter, LargeStore, Switches};
 use neap_units::{Bytes, Nanos, Pages};
 
 use super::build::{effect, reported};
+use super::cost::costs;
 use super::{Experiment, ExperimentFault, Measure, Parameter, Reported, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::compress::PageModel;
@@ -84,6 +85,7 @@ fn kernel(setup: &Setup<'_>, case: &Case) -> KernelConfig {
         zswap_charged: case.charged,
         contents: vec![model(setup, case.compressor)],
         seed: setup.seed,
+        costs: costs(setup),
         ..KernelConfig::default()
     }
 }

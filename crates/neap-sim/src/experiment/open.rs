@@ -3,33 +3,11 @@
 
 use neap_policy::{PenaltySpend, ShrinkerLimit, SwapinCount, Switches};
 
-use super::build::{
-    CLUSTER, COMPRESSOR, CPUS, FILES, JOBS, LATENCY, LINK_MEMORY, MEMORY, OBJECT, PREPARE, RAM,
-    SCATTER, SERIAL, SOURCE, SWAP, UNITS, build, effect, serial,
-};
+use super::build::{CPUS, JOBS, LIMIT, MEMORY, REST, UNITS, USER, build, effect, joined};
 use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
 
 /// Of the build of `second-chance`, with two jobs and a device that is never busy.
-const PARAMETERS: &[Parameter] = &[
-    Parameter::seed("limit", "2048", "MiB", "S0: memory.max"),
-    CPUS,
-    Parameter::seed("user", "4318", "s", "S0: user time of the build"),
-    JOBS,
-    UNITS,
-    MEMORY,
-    SOURCE,
-    OBJECT,
-    SERIAL,
-    PREPARE,
-    LINK_MEMORY,
-    SCATTER,
-    Parameter::word("files", "disk", "not stated", FILES),
-    RAM,
-    SWAP,
-    LATENCY,
-    CLUSTER,
-    COMPRESSOR,
-];
+const PARAMETERS: &[Parameter] = &joined::<18>(&[&[LIMIT, CPUS, USER, JOBS, UNITS, MEMORY], REST]);
 
 /// What a configuration changes of Linux 6.12.
 fn remedied(config: &str) -> Switches {
@@ -52,7 +30,7 @@ fn remedied(config: &str) -> Switches {
 }
 
 fn run(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
-    build(setup, remedied(setup.config), 0, serial(setup), None)
+    build(setup, remedied(setup.config), 0)
 }
 
 const NOTE: &str =

@@ -55,6 +55,12 @@ fn origin(origin: Origin) -> (&'static str, &'static str) {
     }
 }
 
+/// Whether two values are one: as they are written, or as numbers.
+fn same(one: &str, other: &str) -> bool {
+    let numbers = one.parse::<f64>().ok().zip(other.parse::<f64>().ok());
+    one == other || numbers.is_some_and(|(one, other)| one == other)
+}
+
 /// `low .. high`, or nothing when there is no spread.
 fn spread(row: &Row) -> String {
     if row.low == row.high {
@@ -111,9 +117,7 @@ impl Outcome {
     #[must_use]
     pub fn caveats(&self) -> Vec<String> {
         let changed = |&(parameter, value): &(&Parameter, &str)| {
-            let same = parameter.default == value
-                || parameter.default.parse::<f64>().ok() == value.parse::<f64>().ok();
-            matches!(parameter.origin, Origin::Seed(_)) && !same
+            matches!(parameter.origin, Origin::Seed(_)) && !same(parameter.default, value)
         };
         let reported = self.rows.iter().any(|row| row.reported.is_some());
         let changed: Vec<String> = self
@@ -318,6 +322,12 @@ mod tests {
         assert_eq!(set.caveats(), [told]);
         assert!(set.text().contains(&format!("\nnote: {told}")));
         assert!(set.json()["notes"].to_string().contains(told));
+    }
+
+    #[test]
+    fn another_word_than_the_reported_one_is_named() {
+        let disk = outcome("writeback-rotation", None, &["files=disk"]).caveats();
+        assert_eq!(disk, ["Reported numbers are for files=tmpfs, not disk."]);
     }
 
     #[test]

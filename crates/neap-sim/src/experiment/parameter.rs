@@ -85,6 +85,20 @@ impl Parameter {
         }
     }
 
+    /// A word that a seed document states, one of `words`.
+    #[must_use]
+    pub const fn seed_word(
+        key: &'static str,
+        default: &'static str,
+        which: &'static str,
+        words: &'static [&'static str],
+    ) -> Parameter {
+        Parameter {
+            words,
+            ..Parameter::seed(key, default, "", which)
+        }
+    }
+
     fn range(&self) -> Range {
         Range::of(self.key, self.unit)
     }
@@ -148,6 +162,10 @@ impl Values {
         key: &str,
         value: &str,
     ) -> Result<(), ExperimentFault> {
+        // Every experiment has the kernel's costs, which are many: those that are set are shown.
+        if let Some(cost) = super::cost::find(key).filter(|_| !self.has(key)) {
+            self.all.push((cost, cost.default.to_owned()));
+        }
         let known = || {
             let keys: Vec<&str> = self
                 .all
@@ -175,6 +193,12 @@ impl Values {
         self.all
             .iter()
             .map(|(parameter, value)| (*parameter, value.as_str()))
+    }
+
+    /// Whether the experiment has a parameter `key`.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.all.iter().any(|(parameter, _)| parameter.key == key)
     }
 
     /// The word of `key`; empty when the experiment has no such parameter.

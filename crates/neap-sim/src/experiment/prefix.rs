@@ -4,6 +4,7 @@ use neap_policy::{Counter, LargeStore, Switches};
 use neap_units::{Bytes, Nanos, Pages};
 
 use super::build::effect;
+use super::cost::costs;
 use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::compress::PageModel;
@@ -58,6 +59,7 @@ fn kernel(setup: &Setup<'_>) -> KernelConfig {
         )],
         compress_batch,
         seed: setup.seed,
+        costs: costs(setup),
         ..KernelConfig::default()
     }
 }

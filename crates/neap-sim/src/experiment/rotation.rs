@@ -29,7 +29,7 @@ fn rotation(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
         },
         _ => base,
     };
-    build(setup, switches, 0, None, None)
+    build(setup, switches, 0)
 }
 
 const S4_PARAMETERS: &[Parameter] = &[
@@ -54,7 +54,7 @@ const S4_PARAMETERS: &[Parameter] = &[
     MEMORY,
     SOURCE,
     OBJECT,
-    Parameter::word("files", "tmpfs", "S4: kernel build in tmpfs", FILES),
+    Parameter::seed_word("files", "tmpfs", "S4: kernel build in tmpfs", FILES),
     RAM,
     Parameter::chosen(
         "swap_latency",

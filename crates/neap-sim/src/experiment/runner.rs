@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::cost;
 use super::range::MOST_MIB;
 use super::{Experiment, ExperimentFault, Measure, Outcome, Row, Setup, Values};
 use crate::report::Spread;
@@ -243,7 +244,8 @@ pub fn sweep(
 ) -> Result<Vec<(String, Outcome)>, ExperimentFault> {
     if let Some(key) = only {
         // Names a wrong key in the usual words.
-        let value = experiment.parameters.iter().find(|p| p.key == key);
+        let mut all = experiment.parameters.iter();
+        let value = all.find(|p| p.key == key).or_else(|| cost::find(key));
         let value = value.map_or("", |p| p.default);
         Values::new(
             experiment.name,
@@ -252,7 +254,9 @@ pub fn sweep(
         )?;
     }
     let mut outcomes = Vec::new();
-    for parameter in experiment.parameters {
+    // Costs only where one is named: there are as many as parameters.
+    let cost = only.and_then(cost::find);
+    for parameter in experiment.parameters.iter().chain(cost) {
         if only.is_some_and(|key| key != parameter.key) {
             continue;
         }

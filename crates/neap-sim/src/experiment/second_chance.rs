@@ -3,9 +3,8 @@
 use neap_policy::{ShrinkerScheme, SwapinCount, Switches};
 
 use super::build::{
-    CLUSTER, COMPRESSOR, CPUS, DEVICE, FILES, IOPS, JOBS, LATENCY, LINK_MEMORY, MEMORY, OBJECT,
-    PREPARE, RAM, SCATTER, SERIAL, SOURCE, SWAP, UNITS, build, device, effect, reported,
-    scaled_bytes, serial,
+    CPUS, DEVICE, IOPS, JOBS, LIMIT, MEMORY, REST, UNITS, USER, build, effect, joined, reported,
+    scaled_bytes,
 };
 use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
 
@@ -24,46 +23,25 @@ fn patched(config: &str) -> Switches {
     }
 }
 
-const PARAMETERS: &[Parameter] = &[
-    Parameter::seed("limit", "2048", "MiB", "S0: memory.max"),
-    CPUS,
-    Parameter::seed("user", "4318", "s", "S0: user time of the build"),
-    JOBS,
-    UNITS,
-    Parameter::chosen(
-        "memory",
-        "6",
-        "times the recorded compiler",
-        "not stated; a unit's private memory is 1 to so many times the recorded 16 MiB, all alike probable; \
-         the whole number whose old-scheme swap-ins are nearest to the reported count, which is therefore no prediction",
-        &["5", "6", "7"],
-    ),
-    SOURCE,
-    OBJECT,
-    SERIAL,
-    PREPARE,
-    LINK_MEMORY,
-    SCATTER,
-    Parameter::word("files", "disk", "not stated", FILES),
-    RAM,
-    SWAP,
-    DEVICE,
-    LATENCY,
-    IOPS,
-    CLUSTER,
-    COMPRESSOR,
-];
+/// Of a build of four jobs.
+const MEMORY_OF_FOUR: Parameter = Parameter::chosen(
+    "memory",
+    "6",
+    "times the recorded compiler",
+    "not stated; a unit's private memory is 1 to so many times the recorded 16 MiB, all alike probable; \
+     the whole number whose old-scheme swap-ins are nearest to the reported count, which is therefore no prediction",
+    &["5", "6", "7"],
+);
+const PARAMETERS: &[Parameter] = &joined::<20>(&[
+    &[LIMIT, CPUS, USER, JOBS, UNITS, MEMORY_OF_FOUR],
+    REST,
+    &[DEVICE, IOPS],
+]);
 
 const BOTH: &str = "second-chance+disk-swapins";
 
 fn second_chance(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
-    build(
-        setup,
-        patched(setup.config),
-        0,
-        serial(setup),
-        device(setup),
-    )
+    build(setup, patched(setup.config), 0)
 }
 
 /// The dynamic shrinker's protection schemes in a kernel build under 2 GB.
@@ -108,35 +86,26 @@ pub(super) const SECOND_CHANCE: Experiment = Experiment {
 
 fn cold_data(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
     let cold = scaled_bytes(setup, "cold").whole_pages().0;
-    build(setup, patched(setup.config), cold, serial(setup), None)
+    build(setup, patched(setup.config), cold)
 }
 
-const COLD_PARAMETERS: &[Parameter] = &[
-    Parameter::seed("limit", "3072", "MiB", "S0: memory.max"),
-    Parameter::seed(
-        "cold",
-        "512",
-        "MiB",
-        "S0: in a shmem file before each build",
-    ),
-    CPUS,
-    Parameter::seed("user", "4365", "s", "S0: user time of the build"),
-    JOBS,
-    UNITS,
-    MEMORY,
-    SOURCE,
-    OBJECT,
-    SERIAL,
-    PREPARE,
-    LINK_MEMORY,
-    SCATTER,
-    Parameter::word("files", "disk", "not stated", FILES),
-    RAM,
-    SWAP,
-    LATENCY,
-    CLUSTER,
-    COMPRESSOR,
-];
+const COLD_PARAMETERS: &[Parameter] = &joined::<19>(&[
+    &[
+        Parameter::seed("limit", "3072", "MiB", "S0: memory.max"),
+        Parameter::seed(
+            "cold",
+            "512",
+            "MiB",
+            "S0: in a shmem file before each build",
+        ),
+        CPUS,
+        Parameter::seed("user", "4365", "s", "S0: user time of the build"),
+        JOBS,
+        UNITS,
+        MEMORY,
+    ],
+    REST,
+]);
 
 /// The same with cold data that should go to disk.
 pub(super) const COLD_DATA: Experiment = Experiment {

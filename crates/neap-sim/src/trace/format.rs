@@ -44,13 +44,10 @@ pub enum TraceFault {
     #[error("cut off at byte {0}")]
     Short(usize),
     /// A value that no writer makes.
-    #[error("malformed at byte {0}")]
-    Malformed(usize),
-    /// The same, once it is known what the file says it is.
     #[error(
         "malformed at byte {at} of a trace of version {version}: damaged, or its version is another"
     )]
-    Unsound {
+    Malformed {
         /// Where.
         at: usize,
         /// The version in its eighth byte.
@@ -64,6 +61,26 @@ pub enum TraceFault {
     Checksum,
 }
 
+/// Where bytes stop being sound, for those who read without knowing the version.
+#[derive(Clone, Copy, Debug)]
+enum Unsound {
+    Short(usize),
+    Malformed(usize),
+}
+
+impl Unsound {
+    /// The fault, of bytes that begin at `start` in a file of this version.
+    fn of(self, start: usize, version: u8) -> TraceFault {
+        match self {
+            Unsound::Short(at) => TraceFault::Short(start + at),
+            Unsound::Malformed(at) => TraceFault::Malformed {
+                at: start + at,
+                version,
+            },
+        }
+    }
+}
+
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -72,11 +89,11 @@ fn checksum(bytes: &[u8]) -> u64 {
 
 /// The varint at `at`, which moves behind it.
 #[inline]
-fn pull(bytes: &[u8], at: &mut usize) -> Result<u64, TraceFault> {
+fn pull(bytes: &[u8], at: &mut usize) -> Result<u64, Unsound> {
     let start = *at;
     pull_varint(bytes, at).map_err(|fault| match fault {
-        VarintFault::Short => TraceFault::Short(*at),
-        VarintFault::Malformed => TraceFault::Malformed(start),
+        VarintFault::Short => Unsound::Short(*at),
+        VarintFault::Malformed => Unsound::Malformed(start),
     })
 }
 
@@ -95,7 +112,7 @@ pub struct Events<'a> {
     body: &'a [u8],
     at: usize,
     last: i64,
-    fault: Option<TraceFault>,
+    fault: Option<Unsound>,
     ended: bool,
 }
 
@@ -123,7 +140,7 @@ impl<'a> Events<'a> {
         self
     }
 
-    fn read(&mut self) -> Result<Option<Event>, TraceFault> {
+    fn read(&mut self) -> Result<Option<Event>, Unsound> {
         let start = self.at;
         let word = pull(self.body, &mut self.at)?;
         match word & 3 {
@@ -136,7 +153,7 @@ impl<'a> Events<'a> {
                 let mut length = pull(self.body, &mut self.at)?;
                 let on = watch && length & 1 != 0;
                 length >>= u32::from(watch);
-                let fault = TraceFault::Malformed(start);
+                let fault = Unsound::Malformed(start);
                 let first = first.and_then(|f| u64::try_from(f).ok()).ok_or(fault)?;
                 let end = length.checked_add(1).and_then(|n| n.checked_add(first));
                 let end = end.filter(|&end| end <= MAX_PAGES).ok_or(fault)?;
@@ -264,53 +281,44 @@ impl Trace {
     ///
     /// Where and why they are not a trace of this version.
     pub fn decode(bytes: &[u8]) -> Result<Trace, TraceFault> {
-        Trace::read(bytes).map_err(|fault| match (fault, bytes.get(7)) {
-            (TraceFault::Malformed(at), Some(&version)) => TraceFault::Unsound { at, version },
-            (fault, _) => fault,
-        })
-    }
-
-    fn read(bytes: &[u8]) -> Result<Trace, TraceFault> {
         if bytes.is_empty() {
             return Err(TraceFault::Empty);
         }
         if bytes.get(..7) != Some(MAGIC) {
             return Err(TraceFault::Magic);
         }
-        let seen = match bytes.get(7) {
-            Some(&VERSION) => false,
-            Some(&SEEN) => true,
+        let version = match bytes.get(7) {
+            Some(&version @ (VERSION | SEEN)) => version,
             Some(&other) => return Err(TraceFault::Version(other)),
             None => return Err(TraceFault::Short(7)),
         };
+        let unsound = |fault: Unsound| fault.of(0, version);
         let end = bytes.len().checked_sub(8).filter(|&end| end > 8);
         let end = end.ok_or(TraceFault::Short(bytes.len()))?;
         let mut at = 8;
-        let seen_at = match seen {
-            true => Some(Bytes(pull(&bytes[..end], &mut at)?)),
-            false => None,
+        let seen_at = match version {
+            SEEN => Some(Bytes(pull(&bytes[..end], &mut at).map_err(unsound)?)),
+            _ => None,
         };
-        let areas = areas(&bytes[..end], &mut at)?;
+        let areas = areas(&bytes[..end], &mut at).map_err(unsound)?;
         let body = &bytes[at..end];
         let pages: u64 = areas.iter().map(|area| u64::from(area.pages)).sum();
         let mut events = Events::new(body);
+        let malformed = |offset| Unsound::Malformed(offset).of(at, version);
         while let Some(event) = events.next() {
             if let Event::Touch { first, count, .. }
             | Event::Watch { first, count, .. }
             | Event::Free { first, count } = event
                 && u64::from(first) + u64::from(count) > pages
             {
-                return Err(TraceFault::Malformed(at + events.at));
+                return Err(malformed(events.at));
             }
         }
-        match events.fault {
-            Some(TraceFault::Short(offset)) => return Err(TraceFault::Short(at + offset)),
-            Some(TraceFault::Malformed(offset)) => return Err(TraceFault::Malformed(at + offset)),
-            Some(other) => return Err(other),
-            None => {}
+        if let Some(fault) = events.fault {
+            return Err(fault.of(at, version));
         }
         if events.at != body.len() {
-            return Err(TraceFault::Malformed(at + events.at));
+            return Err(malformed(events.at));
         }
         if bytes[end..] != checksum(&bytes[..end]).to_le_bytes() {
             return Err(TraceFault::Checksum);
@@ -328,11 +336,11 @@ impl Trace {
     }
 }
 
-fn areas(bytes: &[u8], at: &mut usize) -> Result<Vec<TraceArea>, TraceFault> {
+fn areas(bytes: &[u8], at: &mut usize) -> Result<Vec<TraceArea>, Unsound> {
     let start = *at;
     let count = pull(bytes, at)?;
     if count > MAX_AREAS {
-        return Err(TraceFault::Malformed(start));
+        return Err(Unsound::Malformed(start));
     }
     let mut total = 0u64;
     let mut areas = Vec::new();
@@ -342,14 +350,14 @@ fn areas(bytes: &[u8], at: &mut usize) -> Result<Vec<TraceArea>, TraceFault> {
             Some(0) => Backing::Anon,
             Some(1) => Backing::File,
             Some(2) => Backing::Shmem,
-            Some(_) => return Err(TraceFault::Malformed(here)),
-            None => return Err(TraceFault::Short(here)),
+            Some(_) => return Err(Unsound::Malformed(here)),
+            None => return Err(Unsound::Short(here)),
         };
         *at += 1;
         let pages = pull(bytes, at)?;
         total = total.saturating_add(pages);
         if total > MAX_PAGES {
-            return Err(TraceFault::Malformed(here));
+            return Err(Unsound::Malformed(here));
         }
         let pages = pages as u32;
         areas.push(TraceArea { backing, pages });
