@@ -9,8 +9,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use neap_tests::{
-    LIMIT, MIB, Need, OrdinaryUser, Outcome, PATIENCE, Run, SWAPPING, bench, disk, exclusive, json,
-    leavings, names, paging, program, require, skip,
+    LIMIT, MIB, Need, OrdinaryUser, Outcome, PATIENCE, Run, SWAPPING, allowed, bench, disk,
+    exclusive, json, leavings, names, paging, program, require, skip,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -103,8 +103,7 @@ fn assert_real(report: &Value) {
             "{run}"
         );
         assert!(number("major_faults") > 0, "{run}");
-        let allowed = limit + limit / 50 + (4 << 20);
-        assert!(number("peak_resident_bytes") <= allowed, "{run}");
+        assert!(number("peak_resident_bytes") <= allowed(limit), "{run}");
         if run["contender"] == "swap" {
             let written = number("disk_written_bytes");
             assert!(written >= number("pages_out") * 4096, "{run}");
