@@ -392,4 +392,4 @@ fn remove_zram(root: &Root, number: u32) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -1,5 +1,6 @@
 //! Preparing a machine, on a directory that stands for it.
 
+use super::super::journal::tests::root_or_skipped;
 use super::super::kernel::fake::Fake;
 use super::*;
 use crate::machine::fake::machine;
@@ -21,10 +22,14 @@ const FILES: &[(&str, &str)] = &[
     ("/swap/x", ""),
 ];
 
-fn lab(root: &Root) -> Option<Lab> {
-    let kernel = Box::new(Fake::default());
-    // Without root there is no lab, and nothing of it to test.
-    Lab::open_with(root, Some("/swap".into()), kernel).ok()
+/// A lab on a machine with `files`; nothing where there can be none, which is said.
+#[track_caller]
+fn lab(files: &[(&str, &str)]) -> Option<(tempfile::TempDir, Root, Lab)> {
+    root_or_skipped().then(|| {
+        let (dir, root) = machine(files);
+        let lab = Lab::open_with(&root, Some("/swap".into()), Box::new(Fake::default()));
+        (dir, root, lab.expect("a lab"))
+    })
 }
 
 fn parameter(root: &Root, name: &str) -> String {
@@ -33,8 +38,7 @@ fn parameter(root: &Root, name: &str) -> String {
 
 #[test]
 fn zswap_gets_its_best_compressor_and_its_shrinker_and_loses_them_again() {
-    let (_dir, root) = machine(FILES);
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
         return;
     };
     lab.make_swap([Bytes::mib(1); 2]);
@@ -69,8 +73,7 @@ fn zswap_gets_its_best_compressor_and_its_shrinker_and_loses_them_again() {
 #[test]
 fn a_swap_file_is_what_mkswap_makes_and_nobody_else_may_read_it() {
     use std::os::unix::fs::MetadataExt;
-    let (_dir, root) = machine(FILES);
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
         return;
     };
     lab.make_swap([Bytes::mib(2); 2]);
@@ -89,11 +92,10 @@ fn a_swap_file_is_what_mkswap_makes_and_nobody_else_may_read_it() {
 
 #[test]
 fn zram_gets_a_device_of_its_own_and_no_zswap_before_it() {
-    let (_dir, root) = machine(FILES);
-    std::fs::write(root.path(format!("{ZSWAP}/enabled")), "Y\n").unwrap();
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
         return;
     };
+    std::fs::write(root.path(format!("{ZSWAP}/enabled")), "Y\n").unwrap();
     lab.make_swap([Bytes::mib(1); 2]);
     let backing = lab.prepare(Contender::Zram).unwrap();
     assert_eq!(
@@ -112,8 +114,7 @@ fn zram_gets_a_device_of_its_own_and_no_zswap_before_it() {
 
 #[test]
 fn what_the_kernel_lacks_is_named() {
-    let (_dir, root) = machine(&FILES[..2]);
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, _root, mut lab)) = lab(&FILES[..2]) else {
         return;
     };
     let why = |missing: Missing| missing.to_string();
@@ -134,8 +135,7 @@ fn the_best_algorithm_is_the_densest() {
 
 #[test]
 fn a_panic_leaves_the_machine_as_it_was() {
-    let (_dir, root) = machine(FILES);
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
         return;
     };
     lab.make_swap([Bytes::mib(1); 2]);
@@ -154,11 +154,10 @@ fn a_panic_leaves_the_machine_as_it_was() {
 
 #[test]
 fn a_kernel_without_a_shrinker_is_named() {
-    let (_dir, root) = machine(FILES);
-    std::fs::remove_file(root.path(shrinker_file())).unwrap();
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
         return;
     };
+    std::fs::remove_file(root.path(shrinker_file())).unwrap();
     lab.make_swap([Bytes::mib(1); 2]);
     let backing = lab.prepare(Contender::Zswap).unwrap();
     assert_eq!(backing.shrinker, Some("not in this kernel"));
@@ -168,8 +167,7 @@ fn a_kernel_without_a_shrinker_is_named() {
 
 #[test]
 fn without_a_swap_file_zram_is_still_to_be_had() {
-    let (_dir, root) = machine(FILES);
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
         return;
     };
     lab.dir = None;
@@ -188,8 +186,7 @@ fn without_a_swap_file_zram_is_still_to_be_had() {
 
 #[test]
 fn a_swap_file_that_is_too_large_is_tried_smaller() {
-    let (_dir, root) = machine(FILES);
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
         return;
     };
     lab.make_swap([Bytes(1 << 62), Bytes::mib(1)]);
