@@ -12,6 +12,7 @@ mod interrupt;
 mod journal;
 mod kernel;
 mod lab;
+mod left;
 mod measure;
 mod missing;
 mod need;
