@@ -145,6 +145,12 @@ impl Raw {
         }
     }
 
+    /// Whether it ended by itself and with success, and no process of it was killed.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.given_up_after_seconds.is_none() && self.ending == Ending::Exited(0) && self.kills == 0
+    }
+
     /// Whether it ended by itself, as the first plain run did and with no more processes killed for want
     /// of memory: no other can be compared. A status alone may be that of a shell whose child was killed.
     #[must_use]

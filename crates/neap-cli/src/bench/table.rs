@@ -203,10 +203,22 @@ fn verdict(text: &mut String, report: &Report<'_>) {
     }
 }
 
-/// What a run that failed had to say.
+/// How a line of neap's begins that says what to try, below its cause ([`Failure::lines`](crate::failure::Failure::lines)).
+const ADVICE: &str = "  try: ";
+
+/// What neap's last words advise on a line of its own.
+#[must_use]
+pub fn advice(stderr: &str) -> Option<&str> {
+    stderr.trim_end().lines().last()?.strip_prefix(ADVICE)
+}
+
+/// What a run that failed had to say: the cause, and not what to try.
 #[must_use]
 pub fn complaint(run: &Raw) -> String {
-    let last = run.stderr.trim_end().lines().last().unwrap_or_default();
+    let mut lines = run.stderr.trim_end().lines().rev();
+    let last = lines
+        .find(|line| !line.starts_with(ADVICE))
+        .unwrap_or_default();
     match last.is_empty() {
         true => run.fault(),
         false => format!("{}: {last}", run.fault()),
@@ -339,6 +351,24 @@ mod tests {
         }
         let user = text.lines().skip_while(|line| !line.contains("CPU, user"));
         assert!(user.take(2).any(|line| line.ends_with("  -")), "{text}");
+    }
+
+    #[test]
+    fn a_complaint_is_the_cause_and_not_what_to_try() {
+        let mut run = report().raw[2].clone();
+        run.ending = crate::exit::Ending::Exited(125);
+        let failure = crate::failure::Failure::NoRam.lines();
+        run.stderr = format!("something before\n{failure}\n");
+        let want =
+            "exited 125: neap: error[E0111]: cannot read how much RAM there is from /proc/meminfo";
+        assert_eq!(complaint(&run), want);
+        let remedy = "--memory with a size instead of a percentage";
+        assert_eq!(advice(&run.stderr), Some(remedy));
+        run.stderr = "only this\n".to_owned();
+        assert_eq!(complaint(&run), "exited 125: only this");
+        assert_eq!(advice(&run.stderr), None);
+        run.stderr.clear();
+        assert_eq!(complaint(&run), "exited 125");
     }
 
     #[test]

@@ -148,3 +148,16 @@ fn a_run_with_a_killed_process_is_no_good_one_whatever_its_status() {
     // A command whose own control group kills does so plainly too.
     assert!(killed.is_like(&killed));
 }
+
+#[test]
+fn a_run_is_sound_that_ended_by_itself_with_success_and_lost_no_process() {
+    let sound = raw(Contender::Plain, 0, 1.0);
+    assert!(sound.is_sound());
+    let mut failed = sound.clone();
+    failed.ending = Ending::Exited(1);
+    let mut killed = sound.clone();
+    killed.kills = 1;
+    let mut late = sound;
+    late.given_up_after_seconds = Some(1);
+    assert!(!failed.is_sound() && !killed.is_sound() && !late.is_sound());
+}
