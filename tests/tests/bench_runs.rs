@@ -119,6 +119,28 @@ fn a_bench_that_fails_leaves_the_earlier_report() {
 }
 
 #[test]
+fn a_report_that_can_go_nowhere_is_told_of_every_place() {
+    let name = "a_report_that_can_go_nowhere_is_told_of_every_place";
+    if !require(name, &[Need::Neap]) {
+        return;
+    }
+    let _alone = exclusive();
+    let dir = disk();
+    let own = dir.path().join("bench.json");
+    let words = bench(&dir, &ONCE, &["true".into()]).argv().to_vec();
+    let words = words.into_iter().map(|word| match word == own {
+        true => "/dev/full".into(),
+        false => word,
+    });
+    let full = shell("exec \"$@\" > /dev/full").into_iter();
+    let outcome = Run::new(full.chain(["sh".into()]).chain(words)).go();
+    outcome.must_exit(125);
+    for part in ["--json /dev/full: ", "standard output: "] {
+        assert!(outcome.stderr.contains(part), "{}", outcome.stderr);
+    }
+}
+
+#[test]
 fn outputs_that_differ_are_named() {
     let name = "outputs_that_differ_are_named";
     let Some(_alone) = paging(name) else {

@@ -32,9 +32,9 @@ pub fn table(report: &Report<'_>) -> String {
     }
     let (resident, pooled) = (Accounting::Resident, Accounting::Pooled);
     let size = report.size;
-    let title = format!("(a) equal resident memory of {size}, the pool counted for nobody");
+    let title = format!("equal resident memory of {size}, the pool counted for nobody");
     part(&mut text, report, resident, &title);
-    let title = format!("(b) equal resident memory and pool together, {size}");
+    let title = format!("equal resident memory and pool together, {size}");
     part(&mut text, report, pooled, &title);
     verdict(&mut text, report);
     for warning in &report.warnings {
@@ -58,7 +58,7 @@ fn part(text: &mut String, report: &Report<'_>, accounting: Accounting, title: &
         Some((entrant, label))
     });
     let stands: Vec<(&Entrant, &str)> = stands.collect();
-    let _ = writeln!(text, "{title}");
+    let _ = writeln!(text, "{} {title}", accounting.letter());
     for (entrant, label) in &stands {
         let runs = report.runs_of(entrant);
         let good = report.good_runs_of(entrant).len();
@@ -304,7 +304,7 @@ mod tests {
         runs[4].ending = crate::exit::Ending::Signaled(9);
         let text = table(&Report {
             raw: &runs,
-            verdict: Verdict::of(&runs),
+            verdict: Verdict::of(&runs, &[]),
             ..report()
         });
         assert!(!text.contains("DIFFERS"), "{text}");
@@ -324,7 +324,7 @@ mod tests {
         runs[4].kills = 1;
         let report = Report {
             raw: &runs,
-            verdict: Verdict::of(&runs),
+            verdict: Verdict::of(&runs, &[]),
             ..report()
         };
         let text = table(&report);
