@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -341,7 +342,11 @@ fn an_ordinary_user_compares_plain_and_neap_and_hears_what_root_would_add() {
         "-m".into(),
         LIMIT.into(),
     ]);
-    words.extend(["--runs", "1", "--"].map(OsString::from));
+    let theirs = user.dir().join("bench.json");
+    fs::write(&theirs, "earlier").expect("a file");
+    fs::set_permissions(&theirs, fs::Permissions::from_mode(0o666)).expect("its mode");
+    words.extend(["--runs", "1", "--json"].map(OsString::from));
+    words.extend([theirs.clone().into(), "--".into()]);
     words.extend([user.copy(&program("hog")).into(), MIB.into()]);
     let outcome = Run::new(words)
         .env("NEAP_UFFD_DEVICE", device)
@@ -359,6 +364,10 @@ fn an_ordinary_user_compares_plain_and_neap_and_hears_what_root_would_add() {
         );
     }
     assert!(text.contains("the same in all 5 runs"), "{text}");
+    // Written where it is: it stays its owner's.
+    assert_eq!(fs::metadata(&theirs).expect("facts").uid(), 0);
+    let report = fs::read_to_string(&theirs).expect("a report");
+    assert!(report.ends_with("}\n"), "{report}");
 }
 
 #[test]
