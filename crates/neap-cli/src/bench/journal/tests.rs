@@ -216,4 +216,20 @@ fn what_an_interrupted_bench_left_is_told_unless_one_is_at_work() {
     drop(lock);
     write(&root, BOOT_ID, "two\n");
     assert_eq!(left_behind(&root).as_deref(), Some("file /s/a.swap"));
+    let text = r#"{"boot":"one","zrams":[3]}"#;
+    write(&root, FILE, text);
+    assert_eq!(left_behind(&root), None, "of another boot, and no file");
+}
+
+#[test]
+fn who_only_reads_the_journal_is_no_bench_at_work() {
+    if !root_or_skipped() {
+        return;
+    }
+    let (_dir, root) = machine(&[(BOOT_ID, "one\n"), (LOCK, "")]);
+    let reader = File::open(root.path(LOCK)).unwrap();
+    reader.lock_shared().unwrap();
+    let kernel = Fake::default();
+    kernel.held.replace(Some(reader));
+    assert!(Journal::open(&root, &kernel).is_ok());
 }
