@@ -363,7 +363,7 @@ fn basic(turn: Turn<'_>, ended: &Ended, before: Usage, after: Usage) -> Raw {
         stdout_bytes: 0,
         stdout_sha256: String::new(),
         compressor: turn.backing.compressor.clone(),
-        shrinker: turn.backing.shrinker,
+        shrinker: turn.backing.shrinker(),
         settings_set: turn.backing.settings_set(),
         neap: Value::Null,
         stderr: String::new(),

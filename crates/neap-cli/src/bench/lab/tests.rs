@@ -52,7 +52,7 @@ fn zswap_gets_its_best_compressor_and_its_shrinker_and_loses_them_again() {
         assert_eq!(parameter(&root, name), value);
     }
     let file = shrinker_file();
-    assert_eq!(backing.shrinker, Some("on"));
+    assert_eq!(backing.shrinker(), Some("on"));
     assert_eq!(backing.settings_set()[&file].as_deref(), Some("Y"));
     assert_eq!(lab.disturbed(&backing), None);
     std::fs::write(root.path(format!("{ZSWAP}/enabled")), "N").unwrap();
@@ -160,7 +160,7 @@ fn a_kernel_without_a_shrinker_is_named() {
     std::fs::remove_file(root.path(shrinker_file())).unwrap();
     lab.make_swap([Bytes::mib(1); 2]);
     let backing = lab.prepare(Contender::Zswap).unwrap();
-    assert_eq!(backing.shrinker, Some("not in this kernel"));
+    assert_eq!(backing.shrinker(), Some("not in this kernel"));
     assert_eq!(backing.settings_set()[&shrinker_file()], None);
     assert!(lab.close().is_empty());
 }
@@ -180,7 +180,8 @@ fn without_a_swap_file_zram_is_still_to_be_had() {
         );
     }
     assert_eq!(lab.prepare(Contender::Zram).unwrap().zram, Some(5));
-    assert_eq!(root.read("/sys/block/zram5/disksize").unwrap(), "1048576");
+    // As large as can be, for no disk bounds it.
+    assert_eq!(root.read("/sys/block/zram5/disksize").unwrap(), "2097152");
     assert!(lab.close().is_empty());
 }
 
@@ -192,5 +193,21 @@ fn a_swap_file_that_is_too_large_is_tried_smaller() {
     lab.make_swap([Bytes(1 << 62), Bytes::mib(1)]);
     let file = root.path(lab.swap.clone().unwrap());
     assert_eq!(std::fs::metadata(file).unwrap().len(), 1 << 20);
+    assert!(lab.close().is_empty());
+}
+
+#[test]
+fn a_swap_file_leaves_room_on_its_disk() {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
+        return;
+    };
+    let free = filesystem_of(&root.path("/swap")).unwrap().free;
+    lab.make_swap([free; 2]);
+    let missing = lab.swap.clone().unwrap_err().to_string();
+    assert!(
+        missing.contains("leaves less than 64MiB of the"),
+        "{missing}"
+    );
+    assert!(!root.path("/run/neap-bench/journal.json").exists());
     assert!(lab.close().is_empty());
 }
