@@ -1,6 +1,7 @@
 /*
- * hog MIB [ROUNDS]: fills MIB MiB with compressible data, reads it all back
+ * hog MIB [ROUNDS [NOISE]]: fills MIB MiB with compressible data, reads it all back
  * ROUNDS times (1 unless given), each time in another order, and prints a digest.
+ * Of each eight words NOISE (0 unless given) do not compress.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -10,9 +11,17 @@
 #define PAGE 4096
 #define WORDS (PAGE / 8)
 
+static uint64_t noise;
+
 /* Half of the words repeat, half are numbers near each other: lz4 finds about 3 to 1. */
 static uint64_t word(uint64_t page, uint64_t i)
 {
+	if (i % 8 < noise) { /* splitmix64 */
+		uint64_t z = (page * WORDS + i + 1) * 0x9e3779b97f4a7c15ull;
+		z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+		z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+		return z ^ (z >> 31);
+	}
 	return i & 1 ? 0x2020202064726f77ull : (page * 2654435761u) ^ (i >> 3);
 }
 
@@ -20,6 +29,7 @@ int main(int argc, char **argv)
 {
 	uint64_t mib = argc > 1 ? strtoull(argv[1], NULL, 10) : 64, rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
 	uint64_t pages = mib * 256, digest = 0;
+	noise = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
 	uint64_t *p = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (!pages || p == MAP_FAILED) {
 		fprintf(stderr, "hog: cannot map %llu MiB\n", (unsigned long long)mib);

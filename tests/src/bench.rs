@@ -14,6 +14,8 @@ use crate::{Run, neap_binary};
 pub const MIB: &str = "48";
 /// The limit of a bench.
 pub const LIMIT: &str = "24M";
+/// The same in bytes.
+pub const LIMIT_BYTES: u64 = 24 << 20;
 /// Most that a bench of ours may take.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -65,6 +67,13 @@ pub fn bench(dir: &TempDir, options: &[&str], command: &[OsString]) -> Run {
 pub fn json(dir: &TempDir) -> Value {
     let text = fs::read_to_string(dir.path().join("bench.json")).expect("a report");
     serde_json::from_str(&text).expect("JSON")
+}
+
+/// Most that a run under `limit` may take: the limit and neap's burst, a fiftieth and 4 MiB
+/// (neap-cli, `run/limit.rs`).
+#[must_use]
+pub fn allowed(limit: u64) -> u64 {
+    limit + limit / 50 + (4 << 20)
 }
 
 /// A directory on a disk, for swap files.

@@ -15,7 +15,9 @@ mod sample;
 mod skip;
 mod user;
 
-pub use bench::{LIMIT, MIB, PATIENCE, SWAPPING, bench, disk, json, leavings, names};
+pub use bench::{
+    LIMIT, LIMIT_BYTES, MIB, PATIENCE, SWAPPING, allowed, bench, disk, json, leavings, names,
+};
 pub use cgroup::MemoryGroup;
 pub use fuzz::{TARGETS, Target};
 pub use neap::{Managed, Neap, neap_binary};

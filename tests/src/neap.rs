@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::bench::allowed;
 use crate::{Outcome, Run, target_dir};
 
 /// The release binary: `NEAP_BIN`, else `target/release/neap`.
@@ -198,7 +199,7 @@ impl Managed {
     pub fn must_be_within_limit(&self) -> &Self {
         let limit = self.number("/memory/limit_bytes");
         let peak = self.number("/memory/peak_bytes");
-        let allowed = limit + limit / 50 + (4 << 20);
+        let allowed = allowed(limit);
         assert!(
             limit > 0 && peak > 0,
             "{}\nno figures: {}\nstderr: {}",

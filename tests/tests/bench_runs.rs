@@ -4,10 +4,17 @@ use std::ffi::OsString;
 use std::fs;
 
 use neap_tests::{
-    MIB, Need, PATIENCE, Run, SWAPPING, bench, disk, exclusive, json, leavings, names, paging,
-    program, require,
+    LIMIT_BYTES, MIB, Need, PATIENCE, Run, SWAPPING, allowed, bench, disk, exclusive, json,
+    leavings, names, paging, program, require,
 };
 use serde_json::Value;
+
+/// Options of most benches here.
+const ONCE: [&str; 4] = ["--runs", "1", "--against", "neap"];
+
+fn shell(script: &str) -> [OsString; 3] {
+    ["sh", "-c", script].map(OsString::from)
+}
 
 #[test]
 fn a_run_of_which_the_kernel_killed_a_process_has_failed_whatever_its_status() {
@@ -23,8 +30,8 @@ fn a_run_of_which_the_kernel_killed_a_process_has_failed_whatever_its_status() {
         count.path().join("count").display(),
         program("locked").display()
     );
-    let command = ["sh", "-c", &script].map(OsString::from);
-    let outcome = bench(&dir, &["--runs", "1", "--against", "swap"], &command).go();
+    let once = ["--runs", "1", "--against", "swap"];
+    let outcome = bench(&dir, &once, &shell(&script)).go();
     outcome.must_exit(1);
     assert_eq!(leavings(dir.path()), Vec::<String>::new());
     let report = json(&dir);
@@ -47,7 +54,8 @@ fn every_run_reads_the_same_file_from_the_same_place() {
         return;
     };
     let dir = disk();
-    let run = bench(&dir, &["--runs", "2", "--against", "neap"], &["cat".into()]);
+    let twice = ["--runs", "2", "--against", "neap"];
+    let run = bench(&dir, &twice, &["cat".into()]);
     run.stdin(*b"some text").go().must_exit(0);
     let report = json(&dir);
     assert_eq!(report["output"]["equal"], true);
@@ -60,11 +68,11 @@ fn every_run_reads_all_of_a_pipe() {
     let Some(_alone) = paging(name) else {
         return;
     };
-    let (dir, short) = (disk(), ["--runs", "1", "--against", "neap"]);
-    let run = bench(&dir, &short, &["cat".into()]);
+    let dir = disk();
+    let run = bench(&dir, &ONCE, &["cat".into()]);
     let words = run.argv().to_vec();
-    let piped = ["sh", "-c", "echo some text | \"$@\"", "sh"].map(OsString::from);
-    Run::new(piped.into_iter().chain(words))
+    let piped = shell("echo some text | \"$@\"").into_iter();
+    Run::new(piped.chain(["sh".into()]).chain(words))
         .limit(PATIENCE)
         .go()
         .must_exit(0);
@@ -82,7 +90,7 @@ fn what_a_command_left_running_is_named_when_neap_waits_for_it() {
     };
     let dir = disk();
     let options = ["--runs", "1", "--against", "neap", "--patience", "2"];
-    let command = ["sh", "-c", "setsid sleep 777 & echo hi"].map(OsString::from);
+    let command = shell("setsid sleep 777 & echo hi");
     let text = bench(&dir, &options, &command).go().text();
     assert!(text.contains("left processes behind"), "{text}");
     assert!(!text.contains("longer --patience"), "{text}");
@@ -98,15 +106,10 @@ fn a_bench_that_fails_leaves_the_earlier_report() {
     let dir = disk();
     let file = dir.path().join("bench.json");
     fs::write(&file, "earlier").expect("a file");
-    let mut words = bench(
-        &dir,
-        &["--runs", "1", "--against", "neap"],
-        &["true".into()],
-    )
-    .argv()
-    .to_vec();
-    let full = ["sh", "-c", "exec \"$@\" > /dev/full", "sh"].map(OsString::from);
-    Run::new(full.iter().chain(&words)).go().must_exit(125);
+    let mut words = bench(&dir, &ONCE, &["true".into()]).argv().to_vec();
+    let full = shell("exec \"$@\" > /dev/full").into_iter();
+    let full = full.chain(["sh".into()]).chain(words.clone());
+    Run::new(full).go().must_exit(125);
     assert_eq!(json(&dir)["schema"], "neap.bench/1");
     fs::write(&file, "earlier").expect("a file");
     *words.last_mut().expect("a command") = "no-such-command".into();
@@ -116,15 +119,36 @@ fn a_bench_that_fails_leaves_the_earlier_report() {
 }
 
 #[test]
+fn a_report_that_can_go_nowhere_is_told_of_every_place() {
+    let name = "a_report_that_can_go_nowhere_is_told_of_every_place";
+    if !require(name, &[Need::Neap]) {
+        return;
+    }
+    let _alone = exclusive();
+    let dir = disk();
+    let own = dir.path().join("bench.json");
+    let words = bench(&dir, &ONCE, &["true".into()]).argv().to_vec();
+    let words = words.into_iter().map(|word| match word == own {
+        true => "/dev/full".into(),
+        false => word,
+    });
+    let full = shell("exec \"$@\" > /dev/full").into_iter();
+    let outcome = Run::new(full.chain(["sh".into()]).chain(words)).go();
+    outcome.must_exit(125);
+    for part in ["--json /dev/full: ", "standard output: "] {
+        assert!(outcome.stderr.contains(part), "{}", outcome.stderr);
+    }
+}
+
+#[test]
 fn outputs_that_differ_are_named() {
     let name = "outputs_that_differ_are_named";
     let Some(_alone) = paging(name) else {
         return;
     };
     let dir = disk();
-    let script = "echo ${NEAP_SOCKET:+under neap}";
-    let command = ["sh", "-c", script].map(OsString::from);
-    let outcome = bench(&dir, &["--runs", "1", "--against", "neap"], &command).go();
+    let command = shell("echo ${NEAP_SOCKET:+under neap}");
+    let outcome = bench(&dir, &ONCE, &command).go();
     outcome.must_exit(1);
     let text = outcome.text();
     assert!(
@@ -142,26 +166,26 @@ fn neap_has_its_limit_for_resident_memory_where_the_pool_is_nobodys() {
         return;
     };
     let dir = disk();
-    let hog = [program("hog").into(), MIB.into(), "3".into()];
-    let outcome = bench(&dir, &["--runs", "1", "--against", "neap"], &hog).go();
+    // A quarter is noise, so that the pool is larger than what limits may be exceeded by.
+    let hog = [program("hog").into(), MIB.into(), "3".into(), "2".into()];
+    let outcome = bench(&dir, &ONCE, &hog).go();
     outcome.must_exit(0);
     let report = json(&dir);
-    let neap = |run: &&Value| run["contender"] == "neap" && run["turn"] == 1;
-    let runs: Vec<&Value> = report["raw"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(neap)
-        .collect();
-    assert_eq!(runs.len(), 2, "{report}");
-    let (limit, burst) = (24 << 20, (24 << 20) / 50 + (4 << 20));
-    for (beside, held) in [(true, "peak_resident_bytes"), (false, "peak_memory_bytes")] {
-        let run = runs
-            .iter()
-            .find(|run| run["pool_beside"] == beside)
-            .expect("one of each");
+    let runs = report["raw"].as_array().expect("runs");
+    let run = |beside: bool| {
+        let wanted = |run: &&Value| {
+            run["contender"] == "neap" && run["turn"] == 1 && run["pool_beside"] == beside
+        };
+        let run = runs.iter().find(wanted).expect("one of each");
         assert!(run["peak_pool_bytes"].as_u64() > Some(1 << 20), "{run}");
-        assert!(run[held].as_u64() <= Some(limit + burst), "{beside}: {run}");
-        assert_eq!(run["limit_bytes"], limit);
-    }
+        assert_eq!(run["limit_bytes"], LIMIT_BYTES);
+        assert_eq!(run["neap"]["config"]["pool_beside"], beside, "{run}");
+        let peak = |name: &str| run[name].as_u64().expect("bytes");
+        (peak("peak_resident_bytes"), peak("peak_memory_bytes"))
+    };
+    let ((beside, with_pool), (_, together)) = (run(true), run(false));
+    let allowed = allowed(LIMIT_BYTES);
+    assert!(beside <= allowed && together <= allowed, "{report}");
+    // Not so if the limit held the pool after all.
+    assert!(with_pool > allowed, "{report}");
 }

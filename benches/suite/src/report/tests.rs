@@ -194,6 +194,32 @@ fn a_run_that_took_too_long_is_the_longest_of_all() {
 }
 
 #[test]
+fn a_run_is_good_that_ended_as_plain_did() {
+    let mut value = bench(2.0, 8.0, 8.0);
+    let run = |who: &str, turn: u64, kills: u64, late: Option<u64>| {
+        json!({"turn": turn, "contender": who, "limit_bytes": 8, "ending": "exited 3", "kills": kills,
+            "wall_seconds": 6 + turn, "given_up_after_seconds": late})
+    };
+    let late = run("zswap", 3, 0, Some(9));
+    value["raw"] = json!([
+        run("plain", 0, 1, None),
+        run("zswap", 1, 1, None),
+        run("zswap", 2, 2, None),
+        late
+    ]);
+    let wall = |value: &Value| {
+        let side = result::Side::of(value, "zswap", Accounting::Resident).unwrap();
+        side.wall()
+    };
+    // Of a good one and a late one nothing is in the middle; the one that lost a process more is none of them.
+    assert_eq!(wall(&value), None);
+    value["raw"][2]["kills"] = json!(1);
+    assert_eq!(wall(&value), Some(8.0));
+    value["raw"][0]["ending"] = json!("exited 0");
+    assert_eq!(wall(&value), None);
+}
+
+#[test]
 fn a_directory_without_results_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let fault = of(dir.path()).unwrap_err();

@@ -108,9 +108,9 @@ impl Raw {
     #[must_use]
     pub fn said(&self) -> String {
         match self.given_up_after_seconds {
-            Some(seconds) if self.left_running => format!(
-                "left processes behind that were still running after {seconds} s, and neap waits for them"
-            ),
+            Some(seconds) if self.left_running => {
+                format!("{}, and neap waits for them", left_behind(seconds))
+            }
             Some(seconds) => too_long(seconds),
             None => said(self.ending),
         }
@@ -145,6 +145,12 @@ impl Raw {
         }
     }
 
+    /// Whether it ended by itself and with success, and no process of it was killed.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.given_up_after_seconds.is_none() && self.ending == Ending::Exited(0) && self.kills == 0
+    }
+
     /// Whether it ended by itself, as the first plain run did and with no more processes killed for want
     /// of memory: no other can be compared. A status alone may be that of a shell whose child was killed.
     #[must_use]
@@ -159,6 +165,12 @@ impl Raw {
 #[must_use]
 pub fn too_long(seconds: u64) -> String {
     format!("did not end within {seconds} s")
+}
+
+/// The same, of one that was ended for what the command had left.
+#[must_use]
+pub fn left_behind(seconds: u64) -> String {
+    format!("left processes behind that were still running after {seconds} s")
 }
 
 /// How a figure is written.
@@ -306,7 +318,7 @@ impl Verdict {
     /// Compares outputs with those of the plain runs. Runs that ended otherwise are no part of it:
     /// what a killed program wrote says nothing.
     #[must_use]
-    pub fn of(runs: &[Raw]) -> Self {
+    pub fn of(runs: &[Raw], entrants: &[Entrant]) -> Self {
         let is_plain = |run: &&Raw| run.contender == Contender::Plain;
         let Some(first) = runs.iter().find(is_plain) else {
             return Verdict::Unsteady;
@@ -322,7 +334,7 @@ impl Verdict {
             match (same, is_plain(&run)) {
                 (true, _) => {}
                 (false, true) => return Verdict::Unsteady,
-                (false, false) => others.push(difference(run, first)),
+                (false, false) => others.push(difference(run, first, entrants)),
             }
         }
         match others.is_empty() {
@@ -335,33 +347,36 @@ impl Verdict {
     }
 }
 
-/// Which run it is.
-fn who(run: &Raw) -> String {
+/// Which run it is: a contender may have two in a turn, by each accounting.
+#[must_use]
+pub fn who(run: &Raw, entrants: &[Entrant]) -> String {
+    let entrant = entrants.iter().find(|entrant| run.is_of(entrant));
+    let name = entrant.map_or_else(|| run.contender.to_string(), Entrant::name);
     match run.turn {
-        0 => format!("{} in its first run", run.contender),
-        turn => format!("{} in turn {turn}", run.contender),
+        0 => format!("{name} in its first run"),
+        turn => format!("{name} in turn {turn}"),
     }
 }
 
 /// A run that ended otherwise, in a line.
 #[must_use]
-pub fn failure(run: &Raw, plain: &Raw) -> String {
+pub fn failure(run: &Raw, plain: &Raw, entrants: &[Entrant]) -> String {
     let killed = match run.kills {
         0 => String::new(),
         n => format!("; the kernel killed {n} for want of memory"),
     };
     format!(
         "{} {}, plain {}{killed}",
-        who(run),
+        who(run, entrants),
         run.said(),
         plain.said()
     )
 }
 
-fn difference(run: &Raw, plain: &Raw) -> String {
+fn difference(run: &Raw, plain: &Raw, entrants: &[Entrant]) -> String {
     format!(
         "{}: {} bytes of output with SHA-256 {}, plain {} with {}",
-        who(run),
+        who(run, entrants),
         run.stdout_bytes,
         run.stdout_sha256,
         plain.stdout_bytes,

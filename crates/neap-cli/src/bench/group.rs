@@ -160,6 +160,7 @@ pub fn field(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::super::journal::Keep;
+    use super::super::journal::tests::journal;
     use super::super::kernel::fake::Fake;
     use super::*;
     use crate::machine::fake::{machine, write};
@@ -172,10 +173,6 @@ mod tests {
         "/proc/self/mountinfo",
         "35 31 0:32 / /cg rw - cgroup2 cgroup2 rw\n",
     );
-
-    fn journal(root: &Root) -> Option<Journal> {
-        Some(Journal::open(root, &Fake::default()).ok()?.0)
-    }
 
     #[test]
     fn version_1_is_limited_and_read_by_its_own_files() {

@@ -1,16 +1,19 @@
 //! How a bench is ended before its end, by a signal or by a failure, and that it then still tidies.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use rustix::process::Signal;
 use signal_hook::consts;
 
 use crate::failure::Failure;
 use crate::machine::{Root, ignored_signals};
 
-/// The signals that end a bench: those that would end it at once, with the machine as it is then.
-const ENDING: [i32; 10] = [
+/// The signals that end a bench: those that would end it at once, with the machine as it is then. Those that tell
+/// of a fault of the program's own are no part of it.
+const ENDING: [i32; 13] = [
     consts::SIGINT,
     consts::SIGTERM,
     consts::SIGHUP,
@@ -21,7 +24,12 @@ const ENDING: [i32; 10] = [
     consts::SIGXCPU,
     consts::SIGVTALRM,
     consts::SIGPROF,
+    consts::SIGIO,
+    Signal::POWER.as_raw(),
+    Signal::STKFLT.as_raw(),
 ];
+/// The real-time signals, which end a process too; glibc keeps the two before them (signal(7)).
+const REAL_TIME: RangeInclusive<i32> = 34..=64;
 
 /// Why a bench stops before its end.
 #[derive(Debug)]
@@ -50,7 +58,7 @@ impl Interrupt {
     pub fn install(root: &Root) -> io::Result<Self> {
         let caught = Self::default();
         let ignored = ignored_signals(root);
-        for signal in ENDING {
+        for signal in ENDING.into_iter().chain(REAL_TIME) {
             if ignored >> (signal - 1) & 1 == 0 {
                 let value = usize::try_from(signal).unwrap_or_default();
                 signal_hook::flag::register_usize(signal, caught.0.clone(), value)?;
@@ -61,6 +69,13 @@ impl Interrupt {
             signal_hook::flag::register(consts::SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
         }
         Ok(caught)
+    }
+
+    /// As if `signal` had come.
+    #[cfg(test)]
+    pub fn catch(&self, signal: i32) {
+        let value = usize::try_from(signal).unwrap_or_default();
+        self.0.store(value, Ordering::Relaxed);
     }
 
     /// The signal, if there was one.
@@ -88,22 +103,40 @@ mod tests {
     fn a_signal_stops_a_bench_once_it_came() {
         let interrupt = Interrupt::default();
         assert!(interrupt.check().is_ok());
-        interrupt.0.store(15, Ordering::Relaxed);
+        interrupt.catch(15);
         assert!(matches!(interrupt.check(), Err(Stop::Signal(15))));
     }
 
+    /// In a process of its own, for handlers stay.
     #[test]
     fn whatever_would_end_a_bench_at_once_is_caught() {
+        const OWN: &str = "NEAP_TEST_CATCHES";
+        if std::env::var_os(OWN).is_none() {
+            let name = "bench::interrupt::tests::whatever_would_end_a_bench_at_once_is_caught";
+            let done = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", name])
+                .env(OWN, "1")
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&done.stdout);
+            assert!(done.status.success(), "{said}");
+            assert!(said.contains("1 passed"), "{said}");
+            return;
+        }
         let root = Root::real();
-        let _caught = Interrupt::install(&root).unwrap();
+        let caught = Interrupt::install(&root).unwrap();
         let status = root.read("/proc/self/status").unwrap();
         let mask = |name| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             u64::from_str_radix(line.unwrap().trim(), 16).unwrap()
         };
         let kept = mask("SigCgt:") | mask("SigIgn:");
-        for signal in [1, 2, 3, 10, 12, 14, 15, 24, 25, 26, 27] {
+        for signal in ENDING.into_iter().chain(REAL_TIME).chain([consts::SIGXFSZ]) {
             assert_eq!(kept >> (signal - 1) & 1, 1, "signal {signal}");
+        }
+        for signal in [Signal::POWER.as_raw(), 40] {
+            signal_hook::low_level::raise(signal).unwrap();
+            assert_eq!(caught.caught(), Some(signal));
         }
     }
 }

@@ -28,6 +28,8 @@ const LOCK: &str = "/run/neap-bench/lock";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// How often a group is tried to be removed while its last processes die.
 const TRIES: u32 = 1000;
+/// How often the lock is tried: a tenth of a second is long for who only reads.
+const READER_TRIES: u32 = 10;
 /// How long between two tries.
 const BETWEEN_TRIES: std::time::Duration = std::time::Duration::from_millis(10);
 
@@ -109,7 +111,7 @@ impl Journal {
         fs::create_dir_all(&dir).map_err(refused)?;
         fs::set_permissions(&dir, Permissions::from_mode(0o700)).map_err(refused)?;
         let lock = File::create(root.path(LOCK)).map_err(refused)?;
-        match lock.try_lock() {
+        match locked(&lock, kernel) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(
@@ -254,13 +256,28 @@ pub fn sweep(root: &Root, kernel: &dyn Kernel) -> Option<Vec<String>> {
 /// What an interrupted bench left and the next one undoes; `None` where there is nothing, where a bench is
 /// at work, and for who may not read the journal.
 pub fn left_behind(root: &Root) -> Option<String> {
+    // Held until the journal is read, for a bench may begin.
+    let lock = File::open(root.path(LOCK)).ok();
+    let shared = lock.as_ref().map(File::try_lock_shared);
+    if matches!(shared, Some(Err(TryLockError::WouldBlock))) {
+        return None;
+    }
     let left = match read(root)? {
         Ok(left) => left,
         Err(fault) => return Some(fault),
     };
-    let lock = File::open(root.path(LOCK));
-    let at_work = |lock: File| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock));
-    (!lock.is_ok_and(at_work)).then(|| left.list(&boot(root)))
+    Some(left.list(&boot(root))).filter(|list| !list.is_empty())
+}
+
+/// Takes the lock. Whoever only reads the journal holds it for an instant, and is waited for.
+fn locked(lock: &File, kernel: &dyn Kernel) -> Result<(), TryLockError> {
+    for _ in 1..READER_TRIES {
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => kernel.wait(BETWEEN_TRIES),
+            done => return done,
+        }
+    }
+    lock.try_lock()
 }
 
 fn read(root: &Root) -> Option<Result<Left, String>> {
@@ -392,4 +409,4 @@ fn remove_zram(root: &Root, number: u32) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

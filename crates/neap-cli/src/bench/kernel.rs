@@ -77,6 +77,7 @@ pub mod fake {
     //! A kernel that only remembers.
     use std::cell::RefCell;
     use std::collections::BTreeSet;
+    use std::fs::File;
     use std::path::PathBuf;
 
     use super::*;
@@ -90,6 +91,8 @@ pub mod fake {
         pub calls: RefCell<Vec<String>>,
         /// swapoff fails.
         pub sticky: bool,
+        /// Closed when time passes.
+        pub held: RefCell<Option<File>>,
     }
 
     impl Fake {
@@ -125,6 +128,8 @@ pub mod fake {
             std::fs::remove_dir_all(dir)
         }
 
-        fn wait(&self, _time: Duration) {}
+        fn wait(&self, _time: Duration) {
+            self.held.borrow_mut().take();
+        }
     }
 }

@@ -15,7 +15,7 @@ use super::journal::{Journal, Keep, sweep};
 use super::kernel::{Kernel, Linux};
 use super::missing::Missing;
 use crate::choice::Contender;
-use crate::machine::Root;
+use crate::machine::{Root, filesystem_of};
 use crate::talk;
 
 /// Where zswap's settings are.
@@ -25,6 +25,8 @@ const ZSWAP: &str = "/sys/module/zswap/parameters";
 const COMPRESSORS: [&str; 5] = ["zstd", "lz4", "lzo-rle", "lzo", "deflate"];
 /// The highest priority of a swap area (linux/swap.h, SWAP_FLAG_PRIO_MASK): ours is used first.
 const PRIORITY: u16 = 0x7fff;
+/// What a swap file leaves of what is free on its disk, for all others that write there.
+const SPARE: Bytes = Bytes::mib(64);
 /// Where the signature of a swap area ends: at the end of its first page (linux/swap.h, union
 /// swap_header).
 const SIGNATURE: &[u8; 10] = b"SWAPSPACE2";
@@ -53,22 +55,25 @@ pub struct Backing {
     pub compressor: Option<String>,
     /// The number of the zram device.
     pub zram: Option<u32>,
-    /// Whether zswap's shrinker is on, or that the kernel has none.
-    pub shrinker: Option<&'static str>,
-    /// The settings that must still hold at the end of the run.
-    settings: Vec<(String, String)>,
+    /// The settings that must still hold at the end of the run; without a value where the kernel has no such file.
+    settings: BTreeMap<String, Option<String>>,
 }
 
 impl Backing {
     /// The settings that were made, and the shrinker's also where the kernel has none.
     #[must_use]
     pub fn settings_set(&self) -> BTreeMap<String, Option<String>> {
-        let set = self.settings.iter().cloned();
-        let mut all: BTreeMap<_, _> = set.map(|(file, value)| (file, Some(value))).collect();
-        if self.shrinker.is_some() {
-            all.entry(shrinker_file()).or_insert(None);
-        }
-        all
+        self.settings.clone()
+    }
+
+    /// Whether zswap's shrinker is on, or that the kernel has none; `None` where it was not set.
+    #[must_use]
+    pub fn shrinker(&self) -> Option<&'static str> {
+        let set = self.settings.get(&shrinker_file())?;
+        Some(match set {
+            Some(_) => "on",
+            None => "not in this kernel",
+        })
     }
 }
 
@@ -144,24 +149,37 @@ impl Lab {
 
     /// Makes the swap file of the first of `sizes` that can be had. Where there can be none, those that need
     /// one say why, and a zram device is still as large.
-    pub fn make_swap(&mut self, sizes: [Bytes; 2]) {
-        for size in sizes {
-            self.size = size;
-            self.swap = self.swap_file(size);
-            if self.swap.is_ok() {
-                return;
-            }
+    pub fn make_swap(&mut self, [first, second]: [Bytes; 2]) {
+        self.size = first;
+        let Some(dir) = self.dir.clone() else {
+            self.swap = Err(
+                Missing::new("no directory for a swap file is on a local disk")
+                    .remedy("--swap-dir DIR"),
+            );
+            return;
+        };
+        self.swap = self.swap_file(&dir, first);
+        if self.swap.is_err() && second != first {
+            self.size = second;
+            self.swap = self.swap_file(&dir, second);
         }
     }
 
-    fn swap_file(&mut self, size: Bytes) -> Result<PathBuf, Missing> {
-        let dir = self.dir.clone().ok_or_else(|| {
-            Missing::new("no directory for a swap file is on a local disk").remedy("--swap-dir DIR")
-        })?;
+    fn swap_file(&mut self, dir: &Path, size: Bytes) -> Result<PathBuf, Missing> {
         let path = dir.join(format!("neap-bench-{}.swap", std::process::id()));
         let refused = |error: io::Error| {
             Missing::new(format!("{}: {error}", path.display())).remedy("another --swap-dir")
         };
+        let free = filesystem_of(&self.root.path(dir)).map(|found| found.free);
+        if let Ok(free) = free
+            && free < size + SPARE
+        {
+            let text = format!(
+                "{}: a swap file of {size} leaves less than {SPARE} of the {free} that are free",
+                dir.display()
+            );
+            return Err(Missing::new(text).remedy("another --swap-dir"));
+        }
         self.journal.file(&path).map_err(refused)?;
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
@@ -198,10 +216,13 @@ impl Lab {
     /// Settings that somebody else changed since [`prepare`](Self::prepare).
     #[must_use]
     pub fn disturbed(&self, backing: &Backing) -> Option<String> {
-        let changed = |(file, value): &&(String, String)| {
-            self.root.read(file).is_ok_and(|now| now.trim() != value)
-        };
-        let (file, value) = backing.settings.iter().find(changed)?;
+        let set = backing.settings.iter();
+        let mut set = set.filter_map(|(file, value)| Some((file, value.as_ref()?)));
+        let (file, value) = set.find(|(file, value)| {
+            self.root
+                .read(file)
+                .is_ok_and(|now| now.trim() != value.as_str())
+        })?;
         Some(format!(
             "{file} was {value} and was changed by somebody else"
         ))
@@ -239,13 +260,13 @@ impl Lab {
             .into_iter()
             .find(|name| self.accepts(&file, name))
             .ok_or_else(|| Missing::new("zswap accepts no compressor known to neap"))?;
-        backing.settings.push((file, best.to_owned()));
+        backing.settings.insert(file, Some(best.to_owned()));
         backing.compressor = Some(best.to_owned());
         let shrinker = shrinker_file();
-        backing.shrinker = Some("not in this kernel");
         if self.root.path(&shrinker).exists() {
             self.set(&mut backing, shrinker, "Y")?;
-            backing.shrinker = Some("on");
+        } else {
+            backing.settings.insert(shrinker, None);
         }
         Ok(backing)
     }
@@ -254,7 +275,7 @@ impl Lab {
         self.journal
             .set(&file, value)
             .map_err(|error| Missing::new(format!("{file}: {error}")))?;
-        backing.settings.push((file, value.to_owned()));
+        backing.settings.insert(file, Some(value.to_owned()));
         Ok(())
     }
 

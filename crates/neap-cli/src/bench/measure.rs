@@ -19,6 +19,7 @@ use super::figures::Raw;
 use super::group::{Group, field};
 use super::interrupt::{Interrupt, Stop};
 use super::lab::Backing;
+use super::left::Left;
 use super::plan::Bound;
 use super::sample::{Counters, Peak, Pool, Watch, waited_for};
 use super::stream::{Input, digest, tail};
@@ -98,9 +99,6 @@ fn written(root: &Root) -> u64 {
 
 /// After how long neap's wait for what a command left behind is told of, in nanoseconds: 5 s.
 const TO_LEAVE: u64 = 5_000_000_000;
-
-/// Stands for a wait that was told of.
-const TOLD: u64 = u64::MAX;
 
 /// What is known when the last process has ended.
 struct Ended {
@@ -211,7 +209,8 @@ impl Runner {
             tv_nsec: BETWEEN_LOOKS,
         };
         let (mut peak, mut late) = (Peak::default(), None);
-        let mut left = None;
+        let (mut left, mut left_running) = (Left::default(), false);
+        let waits = || waited_for(&self.root, watch.first);
         loop {
             watch.look(&mut peak);
             match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
@@ -222,9 +221,15 @@ impl Runner {
             if self.interrupt.caught().is_some() || self.overrun(start, TO_TELL).is_some() {
                 kill_everything(watch.group);
             }
-            late = late.or_else(|| self.overrun(start, 0));
             if late.is_none() && watch.neap {
-                self.look_for_left(watch.first, fate, &mut left);
+                let ended = fate.metadata().is_ok_and(|facts| facts.len() > 0);
+                let times = (neap_sys::monotonic_nanos(), TO_LEAVE);
+                left.look(ended, times, waits)
+                    .inspect(|line| talk::note(line));
+            }
+            if late.is_none() {
+                late = self.overrun(start, 0);
+                left_running = late.is_some() && left.is_running(waits);
             }
             if late.is_some() {
                 kill_command(watch);
@@ -237,29 +242,12 @@ impl Runner {
         Ok(Ended {
             status,
             late,
-            left_running: late.is_some() && left.is_some(),
+            left_running,
             wall_nanos,
             own_nanos,
             ticks,
             peak,
         })
-    }
-
-    /// Since when neap, whose file of the command's end is `fate`, waits for what the command left behind; says
-    /// so once.
-    fn look_for_left(&self, neap: i32, fate: &File, left: &mut Option<u64>) {
-        if fate.metadata().map_or(0, |facts| facts.len()) == 0 {
-            return;
-        }
-        let now = neap_sys::monotonic_nanos();
-        let since = *left.get_or_insert(now);
-        if since != TOLD && now.saturating_sub(since) > TO_LEAVE {
-            *left = Some(TOLD);
-            talk::note(&format!(
-                "the command has ended and left processes running, for which neap waits: {}; try: --patience SECONDS",
-                waited_for(&self.root, neap)
-            ));
-        }
     }
 
     /// The patience, when a run that began at `start` goes on for longer than that and `more` nanoseconds.
@@ -375,7 +363,7 @@ fn basic(turn: Turn<'_>, ended: &Ended, before: Usage, after: Usage) -> Raw {
         stdout_bytes: 0,
         stdout_sha256: String::new(),
         compressor: turn.backing.compressor.clone(),
-        shrinker: turn.backing.shrinker,
+        shrinker: turn.backing.shrinker(),
         settings_set: turn.backing.settings_set(),
         neap: Value::Null,
         stderr: String::new(),

@@ -12,6 +12,7 @@ mod interrupt;
 mod journal;
 mod kernel;
 mod lab;
+mod left;
 mod measure;
 mod missing;
 mod need;
@@ -173,7 +174,7 @@ impl<'a> Bench<'a> {
                 again.map_err(|missing| no_run(&missing))?
             }
         };
-        if plain.fault() != figures::said(Ending::Exited(0)) {
+        if !plain.is_sound() {
             let how = table::complaint(&plain);
             self.warn(format!("the command fails even plainly: {how}"));
         }
@@ -240,14 +241,13 @@ impl<'a> Bench<'a> {
         if !managed {
             let said = table::complaint(&raw);
             let missing = Missing::new(format!("the command would run unmanaged; {said}"));
-            let has_remedy = missing.reason.contains("; try: ");
-            self.refuse(
-                contender,
-                match has_remedy {
-                    true => missing,
-                    false => missing.remedy("neap doctor"),
-                },
-            );
+            let missing = match table::advice(&raw.stderr) {
+                Some(remedy) => missing.remedy(remedy),
+                // In one line with its cause.
+                None if missing.reason.contains("; try: ") => missing,
+                None => missing.remedy("neap doctor"),
+            };
+            self.refuse(contender, missing);
             return None;
         }
         if !good {

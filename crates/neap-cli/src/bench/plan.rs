@@ -9,7 +9,7 @@ use std::fmt;
 
 use neap_units::Bytes;
 
-use super::figures::too_long;
+use super::figures::{left_behind, too_long};
 use super::missing::Missing;
 use crate::choice::Contender;
 use crate::run::limit::LEAST;
@@ -30,6 +30,15 @@ impl Accounting {
         match self {
             Accounting::Resident => "resident",
             Accounting::Pooled => "pooled",
+        }
+    }
+
+    /// Its name in tables and in what is said of them.
+    #[must_use]
+    pub fn letter(self) -> &'static str {
+        match self {
+            Accounting::Resident => "(a)",
+            Accounting::Pooled => "(b)",
         }
     }
 }
@@ -72,6 +81,15 @@ impl Entrant {
         let (_, label) = self.stands.iter().find(|(a, _)| *a == accounting)?;
         Some(label)
     }
+
+    /// Its name, and by which accounting, where it has runs for each.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.stands[..] {
+            [(accounting, _)] => format!("{} {}", self.contender, accounting.letter()),
+            _ => self.contender.to_string(),
+        }
+    }
 }
 
 /// What cannot be measured.
@@ -87,12 +105,11 @@ pub struct Absent {
 
 impl fmt::Display for Absent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = match self.accounting {
-            None => "",
-            Some(Accounting::Resident) => " (a)",
-            Some(Accounting::Pooled) => " (b)",
-        };
-        write!(f, "{}{part}: {}", self.contender, self.missing)
+        write!(f, "{}", self.contender)?;
+        if let Some(accounting) = self.accounting {
+            write!(f, " {}", accounting.letter())?;
+        }
+        write!(f, ": {}", self.missing)
     }
 }
 
@@ -127,27 +144,9 @@ pub fn entrants(size: Bytes, firsts: &[First]) -> (Vec<Entrant>, Vec<Absent>) {
     let mut absent = Vec::new();
     for first in firsts {
         let (resident, pooled) = first.limits(size);
-        if first.pool == Bytes::ZERO && !(first.leaves_out() && first.late.is_some()) {
-            let stands = [resident, pooled].into_iter().flatten();
-            entrants.push(Entrant {
-                contender: first.contender,
-                bound: size.into(),
-                given_up: first.late,
-                stands: stands
-                    .map(|limit| (limit.accounting, limit.label))
-                    .collect(),
-            });
-            absent.extend(first.unknown_pool());
-            continue;
-        }
         for limit in [resident, pooled] {
             match limit {
-                Ok(limit) => entrants.push(Entrant {
-                    contender: first.contender,
-                    bound: limit.bound,
-                    given_up: first.late.filter(|_| limit.bound == size.into()),
-                    stands: vec![(limit.accounting, limit.label)],
-                }),
+                Ok(limit) => first.stand(size, limit, &mut entrants),
                 Err(gone) => absent.push(gone),
             }
         }
@@ -162,6 +161,22 @@ struct Limit {
 }
 
 impl First {
+    /// Adds who stands by `limit`: who has the same for the other accounting stands there with the same runs.
+    fn stand(&self, size: Bytes, limit: Limit, entrants: &mut Vec<Entrant>) {
+        let stand = (limit.accounting, limit.label);
+        match entrants.last_mut() {
+            Some(last) if last.contender == self.contender && last.bound == limit.bound => {
+                last.stands.push(stand);
+            }
+            _ => entrants.push(Entrant {
+                contender: self.contender,
+                bound: limit.bound,
+                given_up: self.late.filter(|_| limit.bound == size.into()),
+                stands: vec![stand],
+            }),
+        }
+    }
+
     /// The limits by both accountings.
     fn limits(&self, size: Bytes) -> (Result<Limit, Absent>, Result<Limit, Absent>) {
         let pool = self.pool;
@@ -238,7 +253,7 @@ impl First {
         let seconds = self.late?;
         let (why, remedy) = match self.left_running {
             true => (
-                format!("left processes behind that were still running after {seconds} s"),
+                left_behind(seconds),
                 "a command that waits for what it starts",
             ),
             false => (too_long(seconds), "a longer --patience"),

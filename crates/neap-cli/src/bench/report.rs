@@ -85,7 +85,7 @@ impl Report<'_> {
             .raw
             .iter()
             .filter(|run| run.turn > 0 && !self.is_good(run));
-        bad.map(|run| failure(run, plain)).collect()
+        bad.map(|run| failure(run, plain, self.entrants)).collect()
     }
 
     /// Whether all that was counted ended as plain did, with the same output.
@@ -215,7 +215,7 @@ pub mod tests {
             machine: Box::leak(Box::new(Site::default())),
             entrants: entrants.leak(),
             absent: vec![absent].leak(),
-            verdict: Verdict::of(raw),
+            verdict: Verdict::of(raw, &[]),
             raw,
             warnings: Vec::new(),
         }
@@ -245,7 +245,7 @@ pub mod tests {
         runs[4].ending = crate::exit::Ending::Signaled(9);
         let failed = Report {
             raw: &runs,
-            verdict: Verdict::of(&runs),
+            verdict: Verdict::of(&runs, &[]),
             ..report()
         };
         let value = failed.value();
@@ -276,7 +276,7 @@ pub mod tests {
         Report {
             patience: Some(30),
             entrants: entrants.leak(),
-            verdict: Verdict::of(&runs),
+            verdict: Verdict::of(&runs, &[]),
             raw: runs.leak(),
             ..report()
         }
@@ -306,7 +306,7 @@ pub mod tests {
         runs.insert(1, first);
         let report = Report {
             raw: &runs,
-            verdict: Verdict::of(&runs),
+            verdict: Verdict::of(&runs, &[]),
             ..report()
         };
         assert!(report.is_unanimous() && report.failures().is_empty());

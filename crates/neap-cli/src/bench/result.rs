@@ -1,6 +1,6 @@
 //! The file of `--json`: as it was until there is a whole new one.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ impl ResultFile {
     /// The disk is full, or the reader is gone.
     pub fn write(self, text: &str) -> Result<(), Failure> {
         let written = match self.way {
-            Way::Replace(target) => replace(&target, text),
+            Way::Replace(target) => replace(&target, text, |from, to| fs::rename(from, to)),
             Way::InPlace(mut file) => overwrite(&mut file, text),
         };
         written.map_err(|source| failure(&self.path, source))
@@ -72,28 +72,27 @@ fn way(path: &Path) -> io::Result<Way> {
         .is_some_and(|f| !f.is_file() || f.nlink() > 1)
         || dangling
     {
-        return in_place(path);
+        return in_place(path).map(Way::InPlace);
     }
     if found.is_some() {
         // Who may not write the file may not replace it either.
         OpenOptions::new().write(true).open(&target)?;
     }
     let fresh = beside(&target);
-    match create(&fresh, 0o600) {
-        Ok(_) => fs::remove_file(fresh).map(|()| Way::Replace(target)),
-        Err(_) if found.is_some() => in_place(path),
+    let given = create(&fresh, 0o600).and_then(|_| {
+        let given = found.as_ref().map_or(Ok(()), |old| give(&fresh, old));
+        fs::remove_file(&fresh).and(given)
+    });
+    match given {
+        Ok(()) => Ok(Way::Replace(target)),
+        Err(_) if found.is_some() => in_place(path).map(Way::InPlace),
         Err(error) => Err(error),
     }
 }
 
-fn in_place(path: &Path) -> io::Result<Way> {
+fn in_place(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    let file = options
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)?;
-    Ok(Way::InPlace(file))
+    options.write(true).create(true).truncate(false).open(path)
 }
 
 /// A name of our own in the same directory.
@@ -101,21 +100,28 @@ fn beside(target: &Path) -> PathBuf {
     target.with_file_name(format!(".neap-bench-{}.json", std::process::id()))
 }
 
-fn replace(target: &Path, text: &str) -> io::Result<()> {
+/// Gives `fresh` the owner and the group of the file that it replaces: another's, who only root can make its
+/// owner, is written in place.
+fn give(fresh: &Path, old: &Metadata) -> io::Result<()> {
+    chown(fresh, Some(old.uid()), Some(old.gid()))
+}
+
+fn replace(
+    target: &Path,
+    text: &str,
+    rename: impl FnOnce(&Path, &Path) -> io::Result<()>,
+) -> io::Result<()> {
     let fresh = beside(target);
     if let Err(error) = write(&fresh, target, text) {
         let _ = fs::remove_file(&fresh); // the first error is what counts
         return Err(error);
     }
-    let Err(error) = fs::rename(&fresh, target) else {
+    if rename(&fresh, target).is_ok() {
         return Ok(());
-    };
+    }
     let _ = fs::remove_file(&fresh);
     // Nothing takes the place of a file that is mounted, or of another's in a directory like /tmp.
-    match in_place(target)? {
-        Way::InPlace(mut file) => overwrite(&mut file, text),
-        Way::Replace(_) => Err(error),
-    }
+    overwrite(&mut in_place(target)?, text)
 }
 
 fn write(fresh: &Path, target: &Path, text: &str) -> io::Result<()> {
@@ -124,9 +130,8 @@ fn write(fresh: &Path, target: &Path, text: &str) -> io::Result<()> {
     let mut file = create(fresh, if old.is_some() { 0o600 } else { 0o666 })?;
     file.write_all(text.as_bytes())?;
     if let Some(old) = old {
+        give(fresh, &old)?;
         file.set_permissions(old.permissions())?;
-        // Only root can, and it is no loss.
-        let _ = chown(fresh, Some(old.uid()), Some(old.gid()));
     }
     file.sync_all()
 }
@@ -162,6 +167,27 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_nothing_can_replace_is_written_in_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        fs::write(&path, "earlier, and longer").unwrap();
+        let inode = fs::metadata(&path).unwrap().ino();
+        let mounted = |from: &Path, _: &Path| {
+            assert_eq!(fs::read_to_string(from).unwrap(), "new");
+            Err(io::Error::from(io::ErrorKind::ResourceBusy))
+        };
+        replace(&path, "new", mounted).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        let fresh = beside(&path);
+        fs::create_dir(&fresh).unwrap();
+        let never = |_: &Path, _: &Path| panic!("there is nothing to rename");
+        assert!(replace(&path, "newer", never).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::process::Stdio;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use neap_units::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
@@ -22,7 +23,7 @@ use crate::talk;
 const TAIL: usize = 4096;
 /// Between two looks for a signal while standard input is read.
 const PAUSE: Duration = Duration::from_millis(100);
-/// After how long without input it is said what is waited for.
+/// After how long it is said that standard input is still read.
 const HINT: Duration = Duration::from_secs(3);
 /// How much is read at once, in bytes: what a pipe holds (pipe(7)).
 const CHUNK: usize = 65536;
@@ -128,7 +129,8 @@ impl Input {
             return Ok(Input::Nothing);
         }
         let dir = std::env::temp_dir();
-        copied(&file, &dir, interrupt, HINT).map(Input::Copy)
+        let hint = |line: &str| talk::note(line);
+        copied(&file, &dir, interrupt, (HINT, hint)).map(Input::Copy)
     }
 
     /// For one run.
@@ -151,43 +153,47 @@ impl Input {
     }
 }
 
-/// Everything that comes, in a file of `dir` that has no name any more. After `hint` it says what it waits for.
+/// Everything that comes, in a file of `dir` that has no name any more. Says once, after a while, what it waits for
+/// or fills the disk with.
 fn copied(
     mut from: &File,
     dir: &Path,
     interrupt: &Interrupt,
-    hint: Duration,
+    (after, mut hint): (Duration, impl FnMut(&str)),
 ) -> Result<File, Stop> {
     let refused = |source| Failure::Input {
         dir: dir.to_owned(),
         source,
     };
     let mut copy = nameless(dir).map_err(refused)?;
-    let (mut chunk, mut waited, mut told) = (vec![0; CHUNK], Duration::ZERO, false);
+    let (mut chunk, mut told, mut bytes) = (vec![0; CHUNK], false, Bytes::ZERO);
+    let start = neap_sys::monotonic_nanos();
     let pause = Timespec {
         tv_sec: 0,
         tv_nsec: PAUSE.subsec_nanos().into(),
     };
     loop {
         interrupt.check()?;
+        let taken = Duration::from_nanos(neap_sys::monotonic_nanos() - start);
+        if !told && taken >= after {
+            told = true;
+            hint(&format!(
+                "reads standard input to its end, so that each run can read it, and keeps it in {}, {bytes} so far; \
+                 try: < /dev/null",
+                dir.display()
+            ));
+        }
         match poll(&mut [PollFd::new(from, PollFlags::IN)], Some(&pause)) {
-            Ok(0) => {
-                waited += PAUSE;
-                if waited >= hint && !told {
-                    told = true;
-                    talk::note(
-                        "reads standard input to its end, so that each run can read it; try: < /dev/null",
-                    );
-                }
-                continue;
-            }
-            Err(Errno::INTR) => continue,
+            Ok(0) | Err(Errno::INTR) => continue,
             // A read says what is wrong.
             Ok(_) | Err(_) => {}
         }
         match from.read(&mut chunk) {
             Ok(0) => return Ok(copy),
-            Ok(n) => copy.write_all(&chunk[..n]).map_err(refused)?,
+            Ok(n) => {
+                copy.write_all(&chunk[..n]).map_err(refused)?;
+                bytes += Bytes(n as u64);
+            }
             Err(error) => match error.kind() {
                 io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => {}
                 _ => return Err(refused(error).into()),
@@ -247,23 +253,75 @@ mod tests {
         text
     }
 
+    /// A pipe whose reading end is a file.
+    fn pipe() -> (File, io::PipeWriter) {
+        let (reader, writer) = io::pipe().unwrap();
+        (File::from(std::os::fd::OwnedFd::from(reader)), writer)
+    }
+
+    const NO_HINT: (Duration, fn(&str)) = (Duration::MAX, |_| {});
+
     #[test]
     fn a_pipe_is_copied_and_each_run_reads_all_of_it() {
-        let (reader, mut writer) = io::pipe().unwrap();
-        let reader = File::from(std::os::fd::OwnedFd::from(reader));
+        let (reader, mut writer) = pipe();
         let dir = tempfile::tempdir().unwrap();
         let long = "line\n".repeat(50_000);
         let sent = long.clone();
         let sender = std::thread::spawn(move || writer.write_all(sent.as_bytes()));
         let none = Interrupt::default();
-        let copy = copied(&reader, dir.path(), &none, HINT).unwrap();
+        let copy = copied(&reader, dir.path(), &none, NO_HINT).unwrap();
         sender.join().unwrap().unwrap();
         assert!(text(&copy) == long && text(&copy) == long);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        let nowhere = copied(&reader, Path::new("/no/such"), &none, HINT);
+        let nowhere = copied(&reader, Path::new("/no/such"), &none, NO_HINT);
         let Stop::Failed(failure) = nowhere.unwrap_err() else {
             panic!("a failure");
         };
         assert!(failure.lines().contains("/no/such"), "{}", failure.lines());
+    }
+
+    #[test]
+    fn that_input_is_still_read_is_said_once_whether_it_comes_or_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = Interrupt::default();
+        let (reader, writer) = pipe();
+        let (mut said, mut idle) = (Vec::new(), Some(writer));
+        let hint = |line: &str| {
+            said.push(line.to_owned());
+            // Its end comes only after that.
+            drop(idle.take());
+        };
+        let after = Duration::from_millis(1);
+        copied(&reader, dir.path(), &none, (after, hint)).unwrap();
+        assert_eq!(said.len(), 1);
+        assert!(said[0].contains("0B so far; try: <"), "{said:?}");
+
+        let (reader, mut busy) = pipe();
+        let heard = std::sync::atomic::AtomicU32::new(0);
+        let times = || heard.load(std::sync::atomic::Ordering::SeqCst);
+        std::thread::scope(|threads| {
+            let writer = threads.spawn(|| {
+                while times() == 0 {
+                    busy.write_all(&[b'y'; 4096]).unwrap();
+                }
+                drop(busy);
+            });
+            let hint = |_: &str| {
+                heard.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            };
+            copied(&reader, dir.path(), &none, (after, hint)).unwrap();
+            writer.join().unwrap();
+        });
+        assert_eq!(times(), 1);
+    }
+
+    #[test]
+    fn a_signal_ends_the_reading_of_input_that_has_no_end() {
+        let (reader, _writer) = pipe();
+        let dir = tempfile::tempdir().unwrap();
+        let interrupt = Interrupt::default();
+        let hint = |_: &str| interrupt.catch(15);
+        let stopped = copied(&reader, dir.path(), &interrupt, (Duration::ZERO, hint));
+        assert!(matches!(stopped, Err(Stop::Signal(15))), "{stopped:?}");
     }
 }

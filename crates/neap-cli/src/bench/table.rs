@@ -32,9 +32,9 @@ pub fn table(report: &Report<'_>) -> String {
     }
     let (resident, pooled) = (Accounting::Resident, Accounting::Pooled);
     let size = report.size;
-    let title = format!("(a) equal resident memory of {size}, the pool counted for nobody");
+    let title = format!("equal resident memory of {size}, the pool counted for nobody");
     part(&mut text, report, resident, &title);
-    let title = format!("(b) equal resident memory and pool together, {size}");
+    let title = format!("equal resident memory and pool together, {size}");
     part(&mut text, report, pooled, &title);
     verdict(&mut text, report);
     for warning in &report.warnings {
@@ -58,7 +58,7 @@ fn part(text: &mut String, report: &Report<'_>, accounting: Accounting, title: &
         Some((entrant, label))
     });
     let stands: Vec<(&Entrant, &str)> = stands.collect();
-    let _ = writeln!(text, "{title}");
+    let _ = writeln!(text, "{} {title}", accounting.letter());
     for (entrant, label) in &stands {
         let runs = report.runs_of(entrant);
         let good = report.good_runs_of(entrant).len();
@@ -203,10 +203,22 @@ fn verdict(text: &mut String, report: &Report<'_>) {
     }
 }
 
-/// What a run that failed had to say.
+/// How a line of neap's begins that says what to try, below its cause ([`Failure::lines`](crate::failure::Failure::lines)).
+const ADVICE: &str = "  try: ";
+
+/// What neap's last words advise on a line of its own.
+#[must_use]
+pub fn advice(stderr: &str) -> Option<&str> {
+    stderr.trim_end().lines().last()?.strip_prefix(ADVICE)
+}
+
+/// What a run that failed had to say: the cause, and not what to try.
 #[must_use]
 pub fn complaint(run: &Raw) -> String {
-    let last = run.stderr.trim_end().lines().last().unwrap_or_default();
+    let mut lines = run.stderr.trim_end().lines().rev();
+    let last = lines
+        .find(|line| !line.starts_with(ADVICE))
+        .unwrap_or_default();
     match last.is_empty() {
         true => run.fault(),
         false => format!("{}: {last}", run.fault()),
@@ -292,7 +304,7 @@ mod tests {
         runs[4].ending = crate::exit::Ending::Signaled(9);
         let text = table(&Report {
             raw: &runs,
-            verdict: Verdict::of(&runs),
+            verdict: Verdict::of(&runs, &[]),
             ..report()
         });
         assert!(!text.contains("DIFFERS"), "{text}");
@@ -312,7 +324,7 @@ mod tests {
         runs[4].kills = 1;
         let report = Report {
             raw: &runs,
-            verdict: Verdict::of(&runs),
+            verdict: Verdict::of(&runs, &[]),
             ..report()
         };
         let text = table(&report);
@@ -339,6 +351,24 @@ mod tests {
         }
         let user = text.lines().skip_while(|line| !line.contains("CPU, user"));
         assert!(user.take(2).any(|line| line.ends_with("  -")), "{text}");
+    }
+
+    #[test]
+    fn a_complaint_is_the_cause_and_not_what_to_try() {
+        let mut run = report().raw[2].clone();
+        run.ending = crate::exit::Ending::Exited(125);
+        let failure = crate::failure::Failure::NoRam.lines();
+        run.stderr = format!("something before\n{failure}\n");
+        let want =
+            "exited 125: neap: error[E0111]: cannot read how much RAM there is from /proc/meminfo";
+        assert_eq!(complaint(&run), want);
+        let remedy = "--memory with a size instead of a percentage";
+        assert_eq!(advice(&run.stderr), Some(remedy));
+        run.stderr = "only this\n".to_owned();
+        assert_eq!(complaint(&run), "exited 125: only this");
+        assert_eq!(advice(&run.stderr), None);
+        run.stderr.clear();
+        assert_eq!(complaint(&run), "exited 125");
     }
 
     #[test]

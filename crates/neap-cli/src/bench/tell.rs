@@ -2,7 +2,7 @@
 
 use neap_units::Bytes;
 
-use super::figures::{Raw, Verdict};
+use super::figures::{Raw, Verdict, who};
 use super::interrupt::Stop;
 use super::plan::{Accounting, Entrant};
 use super::report::Report;
@@ -11,6 +11,7 @@ use crate::choice::Contender;
 use crate::exit;
 use crate::failure::Failure;
 use crate::run::limit;
+use crate::talk;
 
 /// What a run may take more than the size its table is of: one part of so many. A group's limit is kept within
 /// batches of pages (mm/memcontrol.c, MEMCG_CHARGE_BATCH), and pools grow after they were measured.
@@ -19,7 +20,7 @@ const EXCESS_DIVISOR: u64 = 20;
 impl Bench<'_> {
     /// Prints the report and writes the file; the status.
     pub(super) fn tell(mut self, entrants: &[plan::Entrant]) -> Result<u8, Stop> {
-        self.look_for_excess();
+        self.look_for_excess(entrants);
         self.look_for_more_than_equal(entrants);
         self.look_for_strangers();
         let compared = |e: &plan::Entrant| e.contender != Contender::Plain && e.given_up.is_none();
@@ -42,7 +43,7 @@ impl Bench<'_> {
             entrants,
             absent: &self.absent,
             raw: &self.raw,
-            verdict: Verdict::of(&self.raw),
+            verdict: Verdict::of(&self.raw, entrants),
             warnings: self.warnings,
         };
         // First what can be read again: a terminal or a pipe may be gone by now. Each, whatever became of the other.
@@ -52,25 +53,27 @@ impl Bench<'_> {
             true => json,
             false => table::table(&report),
         };
-        stream::print(&text).map_err(Failure::Stdout)?;
-        written?;
+        match (stream::print(&text).map_err(Failure::Stdout), written) {
+            (Err(printed), Err(written)) => {
+                talk::say(&written.lines());
+                return Err(printed.into());
+            }
+            (printed, written) => printed.and(written)?,
+        }
         let good = report.is_unanimous() && !alone && !plain_late;
         Ok(if good { 0 } else { exit::DIFFERENT })
     }
 
     /// A limit that was not kept makes a comparison worthless, and neap says itself when it gives up.
-    fn look_for_excess(&mut self) {
+    fn look_for_excess(&mut self, entrants: &[Entrant]) {
         let mut lines = Vec::new();
         for run in &self.raw {
             let limit = run.limit_bytes.unwrap_or(u64::MAX);
             let allowed = limit.saturating_add(limit / limit::BURST_DIVISOR + limit::BURST_FIXED.0);
             if run.contender == Contender::Neap && run.held_bytes() > allowed {
                 let peak = Bytes(run.held_bytes());
-                let limit = Bytes(limit);
-                lines.push(format!(
-                    "neap took {peak} in turn {}, its limit was {limit}",
-                    run.turn
-                ));
+                let (who, limit) = (who(run, entrants), Bytes(limit));
+                lines.push(format!("{who} took {peak}, its limit was {limit}"));
             }
             let said = run.neap["warnings"].as_array().into_iter().flatten();
             lines.extend(said.filter_map(|line| Some(format!("neap said: {}", line.as_str()?))));
@@ -108,16 +111,16 @@ impl Bench<'_> {
 /// Who took more in a table than its size, a line for each: the worst of its counted runs.
 fn excess(size: Bytes, entrants: &[Entrant], runs: &[Raw]) -> Vec<String> {
     type Memory = fn(&Raw) -> u64;
-    let accountings: [(Accounting, &str, &str, Memory); 2] = [
-        (Accounting::Resident, "(a)", "resident", |run| {
+    let accountings: [(Accounting, &str, Memory); 2] = [
+        (Accounting::Resident, "resident", |run| {
             run.peak_resident_bytes
         }),
-        (Accounting::Pooled, "(b)", "with its pool", |run| {
+        (Accounting::Pooled, "with its pool", |run| {
             run.peak_memory_bytes
         }),
     ];
     let mut lines = Vec::new();
-    for (accounting, part, what, memory) in accountings {
+    for (accounting, what, memory) in accountings {
         let standing = |entrant: &&Entrant| {
             entrant.contender != Contender::Plain && entrant.label(accounting).is_some()
         };
@@ -130,7 +133,8 @@ fn excess(size: Bytes, entrants: &[Entrant], runs: &[Raw]) -> Vec<String> {
             if most > size.0 + size.0 / EXCESS_DIVISOR {
                 let percent = (most - size.0) * 100 / size.0.max(1);
                 lines.push(format!(
-                    "{part} {} took {} {what} in turn {}, {percent} % more than {size}",
+                    "{} {} took {} {what} in turn {}, {percent} % more than {size}",
+                    accounting.letter(),
                     entrant.contender,
                     Bytes(most),
                     worst.turn

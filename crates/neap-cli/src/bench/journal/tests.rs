@@ -1,5 +1,7 @@
 //! Cleaning up, on a directory that stands for the machine.
 
+use std::io::Write;
+
 use super::super::kernel::fake::Fake;
 use super::*;
 use crate::machine::fake::{machine, write};
@@ -20,11 +22,38 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-fn journal(root: &Root) -> Option<Journal> {
-    // Only root has a journal; what is tested needs one.
-    let opened = Journal::open(root, &Fake::default()).ok()?;
-    assert_eq!(opened.1, None, "nothing was left");
-    Some(opened.0)
+/// Whether this is root, for nobody else has a journal; says which test is skipped if not, past the harness's
+/// capture, where `make test` counts it.
+#[track_caller]
+pub fn root_or_skipped() -> bool {
+    let is_root = geteuid().is_root();
+    if !is_root {
+        let thread = std::thread::current();
+        // Where tests have no threads of their own, that is the main one.
+        let name = thread.name().filter(|name| *name != "main");
+        let place = std::panic::Location::caller().to_string();
+        let line = format!("SKIP {}: not root\n", name.unwrap_or(&place));
+        let _ = std::io::stderr().lock().write_all(line.as_bytes()); // `eprint!` is captured
+    }
+    is_root
+}
+
+/// A new journal; nothing where there can be none, which is said.
+#[track_caller]
+pub fn journal(root: &Root) -> Option<Journal> {
+    root_or_skipped().then(|| {
+        let (journal, left) = Journal::open(root, &Fake::default()).expect("a journal");
+        assert_eq!(left, None, "nothing was left");
+        journal
+    })
+}
+
+/// The same on a machine with [`FILES`].
+#[track_caller]
+fn opened() -> Option<(tempfile::TempDir, Root, Journal)> {
+    let (dir, root) = machine(FILES);
+    let journal = journal(&root)?;
+    Some((dir, root, journal))
 }
 
 fn change_everything(journal: &mut Journal, kernel: &Fake) {
@@ -56,8 +85,7 @@ fn assert_clean(root: &Root, kernel: &Fake) {
 
 #[test]
 fn everything_is_undone_at_the_end() {
-    let (_dir, root) = machine(FILES);
-    let Some(mut journal) = journal(&root) else {
+    let Some((_dir, root, mut journal)) = opened() else {
         return;
     };
     let kernel = Fake::default();
@@ -73,8 +101,7 @@ fn everything_is_undone_at_the_end() {
 
 #[test]
 fn the_next_start_undoes_what_a_killed_one_left() {
-    let (_dir, root) = machine(FILES);
-    let Some(mut first) = journal(&root) else {
+    let Some((_dir, root, mut first)) = opened() else {
         return;
     };
     let kernel = Fake::default();
@@ -90,8 +117,7 @@ fn the_next_start_undoes_what_a_killed_one_left() {
 
 #[test]
 fn a_panic_undoes_by_the_journal_alone() {
-    let (_dir, root) = machine(FILES);
-    let Some(mut journal) = journal(&root) else {
+    let Some((_dir, root, mut journal)) = opened() else {
         return;
     };
     let kernel = Fake::default();
@@ -103,8 +129,7 @@ fn a_panic_undoes_by_the_journal_alone() {
 
 #[test]
 fn after_a_boot_only_the_files_are_still_ours() {
-    let (_dir, root) = machine(FILES);
-    let Some(mut journal) = journal(&root) else {
+    let Some((_dir, root, mut journal)) = opened() else {
         return;
     };
     let kernel = Fake::default();
@@ -120,8 +145,7 @@ fn after_a_boot_only_the_files_are_still_ours() {
 
 #[test]
 fn what_fails_is_told_and_stays_in_the_journal() {
-    let (_dir, root) = machine(FILES);
-    let Some(mut journal) = journal(&root) else {
+    let Some((_dir, root, mut journal)) = opened() else {
         return;
     };
     let mut kernel = Fake {
@@ -142,8 +166,7 @@ fn what_fails_is_told_and_stays_in_the_journal() {
 
 #[test]
 fn between_runs_the_swap_file_stays() {
-    let (_dir, root) = machine(FILES);
-    let Some(mut journal) = journal(&root) else {
+    let Some((_dir, root, mut journal)) = opened() else {
         return;
     };
     let kernel = Fake::default();
@@ -157,8 +180,7 @@ fn between_runs_the_swap_file_stays() {
 
 #[test]
 fn a_setting_that_has_its_value_is_not_touched() {
-    let (_dir, root) = machine(FILES);
-    let Some(mut journal) = journal(&root) else {
+    let Some((_dir, _root, mut journal)) = opened() else {
         return;
     };
     journal.set(ENABLED, "N").unwrap();
@@ -194,4 +216,20 @@ fn what_an_interrupted_bench_left_is_told_unless_one_is_at_work() {
     drop(lock);
     write(&root, BOOT_ID, "two\n");
     assert_eq!(left_behind(&root).as_deref(), Some("file /s/a.swap"));
+    let text = r#"{"boot":"one","zrams":[3]}"#;
+    write(&root, FILE, text);
+    assert_eq!(left_behind(&root), None, "of another boot, and no file");
+}
+
+#[test]
+fn who_only_reads_the_journal_is_no_bench_at_work() {
+    if !root_or_skipped() {
+        return;
+    }
+    let (_dir, root) = machine(&[(BOOT_ID, "one\n"), (LOCK, "")]);
+    let reader = File::open(root.path(LOCK)).unwrap();
+    reader.lock_shared().unwrap();
+    let kernel = Fake::default();
+    kernel.held.replace(Some(reader));
+    assert!(Journal::open(&root, &kernel).is_ok());
 }

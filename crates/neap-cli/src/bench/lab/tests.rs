@@ -1,5 +1,6 @@
 //! Preparing a machine, on a directory that stands for it.
 
+use super::super::journal::tests::root_or_skipped;
 use super::super::kernel::fake::Fake;
 use super::*;
 use crate::machine::fake::machine;
@@ -21,10 +22,14 @@ const FILES: &[(&str, &str)] = &[
     ("/swap/x", ""),
 ];
 
-fn lab(root: &Root) -> Option<Lab> {
-    let kernel = Box::new(Fake::default());
-    // Without root there is no lab, and nothing of it to test.
-    Lab::open_with(root, Some("/swap".into()), kernel).ok()
+/// A lab on a machine with `files`; nothing where there can be none, which is said.
+#[track_caller]
+fn lab(files: &[(&str, &str)]) -> Option<(tempfile::TempDir, Root, Lab)> {
+    root_or_skipped().then(|| {
+        let (dir, root) = machine(files);
+        let lab = Lab::open_with(&root, Some("/swap".into()), Box::new(Fake::default()));
+        (dir, root, lab.expect("a lab"))
+    })
 }
 
 fn parameter(root: &Root, name: &str) -> String {
@@ -33,8 +38,7 @@ fn parameter(root: &Root, name: &str) -> String {
 
 #[test]
 fn zswap_gets_its_best_compressor_and_its_shrinker_and_loses_them_again() {
-    let (_dir, root) = machine(FILES);
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
         return;
     };
     lab.make_swap([Bytes::mib(1); 2]);
@@ -48,7 +52,7 @@ fn zswap_gets_its_best_compressor_and_its_shrinker_and_loses_them_again() {
         assert_eq!(parameter(&root, name), value);
     }
     let file = shrinker_file();
-    assert_eq!(backing.shrinker, Some("on"));
+    assert_eq!(backing.shrinker(), Some("on"));
     assert_eq!(backing.settings_set()[&file].as_deref(), Some("Y"));
     assert_eq!(lab.disturbed(&backing), None);
     std::fs::write(root.path(format!("{ZSWAP}/enabled")), "N").unwrap();
@@ -69,8 +73,7 @@ fn zswap_gets_its_best_compressor_and_its_shrinker_and_loses_them_again() {
 #[test]
 fn a_swap_file_is_what_mkswap_makes_and_nobody_else_may_read_it() {
     use std::os::unix::fs::MetadataExt;
-    let (_dir, root) = machine(FILES);
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
         return;
     };
     lab.make_swap([Bytes::mib(2); 2]);
@@ -89,11 +92,10 @@ fn a_swap_file_is_what_mkswap_makes_and_nobody_else_may_read_it() {
 
 #[test]
 fn zram_gets_a_device_of_its_own_and_no_zswap_before_it() {
-    let (_dir, root) = machine(FILES);
-    std::fs::write(root.path(format!("{ZSWAP}/enabled")), "Y\n").unwrap();
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
         return;
     };
+    std::fs::write(root.path(format!("{ZSWAP}/enabled")), "Y\n").unwrap();
     lab.make_swap([Bytes::mib(1); 2]);
     let backing = lab.prepare(Contender::Zram).unwrap();
     assert_eq!(
@@ -112,8 +114,7 @@ fn zram_gets_a_device_of_its_own_and_no_zswap_before_it() {
 
 #[test]
 fn what_the_kernel_lacks_is_named() {
-    let (_dir, root) = machine(&FILES[..2]);
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, _root, mut lab)) = lab(&FILES[..2]) else {
         return;
     };
     let why = |missing: Missing| missing.to_string();
@@ -134,8 +135,7 @@ fn the_best_algorithm_is_the_densest() {
 
 #[test]
 fn a_panic_leaves_the_machine_as_it_was() {
-    let (_dir, root) = machine(FILES);
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
         return;
     };
     lab.make_swap([Bytes::mib(1); 2]);
@@ -154,22 +154,20 @@ fn a_panic_leaves_the_machine_as_it_was() {
 
 #[test]
 fn a_kernel_without_a_shrinker_is_named() {
-    let (_dir, root) = machine(FILES);
-    std::fs::remove_file(root.path(shrinker_file())).unwrap();
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
         return;
     };
+    std::fs::remove_file(root.path(shrinker_file())).unwrap();
     lab.make_swap([Bytes::mib(1); 2]);
     let backing = lab.prepare(Contender::Zswap).unwrap();
-    assert_eq!(backing.shrinker, Some("not in this kernel"));
+    assert_eq!(backing.shrinker(), Some("not in this kernel"));
     assert_eq!(backing.settings_set()[&shrinker_file()], None);
     assert!(lab.close().is_empty());
 }
 
 #[test]
 fn without_a_swap_file_zram_is_still_to_be_had() {
-    let (_dir, root) = machine(FILES);
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
         return;
     };
     lab.dir = None;
@@ -182,18 +180,34 @@ fn without_a_swap_file_zram_is_still_to_be_had() {
         );
     }
     assert_eq!(lab.prepare(Contender::Zram).unwrap().zram, Some(5));
-    assert_eq!(root.read("/sys/block/zram5/disksize").unwrap(), "1048576");
+    // As large as can be, for no disk bounds it.
+    assert_eq!(root.read("/sys/block/zram5/disksize").unwrap(), "2097152");
     assert!(lab.close().is_empty());
 }
 
 #[test]
 fn a_swap_file_that_is_too_large_is_tried_smaller() {
-    let (_dir, root) = machine(FILES);
-    let Some(mut lab) = lab(&root) else {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
         return;
     };
     lab.make_swap([Bytes(1 << 62), Bytes::mib(1)]);
     let file = root.path(lab.swap.clone().unwrap());
     assert_eq!(std::fs::metadata(file).unwrap().len(), 1 << 20);
+    assert!(lab.close().is_empty());
+}
+
+#[test]
+fn a_swap_file_leaves_room_on_its_disk() {
+    let Some((_dir, root, mut lab)) = lab(FILES) else {
+        return;
+    };
+    let free = filesystem_of(&root.path("/swap")).unwrap().free;
+    lab.make_swap([free; 2]);
+    let missing = lab.swap.clone().unwrap_err().to_string();
+    assert!(
+        missing.contains("leaves less than 64MiB of the"),
+        "{missing}"
+    );
+    assert!(!root.path("/run/neap-bench/journal.json").exists());
     assert!(lab.close().is_empty());
 }
