@@ -163,8 +163,15 @@ extern "C" fn run(start: usize) -> ! {
         if command.op == wire::op::LEAVE {
             sys::exit_thread();
         }
-        unlock(guard, stage);
+        if is_locked(guard) {
+            unlock(guard, stage);
+        }
         let mut reply = obey(&command, uffd);
+        // mlockall in the midst of that: no block is emptied while it is locked, nor is the next.
+        if command.op == wire::op::RECYCLE && reply.errno == sys::EINVAL as i32 {
+            unlock(guard, stage);
+            reply = obey(&command, uffd);
+        }
         if command.op == wire::op::ARM && !armed {
             reply.errno = arm() as i32;
             armed = reply.errno == 0;
@@ -175,14 +182,16 @@ extern "C" fn run(start: usize) -> ! {
     }
 }
 
-/// Undoes what mlockall did to the stage, and to the guard page, which tells of it: locked memory cannot be discarded, and
-/// there is nothing in it. A page moves between mappings that are both locked or both not, and the program's must stay; nor
-/// could a block be emptied.
+/// Whether mlockall was called: it locks the guard page, in which there is nothing, and locked memory cannot be discarded.
+fn is_locked(guard: usize) -> bool {
+    sys::madvise(guard, GUARD, sys::MADV_DONTNEED) == -sys::EINVAL
+}
+
+/// Undoes what mlockall did to the stage. A page moves between mappings that are both locked or both not, and the
+/// program's must stay; nor could a block be emptied.
 fn unlock(guard: usize, stage: wire::Span) {
-    if sys::madvise(guard, GUARD, sys::MADV_DONTNEED) == -sys::EINVAL {
-        sys::munlock(guard, GUARD);
-        sys::munlock(stage.start as usize, stage.bytes as usize);
-    }
+    sys::munlock(guard, GUARD);
+    sys::munlock(stage.start as usize, stage.bytes as usize);
 }
 
 const EMPTY: wire::Command = wire::Command {
@@ -289,10 +298,9 @@ fn recycle(span: wire::Span, uffd: Fd) -> i64 {
         return result;
     }
     let result = sys::madvise(span.start as usize, span.bytes as usize, sys::MADV_DONTNEED);
-    if result < 0 {
-        return result;
-    }
-    call(UFFDIO_REGISTER, (&raw mut register) as usize)
+    // Also where that failed: the stage is one mapping, see `register_stage` of the engine.
+    let registered = call(UFFDIO_REGISTER, (&raw mut register) as usize);
+    if result < 0 { result } else { registered }
 }
 
 /// The engine is gone. If it holds none of the program's pages, the program just goes on.

@@ -92,7 +92,13 @@ fn way(path: &Path) -> io::Result<Way> {
 
 fn in_place(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).open(path)
+    options.write(true);
+    match options.open(path) {
+        // A link whose target is to come. To create is not asked for otherwise: in a directory like /tmp it may be
+        // forbidden for another's file (fs.protected_regular) that may be written.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => options.create(true).open(path),
+        opened => opened,
+    }
 }
 
 /// A name of our own in the same directory.
@@ -112,28 +118,29 @@ fn replace(
     rename: impl FnOnce(&Path, &Path) -> io::Result<()>,
 ) -> io::Result<()> {
     let fresh = beside(target);
-    if let Err(error) = write(&fresh, target, text) {
-        let _ = fs::remove_file(&fresh); // the first error is what counts
-        return Err(error);
-    }
-    if rename(&fresh, target).is_ok() {
+    let written = write(&fresh, target, text);
+    if matches!(written, Ok(true)) && rename(&fresh, target).is_ok() {
         return Ok(());
     }
-    let _ = fs::remove_file(&fresh);
+    let _ = fs::remove_file(&fresh); // the first error is what counts
+    written?;
     // Nothing takes the place of a file that is mounted, or of another's in a directory like /tmp.
     overwrite(&mut in_place(target)?, text)
 }
 
-fn write(fresh: &Path, target: &Path, text: &str) -> io::Result<()> {
+/// Whether it may take the other's place: not where the other became another's meanwhile.
+fn write(fresh: &Path, target: &Path, text: &str) -> io::Result<bool> {
     let old = fs::metadata(target).ok();
     // What replaces a file is readable for those who could read that, and at no time for others.
     let mut file = create(fresh, if old.is_some() { 0o600 } else { 0o666 })?;
     file.write_all(text.as_bytes())?;
     if let Some(old) = old {
-        give(fresh, &old)?;
+        if give(fresh, &old).is_err() {
+            return Ok(false);
+        }
         file.set_permissions(old.permissions())?;
     }
-    file.sync_all()
+    file.sync_all().map(|()| true)
 }
 
 /// A file of our own, and nobody else's by a link.

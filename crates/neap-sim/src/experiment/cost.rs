@@ -6,7 +6,7 @@ use super::{Parameter, Setup};
 use crate::kernel::Costs;
 
 /// How the keys of costs begin.
-const PREFIX: &str = "cost.";
+pub(super) const PREFIX: &str = "cost.";
 
 /// Values to try are half and twice the default.
 const fn cost(

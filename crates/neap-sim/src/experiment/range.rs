@@ -52,6 +52,8 @@ impl Range {
             (_, "CPUs") => range(1.0, 4096.0, true),
             (_, "MiB") => range(least(1.0), MOST_MIB, false),
             ("memory", _) => range(1.0, 64.0, false),
+            // What costs no time at all would never end.
+            (cost, _) if cost.starts_with(super::cost::PREFIX) => range(1.0, MANY, true),
             ("scatter", _) => range(0.0, 1.0, false),
             ("exponent", _) => range(0.0, 10.0, false),
             (_, unit) if unit.starts_with('%') => range(0.0, 100.0, false),
