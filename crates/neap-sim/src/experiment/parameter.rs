@@ -167,11 +167,12 @@ impl Values {
             self.all.push((cost, cost.default.to_owned()));
         }
         let known = || {
-            let keys: Vec<&str> = self
-                .all
-                .iter()
-                .map(|(parameter, _)| parameter.key)
-                .collect();
+            let own = self.all.iter().map(|(parameter, _)| parameter.key);
+            let keys: Vec<&str> = if key.starts_with(super::cost::PREFIX) {
+                super::cost::COSTS.iter().map(|cost| cost.key).collect()
+            } else {
+                own.collect()
+            };
             keys.join(", ")
         };
         let at = self
@@ -266,6 +267,9 @@ mod tests {
             fault("limits=1"),
             "x has no parameter \"limits\": did you mean limit? it has limit, device"
         );
+        let cost = fault("cost.scna=1");
+        let meant = "x has no parameter \"cost.scna\": did you mean cost.scan? it has cost.hit, ";
+        assert!(cost.starts_with(meant), "{cost}");
         assert_eq!(fault("speed"), "\"speed\" is not KEY=VALUE");
     }
 }
