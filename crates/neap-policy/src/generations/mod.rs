@@ -1,9 +1,10 @@
 //! The rules of generations: which there are, when another is opened, which is evicted
 //! from, where a page goes, and what a page that comes back says (SPEC 3.2-3.9).
 //!
-//! They are written here once, as functions of sequence numbers, sizes and marks. What
-//! they decide about lies elsewhere: the pages of `neap run` in records of 13 bytes
-//! (`job/lru.rs`), the folios of the simulator in records of 24 (`lru/`).
+//! They are written here once, as functions of sequence numbers, sizes and marks, with the
+//! lists of [`Generations`]. What is listed lies elsewhere: the pages of `neap run` in
+//! records of 13 bytes (`job/lru.rs`), the folios of the simulator in records of 24
+//! (`lru/`).
 //!
 //! The rules of the kernel that want an accessed bit have no page table to look at in
 //! user space. So `neap run` differs in four things:
@@ -23,11 +24,13 @@
 //! (`feedback`), since nothing is read through descriptors.
 
 mod feedback;
+mod lists;
 mod place;
 mod refault;
 mod window;
 
 pub(crate) use feedback::{Feedback, MAX_NR_TIERS, kind_to_scan, tier_of};
+pub(crate) use lists::Generations;
 pub(crate) use place::{Arrival, Insertion};
 pub(crate) use refault::{NonresidentAge, Refault, competing};
 pub(crate) use window::{

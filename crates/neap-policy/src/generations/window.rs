@@ -182,10 +182,10 @@ impl<const KINDS: usize> Window<KINDS> {
 }
 
 impl Window<1> {
-    /// Leaves empty generations behind.
+    /// Leaves generations behind that were found empty up to `reached`.
     #[inline]
-    pub(crate) fn advance(&mut self, is_empty: impl Fn(u64) -> bool) {
-        self.min_seq[0] = self.first_in_use(Kind::Anon, is_empty);
+    pub(crate) fn leave_until(&mut self, reached: u64) {
+        self.min_seq[0] = reached;
     }
 }
 

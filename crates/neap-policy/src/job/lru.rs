@@ -4,8 +4,8 @@ use neap_units::{PageId, Pages};
 
 use crate::folio::{Kind, list_of};
 use crate::generations::{
-    Aging, Arrival, Insertion, MIN_LRU_BATCH, NonresidentAge, Refault, Trigger, Window, competing,
-    index,
+    Aging, Arrival, Generations, Insertion, MIN_LRU_BATCH, NonresidentAge, Refault, Trigger,
+    competing, index,
 };
 use crate::list::List;
 use crate::page::{Heat, PROBATION, Table};
@@ -32,10 +32,9 @@ const LET_OFF: u64 = 32;
 
 /// The lists of one space.
 pub(super) struct Lru {
-    window: Window<1>,
-    /// By generation, and [`PROBATION`]. A page is listed with its own: promotion moves it
-    /// at once.
-    lists: [List<PageId>; PROBATION + 1],
+    /// A page is listed with its own: promotion moves it at once.
+    generations: Generations<PageId, 1>,
+    probation: List<PageId>,
     age: NonresidentAge,
     resident: u64,
     /// Pages so far that came back too late to have been kept.
@@ -76,8 +75,8 @@ impl Lru {
     /// fork, whose stamps the child keeps.
     pub(super) fn new(age: NonresidentAge) -> Lru {
         Lru {
-            window: Window::new(),
-            lists: [List::default(); PROBATION + 1],
+            generations: Generations::new(),
+            probation: List::default(),
             age,
             resident: 0,
             late: 0,
@@ -107,49 +106,55 @@ impl Lru {
     /// Puts a resident page on its list.
     #[inline]
     pub(super) fn insert(&mut self, table: &mut Table, id: PageId, place: Place) {
-        let list = match place {
-            Place::Generation(heat) => {
-                index(self.window.place(Kind::Anon, INSERTION, arrival(heat)))
-            }
-            Place::Probation => PROBATION,
-        };
         let (leaf, at) = table.at_mut(id);
-        leaf.set_list(at, list);
-        self.lists[list].push_head(table, id);
+        match place {
+            Place::Generation(heat) => {
+                let window = self.generations.window();
+                let generation = index(window.place(Kind::Anon, INSERTION, arrival(heat)));
+                leaf.set_list(at, generation);
+                self.generations
+                    .link(table, id, (Kind::Anon, generation), false);
+            }
+            Place::Probation => {
+                leaf.set_list(at, PROBATION);
+                self.probation.push_head(table, id);
+            }
+        }
         self.resident += 1;
     }
 
     /// Takes a page off its list.
     #[inline]
     pub(super) fn remove(&mut self, table: &mut Table, id: PageId) {
-        let (leaf, at) = table.at(id);
-        let list = leaf.list(at);
-        self.lists[list].unlink(table, id);
         let (leaf, at) = table.at_mut(id);
+        let list = leaf.list(at);
         leaf.set_tried(at, list == PROBATION);
+        if list == PROBATION {
+            self.probation.unlink(table, id);
+        } else {
+            self.generations.unlink(table, id, (Kind::Anon, list));
+        }
         self.resident -= 1;
     }
 
     /// A resident page has moved to another place in the table.
     pub(super) fn rename(&mut self, table: &mut Table, id: PageId) {
         let (leaf, at) = table.at(id);
-        self.lists[leaf.list(at)].rename(table, id);
+        match leaf.list(at) {
+            PROBATION => self.probation.rename(table, id),
+            generation => self.generations.rename(table, id, (Kind::Anon, generation)),
+        }
     }
 
     /// Rank of the youngest generation that is not one of the two youngest.
     #[inline]
     pub(super) fn youngest_inactive(&self) -> Rank {
-        Some(self.window.youngest_inactive())
+        Some(self.generations.window().youngest_inactive())
     }
 
     #[inline]
     fn on_probation(&self) -> u64 {
-        self.lists[PROBATION].len().into()
-    }
-
-    #[inline]
-    fn list(&self, seq: u64) -> &List<PageId> {
-        &self.lists[index(seq)]
+        self.probation.len().into()
     }
 
     /// A page left: the stamp it keeps.
@@ -195,12 +200,6 @@ impl Lru {
         }
     }
 
-    /// Leaves empty old generations behind, keeping two.
-    fn advance_min_seq(&mut self) {
-        let lists = &self.lists;
-        self.window.advance(|seq| lists[index(seq)].is_empty());
-    }
-
     /// Makes pages evictable. Returns the generations opened and the pages they took out
     /// of the two youngest (what the kernel would have to look at: pgrefill). Afterwards,
     /// unless nothing is resident, there is a page to evict.
@@ -209,14 +208,20 @@ impl Lru {
         if self.resident == self.on_probation() {
             return (opened, demoted);
         }
-        self.advance_min_seq();
-        while self.window.aging(self.window.min_seq(Kind::Anon), &TRIGGER) != Aging::Not {
-            let left = self.window.open();
-            demoted += Pages(self.list(left).len().into());
+        self.generations.advance();
+        while self.is_due() {
+            let left = index(self.generations.open());
+            demoted += Pages(self.generations.list(Kind::Anon, left).len().into());
             opened += 1;
-            self.advance_min_seq();
+            self.generations.advance();
         }
         (opened, demoted)
+    }
+
+    /// Whether only the two youngest generations and at most one more are left.
+    fn is_due(&self) -> bool {
+        let window = self.generations.window();
+        window.aging(window.min_seq(Kind::Anon), &TRIGGER) != Aging::Not
     }
 
     /// The page to evict next, and the rank of its list.
@@ -224,44 +229,39 @@ impl Lru {
     pub(super) fn oldest(&mut self) -> Option<(PageId, Rank)> {
         let share = (self.resident / PROBATION_SHARE).max(PROBATION_LEAST);
         let due = self.on_probation() > share;
-        let newcomer = self.lists[PROBATION].tail().map(|id| (id, None));
+        let newcomer = self.probation.tail().map(|id| (id, None));
         if due {
             return newcomer;
         }
-        self.advance_min_seq();
-        let seq = self.window.evictable(Kind::Anon);
-        let old = seq.and_then(|seq| Some((self.list(seq).tail()?, Some(seq))));
-        old.or(newcomer)
+        self.generations.advance();
+        let old = self.generations.oldest(Kind::Anon);
+        old.map(|(id, seq)| (id, Some(seq))).or(newcomer)
     }
 
     /// Rank of a list of the window.
     #[inline]
     pub(super) fn rank_of(&self, list: usize) -> Rank {
-        (list != PROBATION).then(|| self.window.seq_of(Kind::Anon, list))
+        (list != PROBATION).then(|| self.generations.window().seq_of(Kind::Anon, list))
     }
 
     /// Panics unless the window and the lists agree.
     pub(super) fn check(&self, table: &Table, mut visit: impl FnMut(PageId)) {
-        self.window.check();
         let mut sum = 0;
-        for (name, list) in self.lists.iter().enumerate() {
-            let inside = self.rank_of(name) <= Some(self.window.max_seq());
-            assert!(
-                inside || list.is_empty(),
-                "pages in a generation that does not exist"
-            );
-            list.check(table, |id| {
-                let (leaf, at) = table.at(id);
-                assert!(
-                    leaf.is_resident(at),
-                    "{} on a list is not resident",
-                    leaf.page(at)
-                );
-                assert_eq!(leaf.list(at), name, "list of {}", leaf.page(at));
-                visit(id);
-            });
-            sum += u64::from(list.len());
-        }
+        let mut look = |id, list| {
+            let (leaf, at) = table.at(id);
+            let page = leaf.page(at);
+            assert!(leaf.is_resident(at), "{page} on a list is not resident");
+            assert_eq!(leaf.list(at), list, "list of {page}");
+            visit(id);
+            sum += 1;
+        };
+        let youngest = self.generations.window().max_seq();
+        self.generations.check(table, |id, _, generation| {
+            let exists = self.rank_of(generation) <= Some(youngest);
+            assert!(exists, "pages in a generation that does not exist");
+            look(id, generation);
+        });
+        self.probation.check(table, |id| look(id, PROBATION));
         assert_eq!(sum, self.resident, "resident pages");
     }
 }

@@ -51,7 +51,7 @@ impl Mm {
         } else {
             Trigger::Spread(spread)
         };
-        match self.lruvec(id).generations.window.aging(oldest, &trigger) {
+        match self.window(id).aging(oldest, &trigger) {
             Aging::Needed => (true, 0),
             Aging::Wanted => (true, spread.total),
             Aging::Not => (false, spread.total),
@@ -60,12 +60,12 @@ impl Mm {
 
     /// Sequence number of the oldest generation of each kind.
     fn oldest(&self, id: LruvecId) -> [u64; 2] {
-        Kind::BOTH.map(|kind| self.lruvec(id).generations.window.min_seq(kind))
+        Kind::BOTH.map(|kind| self.min_seq(id, kind))
     }
 
     fn spread(&self, id: LruvecId, can_swap: bool) -> Spread {
         let generations = &self.lruvec(id).generations;
-        let window = &generations.window;
+        let window = generations.lists.window();
         let mut spread = Spread::default();
         for kind in Kind::BOTH {
             if kind == Kind::Anon && !can_swap {
@@ -115,7 +115,7 @@ impl Mm {
         let moved = self.advance_min_seq(id, can_swap);
         round.scanned += u64::from(moved);
         let first = if can_swap { Kind::Anon } else { Kind::File };
-        let window = &self.lruvec(id).generations.window;
+        let window = self.window(id);
         let left = match self.switches.lru {
             Lru::Mglru614 if can_swap => window.count(Kind::Anon).max(window.count(Kind::File)),
             _ => window.count(first),
@@ -139,15 +139,14 @@ impl Mm {
             isolated: 0,
             kind,
         };
-        let generations = &self.lruvec(id).generations;
-        let Some(oldest) = generations.window.evictable(kind).map(index) else {
+        let Some(oldest) = self.window(id).evictable(kind).map(index) else {
             return round;
         };
-        let limit = generations.feedback[kind as usize].tier_limit(self.switches.lru);
+        let feedback = &self.lruvec(id).generations.feedback[kind as usize];
+        let limit = feedback.tier_limit(self.switches.lru);
         let mut looks = most;
         while looks > 0 && round.isolated < MIN_LRU_BATCH {
-            let list = &self.lruvec(id).generations.lists[oldest][kind as usize];
-            let Some(folio) = list.tail() else {
+            let Some(folio) = self.generations(id).list(kind, oldest).tail() else {
                 break;
             };
             looks -= 1;

@@ -7,16 +7,14 @@ use super::Mm;
 use super::workingset::total_refs;
 use crate::counters::Counter;
 use crate::folio::{Flags, FolioId, Kind, LruvecId, list_of};
-use crate::generations::{Arrival, Feedback, Insertion, MAX_NR_GENS, Window, index};
-use crate::list::List;
+use crate::generations::{Arrival, Feedback, Generations, Insertion, MAX_NR_GENS, Window, index};
 use crate::switches::Lru;
 
-/// The generations of one cgroup on one node.
-pub(crate) struct Generations {
-    pub(crate) window: Window<2>,
-    /// By generation and kind. A folio's own generation may be younger than that of its
-    /// list: promotion changes only the folio, and eviction sorts it.
-    pub(super) lists: [[List<FolioId>; 2]; MAX_NR_GENS as usize],
+/// The generations of one cgroup on one node, and what is known of them.
+pub(crate) struct Aged {
+    /// A folio's own generation may be younger than that of its list: promotion changes
+    /// only the folio, and eviction sorts it.
+    pub(crate) lists: Generations<FolioId, 2>,
     /// Pages whose folios have the generation, wherever they are listed.
     pages: [[u64; 2]; MAX_NR_GENS as usize],
     /// When each generation was opened.
@@ -24,12 +22,11 @@ pub(crate) struct Generations {
     pub(super) feedback: [Feedback; 2],
 }
 
-impl Generations {
+impl Aged {
     /// Four empty generations, opened now.
-    pub(super) fn new(now: Nanos) -> Generations {
-        Generations {
-            window: Window::new(),
-            lists: [[List::default(); 2]; MAX_NR_GENS as usize],
+    pub(super) fn new(now: Nanos) -> Aged {
+        Aged {
+            lists: Generations::new(),
             pages: [[0; 2]; MAX_NR_GENS as usize],
             births: [now; MAX_NR_GENS as usize],
             feedback: [Feedback::default(); 2],
@@ -54,6 +51,22 @@ pub enum Promotion {
 }
 
 impl Mm {
+    /// The generations of some lists.
+    #[inline]
+    pub(super) fn generations(&self, id: LruvecId) -> &Generations<FolioId, 2> {
+        &self.lruvec(id).generations.lists
+    }
+
+    #[inline]
+    pub(super) fn window(&self, id: LruvecId) -> &Window<2> {
+        self.generations(id).window()
+    }
+
+    #[inline]
+    pub(super) fn min_seq(&self, id: LruvecId, kind: Kind) -> u64 {
+        self.window(id).min_seq(kind)
+    }
+
     /// Sequence for a folio that is put on a list.
     fn insert_seq(&self, id: LruvecId, flags: Flags, tail: bool) -> u64 {
         let kind = Kind::of(flags);
@@ -65,7 +78,7 @@ impl Mm {
             tail,
             stays: cold_anon || pending,
         };
-        let window = &self.lruvec(id).generations.window;
+        let window = self.window(id);
         window.place(kind, Insertion::of(&self.switches), arrival)
     }
 
@@ -78,7 +91,7 @@ impl Mm {
         let (kind, pages) = (Kind::of(*flags), 1 << flags.order());
         let generations = &mut self.lruvecs[lruvec.index()].generations;
         generations.pages[index(seq)][kind as usize] += pages;
-        let active = generations.window.is_active(index(seq));
+        let active = generations.lists.window().is_active(index(seq));
         self.link_generation(id, index(seq), tail);
         self.resize(lruvec, list_of(kind, active), pages as i64);
     }
@@ -92,7 +105,7 @@ impl Mm {
         let (kind, pages) = (Kind::of(*flags), 1u64 << flags.order());
         let generations = &mut self.lruvecs[lruvec.index()].generations;
         generations.pages[generation][kind as usize] -= pages;
-        let active = generations.window.is_active(generation);
+        let active = generations.lists.window().is_active(generation);
         self.folios.flags_mut(id).set(Flags::ACTIVE, active);
         self.resize(lruvec, list_of(kind, active), -(pages as i64));
     }
@@ -100,8 +113,8 @@ impl Mm {
     fn unlink_generation(&mut self, id: FolioId) {
         let flags = self.folios.flags(id);
         let lruvec = self.folios.lruvec(id);
-        let lists = &mut self.lruvecs[lruvec.index()].generations.lists[flags.listed()];
-        lists[Kind::of(flags) as usize].unlink(&mut self.folios, id);
+        let lists = &mut self.lruvecs[lruvec.index()].generations.lists;
+        lists.unlink(&mut self.folios, id, (Kind::of(flags), flags.listed()));
     }
 
     /// Lists a folio with a generation.
@@ -110,12 +123,8 @@ impl Mm {
         let flags = self.folios.flags_mut(id);
         flags.set_listed(generation);
         let kind = Kind::of(*flags);
-        let list = &mut self.lruvecs[lruvec.index()].generations.lists[generation][kind as usize];
-        if tail {
-            list.push_tail(&mut self.folios, id);
-        } else {
-            list.push_head(&mut self.folios, id);
-        }
+        let lists = &mut self.lruvecs[lruvec.index()].generations.lists;
+        lists.link(&mut self.folios, id, (kind, generation), tail);
     }
 
     /// Lists a folio with another generation.
@@ -146,7 +155,7 @@ impl Mm {
         flags.set_refs(0);
         flags.set(Flags::REFERENCED.with(Flags::WORKINGSET), false);
         flags.set(Flags::WORKINGSET, rework);
-        let max = self.lruvec(walked).generations.window.max_seq();
+        let max = self.max_seq(walked);
         self.set_generation(id, index(max));
         Promotion::Promoted
     }
@@ -166,7 +175,7 @@ impl Mm {
         let generations = &mut self.lruvecs[lruvec.index()].generations;
         generations.pages[from][kind as usize] -= pages;
         generations.pages[to][kind as usize] += pages;
-        let is_active = |generation| generations.window.is_active(generation);
+        let is_active = |generation| generations.lists.window().is_active(generation);
         let (before, after) = (is_active(from), is_active(to));
         if before != after {
             self.resize(lruvec, list_of(kind, before), -(pages as i64));
@@ -180,7 +189,7 @@ impl Mm {
         let lruvec = self.folios.lruvec(id);
         let rework = self.switches.lru == Lru::Mglru614;
         let kind = Kind::of(self.folios.flags(id));
-        let oldest = self.lruvec(lruvec).generations.window.min_seq(kind);
+        let oldest = self.min_seq(lruvec, kind);
         let (oldest, next) = (index(oldest), index(oldest + 1));
         let now = self.folios.flags(id).generation().unwrap_or(oldest);
         if now != oldest {
@@ -220,15 +229,15 @@ impl Mm {
     /// Opens a generation after a walk of the page tables (kernel: inc_max_seq).
     pub(crate) fn open_generation(&mut self, id: LruvecId, can_swap: bool) {
         for kind in [Kind::File, Kind::Anon] {
-            while self.lruvec(id).generations.window.count(kind) == MAX_NR_GENS {
+            while self.window(id).count(kind) == MAX_NR_GENS {
                 self.fold_oldest(id, kind, can_swap);
             }
         }
         let generations = &mut self.lruvecs[id.index()].generations;
         // What was second youngest becomes inactive. What has the number to come (left
         // behind where swap was out of reach) becomes active.
-        let leaves = generations.pages[index(generations.window.open())];
-        let youngest = index(generations.window.max_seq());
+        let leaves = generations.pages[index(generations.lists.open())];
+        let youngest = index(generations.lists.window().max_seq());
         let joins = generations.pages[youngest];
         generations.births[youngest] = self.now;
         for kind in Kind::BOTH {
@@ -244,10 +253,9 @@ impl Mm {
 
     /// Folds the oldest generation of a kind into the next.
     fn fold_oldest(&mut self, id: LruvecId, kind: Kind, can_swap: bool) {
-        let at = kind as usize;
-        let oldest = index(self.lruvec(id).generations.window.min_seq(kind));
+        let oldest = index(self.min_seq(id, kind));
         if kind == Kind::File || can_swap {
-            while let Some(folio) = self.lruvec(id).generations.lists[oldest][at].tail() {
+            while let Some(folio) = self.generations(id).list(kind, oldest).tail() {
                 let to = self.increment(folio, false);
                 self.relink_generation(folio, to, true);
             }
@@ -258,27 +266,16 @@ impl Mm {
     fn retire(&mut self, id: LruvecId, kind: Kind) {
         let generations = &mut self.lruvecs[id.index()].generations;
         generations.feedback[kind as usize].carry_over();
-        generations.window.retire(kind);
+        generations.lists.retire(kind);
     }
 
     /// Leaves empty generations behind, keeping two (SPEC 3.7 step 4). Returns whether
     /// any was.
     pub(super) fn advance_min_seq(&mut self, id: LruvecId, can_swap: bool) -> bool {
         let lru = self.switches.lru;
-        let Generations {
-            window,
-            lists,
-            feedback,
-            ..
-        } = &mut self.lruvecs[id.index()].generations;
-        let reached = Kind::BOTH.map(|kind| {
-            if kind == Kind::Anon && !can_swap {
-                return window.min_seq(kind);
-            }
-            window.first_in_use(kind, |seq| lists[index(seq)][kind as usize].is_empty())
-        });
-        let moved = window.leave(reached, can_swap, lru);
-        for (feedback, moved) in feedback.iter_mut().zip(moved) {
+        let generations = &mut self.lruvecs[id.index()].generations;
+        let moved = generations.lists.advance(can_swap, lru);
+        for (feedback, moved) in generations.feedback.iter_mut().zip(moved) {
             // However many are left behind: those after the first are empty.
             if moved {
                 feedback.carry_over();
@@ -290,29 +287,28 @@ impl Mm {
     pub(super) fn check_generations(&self, id: LruvecId) {
         let lruvec = self.lruvec(id);
         let generations = &lruvec.generations;
-        generations.window.check();
+        let window = generations.lists.window();
         let mut pages = [[0; 2]; MAX_NR_GENS as usize];
-        for kind in Kind::BOTH {
-            for lists in &generations.lists {
-                lists[kind as usize].check(&self.folios, |folio| {
-                    let flags = self.folios.flags(folio);
-                    assert_eq!(self.folios.lruvec(folio), id);
-                    assert!(Kind::of(flags) == kind && flags.has(Flags::LRU));
-                    let generation = flags.generation().expect("a generation while listed");
-                    pages[generation][kind as usize] += self.folios.pages(folio);
-                });
-            }
-        }
+        generations
+            .lists
+            .check(&self.folios, |folio, kind, listed| {
+                let flags = self.folios.flags(folio);
+                assert_eq!(self.folios.lruvec(folio), id);
+                assert!(Kind::of(flags) == kind && flags.has(Flags::LRU));
+                assert_eq!(flags.listed(), listed);
+                let generation = flags.generation().expect("a generation while listed");
+                pages[generation][kind as usize] += self.folios.pages(folio);
+            });
         assert_eq!(generations.pages, pages, "pages by generation");
         for kind in Kind::BOTH {
             for active in [false, true] {
-                let is = |&generation: &usize| generations.window.is_active(generation) == active;
+                let is = |&generation: &usize| window.is_active(generation) == active;
                 let sum: u64 = (0..4).filter(is).map(|g| pages[g][kind as usize]).sum();
                 assert_eq!(lruvec.own[list_of(kind, active)], sum, "{kind:?} {active}");
             }
         }
         if self.switches.lru == Lru::Mglru63 {
-            let oldest = |kind| generations.window.min_seq(kind);
+            let oldest = |kind| window.min_seq(kind);
             assert!(oldest(Kind::Anon) <= oldest(Kind::File), "anon lags behind");
         }
     }

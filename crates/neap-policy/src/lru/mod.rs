@@ -11,7 +11,7 @@ pub(crate) use classic::Deactivate;
 pub use generations::Promotion;
 pub use workingset::Shadow;
 
-use generations::Generations;
+use generations::Aged;
 use neap_units::{Nanos, Pages};
 
 use crate::counters::Counters;
@@ -41,7 +41,7 @@ pub(crate) struct Lruvec {
     /// Recent refaults here and below, and what they were when reclaim last ended.
     activates: [u64; 2],
     refaults: [u64; 2],
-    generations: Generations,
+    generations: Aged,
     /// Where global reclaim finds it.
     pub(crate) place: Place,
     /// Where the walks from this cgroup are.
@@ -120,7 +120,7 @@ impl Mm {
                 nonresident_age: NonresidentAge::default(),
                 activates: [0; 2],
                 refaults: [0; 2],
-                generations: Generations::new(self.now),
+                generations: Aged::new(self.now),
                 place: Place::default(),
                 cookie: Cookie::default(),
                 heat: HeatLevel::default(),
@@ -198,7 +198,7 @@ impl Mm {
     /// Sequence number of the youngest generation of some lists.
     #[must_use]
     pub fn max_seq(&self, id: LruvecId) -> u64 {
-        self.lruvec(id).generations.window.max_seq()
+        self.window(id).max_seq()
     }
 
     #[inline]

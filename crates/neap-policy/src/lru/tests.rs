@@ -30,7 +30,7 @@ fn add(mm: &mut Mm, lruvec: LruvecId, flags: Flags, faulting: bool) -> FolioId {
 /// How many generations a folio is behind the youngest.
 fn distance(mm: &Mm, id: FolioId) -> u64 {
     let generation = mm.folios.flags(id).generation().unwrap() as u64;
-    let max = mm.lruvec(mm.folios.lruvec(id)).generations.window.max_seq();
+    let max = mm.max_seq(mm.folios.lruvec(id));
     (max - generation) % 4
 }
 

@@ -99,7 +99,7 @@ impl Mm {
             let refs = total_refs(flags);
             (refs.saturating_sub(1), refs > 0)
         };
-        let token = generations.window.min_seq(kind) << REFS_BITS | u64::from(field);
+        let token = generations.lists.window().min_seq(kind) << REFS_BITS | u64::from(field);
         Shadow::pack(lruvec, mark, token)
     }
 
@@ -144,7 +144,7 @@ impl Mm {
         let pages = self.folios.pages(id);
         self.count_workingset(lruvec, kind, WORKINGSET_REFAULT, pages);
         let seq = shadow.token() >> REFS_BITS;
-        let window = &self.lruvec(lruvec).generations.window;
+        let window = self.window(lruvec);
         let recent = window.recent(kind, seq, self.switches.lru);
         if !recent {
             return;
