@@ -41,3 +41,23 @@ fn every_shrinker_brings_each_page_back() {
         assert!(run.number("/vmstat/zswpwb") > 0, "{name}: {}", run.stats);
     }
 }
+
+/// What would free nothing that is counted: pages that do not compress go to the disk otherwise.
+#[test]
+fn a_pool_beside_the_limit_stays_until_it_is_full() {
+    let test = "a_pool_beside_the_limit_stays_until_it_is_full";
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let noise = Run::new([program("incompressible").as_os_str(), "96".as_ref()]);
+    let written = |options: &[&str]| {
+        let limit = Neap::limit("48M");
+        let run = options.iter().fold(limit, |neap, word| neap.option(word));
+        let run = run.run(&noise);
+        run.must_exit(0);
+        run.must_have_paged();
+        run.number("/vmstat/zswpwb")
+    };
+    assert!(written(&[]) > 1000);
+    assert_eq!(written(&["--pool-beside", "--pool-max", "20"]), 0);
+}

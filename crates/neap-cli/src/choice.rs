@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use neap_units::Bytes;
 use thiserror::Error;
 
 /// A word that is not one of the choices.
@@ -64,9 +65,17 @@ words! {
     }
 }
 
-/// The share of the limit that the pool may take, in percent, 1 to 100.
+/// The share that the pool may take, in percent, 1 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolMax(pub u8);
+
+impl PoolMax {
+    /// The share of `whole`.
+    #[must_use]
+    pub const fn of(self, whole: Bytes) -> Bytes {
+        Bytes((whole.0 as u128 * self.0 as u128 / 100) as u64)
+    }
+}
 
 impl Default for PoolMax {
     /// The kernel's zswap has 20 % of RAM; here the pool lies inside the limit of one job and is its

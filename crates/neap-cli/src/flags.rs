@@ -66,11 +66,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE")]
     pub swap_size: Option<String>,
 
-    /// Most of the limit that the compressed pool may take [default: 50]
+    /// Most of the limit (with --pool-beside: of the machine's memory) that the compressed pool may take [default: 50]
     #[arg(long, value_name = "PERCENT")]
     pub pool_max: Option<PoolMax>,
 
-    /// Let the limit leave the pool out, as cgroup v1 leaves out zswap's: for comparisons
+    /// Let the limit leave the pool out, as cgroup v1 leaves out zswap's, and write nothing of it back before it is full: for comparisons
     #[arg(long)]
     pub pool_beside: bool,
 

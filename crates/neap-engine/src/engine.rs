@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 use neap_store::{Arena as StoreArena, BlockFile, Config, HashKey, NoFile, Store};
 use neap_sys::{Features, Listener, SwapFile, SysError, Uffd, Waker};
-use neap_units::{Bytes, PAGE_SIZE, Pages};
+use neap_units::{Bytes, PAGE_SIZE};
 
 use crate::attendant::listen;
 use crate::job::Job;
@@ -152,8 +152,7 @@ fn open_store(options: &Options) -> Result<Store, StartError> {
             (Box::new(DiskFile(file)), *size)
         }
     };
-    let pool_max =
-        Pages(options.limit.0 / PAGE_SIZE as u64 * u64::from(options.pool_max_percent) / 100);
+    let pool_max = options.pool_max.whole_pages();
     let config = Config {
         compressor: options.compressor,
         shrinker: options.shrinker,

@@ -299,8 +299,12 @@ impl Job {
         }
     }
 
-    /// Wants write-back at this priority or a more urgent one (12 is gentle, 0 desperate).
+    /// Wants write-back at this priority or a more urgent one (12 is gentle, 0 desperate). What a pool beside the limit
+    /// holds frees nothing when it is written, until the pool is full.
     pub fn ask_shrinker(&self, priority: u64) {
+        if self.options.pool_beside && !self.store.waits_for_disk() {
+            return;
+        }
         self.priority.fetch_min(priority, Relaxed);
         self.shrink.ring();
     }

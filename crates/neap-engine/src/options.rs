@@ -48,9 +48,9 @@ pub struct Options {
     pub limit: Bytes,
     /// The swap file.
     pub swap: Swap,
-    /// Share of the limit that the pool may take, in percent.
-    pub pool_max_percent: u8,
-    /// The limit leaves the pool out, as cgroup v1 leaves out zswap's.
+    /// Most that the pool may take.
+    pub pool_max: Bytes,
+    /// The limit leaves the pool out, as cgroup v1 leaves out zswap's: nothing of it is written back before it is full.
     pub pool_beside: bool,
     /// How pages are compressed.
     pub compressor: CompressorKind,

@@ -182,8 +182,8 @@ impl Runner {
         command.args(["run", "--require", "-m", &limit, "--stats", &name(stats)]);
         command.args(["--exit-file", &name(fate)]);
         if turn.bound.pool_beside {
-            // No group keeps the kernel's pools small.
-            command.args(["--pool-beside", "--pool-max", "100"]);
+            // The kernel's share (`max_pool_percent`).
+            command.args(["--pool-beside", "--pool-max", "20"]);
         }
         if let Some(dir) = &self.swap_dir {
             command.arg("--swap-dir").arg(dir);

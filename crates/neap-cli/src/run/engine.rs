@@ -55,7 +55,7 @@ fn options(plan: &Plan) -> Options {
     Options {
         limit: plan.limit.bytes,
         swap: plan.swap.clone(),
-        pool_max_percent: plan.pool_max.0,
+        pool_max: plan.pool_most,
         pool_beside: plan.pool_beside,
         compressor: plan.compressor,
         shrinker: plan.shrinker,

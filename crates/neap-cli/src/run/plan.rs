@@ -6,12 +6,13 @@ use std::str::FromStr;
 
 use neap_engine::Swap;
 use neap_store::{CompressorKind, ShrinkerKind};
+use neap_units::Bytes;
 
 use crate::choice::{OnExhausted, PoolMax};
 use crate::env::{self, Lookup};
 use crate::failure::Failure;
 use crate::flags::RunArgs;
-use crate::machine::Root;
+use crate::machine::{self, Root};
 use crate::run::limit::{Limit, limit};
 use crate::run::swap::{self, Inspect, Wish};
 
@@ -22,8 +23,10 @@ pub struct Plan {
     pub limit: Limit,
     /// The swap file.
     pub swap: Swap,
-    /// The pool's share of the limit.
+    /// The pool's share of the limit; of the machine's memory, as in the kernel, where the limit leaves the pool out.
     pub pool_max: PoolMax,
+    /// The same in bytes.
+    pub pool_most: Bytes,
     /// The limit leaves the pool out.
     pub pool_beside: bool,
     /// What compresses.
@@ -83,6 +86,11 @@ impl Plan {
         let tmpdir = env("TMPDIR").map(PathBuf::from);
         let swap = swap::choose(wish, &swap::usual_dirs(tmpdir), inspect)?;
         let nested = env(neap_wire::SOCKET_ENV).map(|_| NESTED.to_owned());
+        let pool_max: PoolMax = choice(args.pool_max, env::POOL_MAX, env)?;
+        let whole = match args.pool_beside {
+            true => machine::ram(root).unwrap_or(limit.bytes),
+            false => limit.bytes,
+        };
         Ok(Self {
             warnings: limit
                 .warning
@@ -93,7 +101,8 @@ impl Plan {
                 .collect(),
             limit,
             swap: swap.swap,
-            pool_max: choice(args.pool_max, env::POOL_MAX, env)?,
+            pool_most: pool_max.of(whole),
+            pool_max,
             pool_beside: args.pool_beside,
             compressor: choice(args.compressor, env::COMPRESSOR, env)?,
             shrinker: choice(args.shrinker, env::SHRINKER, env)?,
@@ -117,6 +126,7 @@ impl Plan {
             "swap_dir": swap_dir,
             "swap_size_bytes": swap_size,
             "pool_max_percent": self.pool_max.0,
+            "pool_max_bytes": self.pool_most.0,
             "pool_beside": self.pool_beside,
             "compressor": self.compressor.to_string(),
             "shrinker": self.shrinker.to_string(),
@@ -138,12 +148,20 @@ impl Plan {
         } else {
             ""
         };
+        let whole = match self.pool_beside {
+            true => "machine, beside the limit",
+            false => "limit",
+        };
         vec![
             format!("limit {} bytes ({})", self.limit.bytes.0, self.limit.source),
             swap,
             format!(
-                "pool at most {} % of the limit, {}, shrinker {}, when exhausted {}{way_out}",
-                self.pool_max.0, self.compressor, self.shrinker, self.on_exhausted
+                "pool at most {} bytes ({} % of the {whole}), {}, shrinker {}, when exhausted {}{way_out}",
+                self.pool_most.0,
+                self.pool_max.0,
+                self.compressor,
+                self.shrinker,
+                self.on_exhausted
             ),
         ]
     }
@@ -217,7 +235,6 @@ mod tests {
     use std::path::Path;
 
     use clap::Parser;
-    use neap_units::Bytes;
 
     use super::*;
     use crate::flags::{Cli, Command};
@@ -286,6 +303,14 @@ mod tests {
     fn no_swap_beats_the_variable() {
         let plan = plan(&["-m", "1G", "--no-swap"], &[("NEAP_SWAP_DIR", "/")]).unwrap();
         assert_eq!(plan.swap, Swap::Off);
+    }
+
+    #[test]
+    fn the_pools_share_is_of_the_limit_or_beside_it_of_the_machine() {
+        let inside = plan(&["-m", "1G", "--pool-max", "25"], &[]).unwrap();
+        assert_eq!(inside.pool_most, Bytes::mib(256));
+        let beside = ["-m", "1G", "--pool-max", "25", "--pool-beside"];
+        assert_eq!(plan(&beside, &[]).unwrap().pool_most, Bytes::gib(1));
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Work {
         let zstd = matches!(job.options.compressor, CompressorKind::Zstd(_));
         Self {
             stage_target: stage_target(job.options.limit),
-            pool_max: job.options.limit.0 / 100 * u64::from(job.options.pool_max_percent),
+            pool_max: job.options.pool_max.0,
             workers: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
             stored: AtomicU64::new(0),
