@@ -332,6 +332,8 @@ fn statistics_have_their_schema() {
         );
     }
     assert_eq!(run.stats["processes"].as_array().map(Vec::len), Some(1));
+    let agent = &run.stats["processes"][0]["agent_seconds"];
+    assert!(agent.as_f64() > Some(0.0), "{}", run.stats);
     assert_eq!(run.stats["warnings"].as_array().map(Vec::len), Some(0));
 }
 

@@ -49,8 +49,15 @@ fn main() -> ExitCode {
 /// A wrong flag in the style of the house; `None` for help and the version.
 fn complaint(error: &clap::Error) -> Option<String> {
     let text = error.render().to_string();
-    let lines = text.strip_prefix("error: ")?.trim_end();
-    Some(format!("neap: error[{WRONG_FLAG}]: {lines}"))
+    let said = text.strip_prefix("error: ")?.lines();
+    let lines: Vec<_> = said
+        .filter(|line| !line.is_empty())
+        .map(|line| match line {
+            "For more information, try '--help'." => "  try: --help".to_owned(),
+            _ => line.replacen("Usage: ", "  usage: ", 1),
+        })
+        .collect();
+    Some(format!("neap: error[{WRONG_FLAG}]: {}", lines.join("\n")))
 }
 
 /// Help asked for is success. A wrong flag of `run` must not look like a status of the command, so it
@@ -78,8 +85,11 @@ mod tests {
         ] {
             let lines = said(wrong).unwrap();
             assert!(lines.starts_with("neap: error[E0113]: "), "{lines}");
-            assert!(lines.ends_with("try '--help'."), "{lines}");
+            assert!(lines.ends_with("\n  try: --help"), "{lines}");
+            assert!(!lines.contains("\n\n"), "{lines}");
         }
+        let bad = said(&["neap", "bench", "--runs", "0", "ls"]).unwrap();
+        assert_eq!(bad.lines().count(), 2, "{bad}");
         for help in [&["neap"][..], &["neap", "--help"], &["neap", "--version"]] {
             assert_eq!(said(help), None);
         }

@@ -47,6 +47,8 @@ pub struct ProcessReport {
     pub comm: String,
     /// Most anonymous memory it had resident, in bytes.
     pub peak_resident_bytes: u64,
+    /// Processor time of neap's thread in it, when it was last seen.
+    pub agent_seconds: f64,
 }
 
 impl ProcessReport {
@@ -55,6 +57,7 @@ impl ProcessReport {
             pid,
             comm: neap_sys::comm(pid).unwrap_or_default(),
             peak_resident_bytes: 0,
+            agent_seconds: 0.0,
         }
     }
 }

@@ -9,6 +9,7 @@ use neap_units::{Bytes, Nanos};
 
 use crate::job::Job;
 use crate::meter::Sample;
+use crate::report::ProcessReport;
 use crate::space::Space;
 
 /// Growth since the last look for mappings that neap's own fills do not explain and that the next one must
@@ -30,6 +31,9 @@ const WAITS: u64 = 4;
 /// A look at what processes share walks every page, so the next one waits this many times as long.
 const REST: u64 = 10;
 
+/// Time between looks at what the agents have taken of a cpu, which nothing but the report waits for.
+const AGENTS_EVERY: Nanos = Nanos(10_000_000);
+
 pub(crate) struct Sampler {
     job: Arc<Job>,
     pacer: Pacer,
@@ -43,6 +47,8 @@ pub(crate) struct Sampler {
     unexplained: u64,
     /// When to measure again what a process shares.
     next_share: u64,
+    /// When to look next at the time of the agents.
+    next_agents: u64,
 }
 
 impl Sampler {
@@ -56,6 +62,7 @@ impl Sampler {
             grows: false,
             unexplained: 0,
             next_share: 0,
+            next_agents: 0,
             job,
         }
     }
@@ -72,6 +79,7 @@ impl Sampler {
     fn tick(&mut self) -> Nanos {
         let spaces = self.job.spaces();
         self.measure_shares(&spaces);
+        self.measure_agents(&spaces);
         let sample = self.measure(&spaces);
         let usage = self.job.meter.usage_of(&sample);
         let unexplained = self.job.meter.sample(sample);
@@ -124,6 +132,29 @@ impl Sampler {
         self.next_share = end + (end - start) * REST;
     }
 
+    /// Looks at how long each agent has had a cpu: the kernel forgets it with the thread.
+    fn measure_agents(&mut self, spaces: &[Arc<Space>]) {
+        let now = neap_sys::monotonic_nanos();
+        if now < self.next_agents {
+            return;
+        }
+        self.next_agents = now + AGENTS_EVERY.0;
+        let mut processes = self.job.processes.lock().expect("processes lock");
+        for space in spaces {
+            let Some(body) = space.body.get().filter(|body| body.same_pids) else {
+                continue;
+            };
+            let thread = body.agent.thread().filter(|_| !body.agent.is_gone());
+            let Some(thread) = thread.and_then(|thread| i32::try_from(thread).ok()) else {
+                continue;
+            };
+            let time = neap_sys::cpu_time(body.pid, thread);
+            if let Some((time, process)) = time.zip(process_of(&mut processes, body.pid)) {
+                process.agent_seconds = time.ran as f64 / 1e9;
+            }
+        }
+    }
+
     fn measure(&self, spaces: &[Arc<Space>]) -> Sample {
         let mut resident = 0;
         let mut processes = self.job.processes.lock().expect("processes lock");
@@ -137,11 +168,7 @@ impl Sampler {
                 neap_sys::anon_resident(body.pid).unwrap_or(0)
             };
             resident += anon;
-            if let Some(process) = processes
-                .iter_mut()
-                .rev()
-                .find(|known| known.pid == body.pid)
-            {
+            if let Some(process) = process_of(&mut processes, body.pid) {
                 process.peak_resident_bytes = process.peak_resident_bytes.max(anon);
             }
         }
@@ -194,4 +221,9 @@ impl Sampler {
             self.look_again = end + took * REST_FROM_LOOKS;
         }
     }
+}
+
+/// Who has this number now: those who had it before are gone, or were another program before an exec.
+fn process_of(processes: &mut [ProcessReport], pid: i32) -> Option<&mut ProcessReport> {
+    processes.iter_mut().rev().find(|known| known.pid == pid)
 }

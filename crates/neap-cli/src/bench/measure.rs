@@ -301,6 +301,13 @@ fn read_stats(mut file: File) -> Value {
         .unwrap_or(Value::Null)
 }
 
+/// The time of neap's thread in each process, in the kernel nearly all of it.
+fn agents_seconds(stats: &Value) -> f64 {
+    let processes = stats["processes"].as_array().into_iter().flatten();
+    let times = processes.filter_map(|process| process["agent_seconds"].as_f64());
+    times.sum()
+}
+
 fn ending(status: ExitStatus) -> Ending {
     match (status.code(), status.signal()) {
         (_, Some(signal)) => Ending::Signaled(signal),
@@ -408,6 +415,9 @@ impl Raw {
         self.peak_resident_bytes = peak(self.peak_resident_bytes, "/memory/peak_resident_bytes");
         let compressor = stats.pointer("/config/compressor").and_then(Value::as_str);
         self.compressor = compressor.map(str::to_owned);
+        let agents = agents_seconds(stats).min(self.cpu_system_seconds);
+        self.cpu_system_seconds -= agents;
+        self.cpu_neap_seconds += agents;
         let mut told = stats.clone();
         if let Some(map) = told.as_object_mut() {
             map.remove("command");
@@ -420,6 +430,14 @@ impl Raw {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_all_agents_counts() {
+        let stats = serde_json::json!({"processes": [
+            {"agent_seconds": 0.25}, {"pid": 1}, {"agent_seconds": 0.5}]});
+        assert_eq!(agents_seconds(&stats), 0.75);
+        assert_eq!(agents_seconds(&Value::Null), 0.0);
+    }
 
     #[test]
     fn own_time_divides_by_ticks_or_like_the_rest() {

@@ -38,7 +38,7 @@ pub struct Check {
     pub remedy: Option<String>,
 }
 
-/// Runs every check and prints them; 0 when neap can run fully, 1 otherwise.
+/// Runs every check and prints them; 0 when nothing is missing, 1 otherwise.
 pub fn run(args: &DoctorArgs) -> ExitCode {
     let root = Root::real();
     let checks = checks::all(&root, args.swap_dir.as_deref());

@@ -46,10 +46,11 @@ pub fn table(checks: &[Check]) -> String {
             text.push_str(&format!("{:8} {:width$}  try: {remedy}\n", "", ""));
         }
     }
-    text.push_str(if healthy(checks) {
-        "neap can run fully on this machine.\n"
-    } else {
-        "neap cannot run fully on this machine: see MISSING above.\n"
+    let limited = checks.iter().any(|check| check.verdict == Verdict::Limited);
+    text.push_str(match (healthy(checks), limited) {
+        (true, false) => "neap can run fully on this machine.\n",
+        (true, true) => "neap can run on this machine, within what is limited above.\n",
+        (false, _) => "neap cannot run fully on this machine: see MISSING above.\n",
     });
     text
 }
@@ -77,6 +78,10 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("try: ask") && text.contains("cannot run fully"));
+        let text = table(&[check(Verdict::Limited), check(Verdict::Ok)]);
+        assert!(text.ends_with("within what is limited above.\n"), "{text}");
+        let text = table(&[check(Verdict::Ok), check(Verdict::Info)]);
+        assert!(text.ends_with("can run fully on this machine.\n"), "{text}");
     }
 
     #[test]
