@@ -8,7 +8,10 @@ use signal_hook::low_level::{emulate_default_handler, signal_name};
 /// Exit codes with a meaning of their own, as docker, env and timeout have them; every other code is
 /// the command's. Shown by `neap run --help`.
 pub const TABLE: &[(u8, &str)] = &[
-    (0, "the command succeeded; for doctor: nothing that neap needs is missing"),
+    (
+        0,
+        "the command succeeded; for doctor: nothing that neap needs is missing",
+    ),
     (1, "for doctor: something is missing"),
     (
         2,
