@@ -272,6 +272,7 @@ impl Engine {
     /// on the engine is killed by its agent.
     pub fn finish(self) -> Report {
         self.tell_of_excess();
+        self.job.tell_of_the_dead();
         let report = self.job.report();
         self.job.stopping.store(true, Relaxed);
         self.job.bell.wake();

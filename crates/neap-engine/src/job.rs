@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed},
+    Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
@@ -19,8 +19,11 @@ use crate::options::{Exhausted, Options, Swap, WayOut};
 use crate::report::ProcessReport;
 use crate::room::Room;
 use crate::space::{Ranges, Space};
+use crate::spawn::PAUSE;
 
 const SIGKILL: i32 = 9;
+/// Longest wait for the words on who was killed, in nanoseconds.
+const LONGEST_OBITUARY: u64 = 2_000_000_000;
 
 /// One job: one limit, one pool, any number of address spaces.
 pub(crate) struct Job {
@@ -66,6 +69,8 @@ pub(crate) struct Job {
     next_cookie: AtomicU64,
     pub warnings: Mutex<Vec<String>>,
     pub processes: Mutex<Vec<ProcessReport>>,
+    /// Processes that were killed for a lost page, which nobody was told of yet.
+    obituaries: AtomicUsize,
 }
 
 /// Event counters of the engine, in events or pages as the kernel counts them.
@@ -121,6 +126,7 @@ impl Job {
             next_cookie: AtomicU64::new(1),
             warnings: Mutex::default(),
             processes: Mutex::default(),
+            obituaries: AtomicUsize::new(0),
         }
     }
 
@@ -245,7 +251,8 @@ impl Job {
             self.lose_all(why);
             return;
         };
-        // Before it is told, which may take as long as nobody reads what we say.
+        // Before it is told, which may take as long as nobody reads what we say. The end of the job waits for it.
+        self.obituaries.fetch_add(1, Release);
         let _ = match &body.pidfd {
             Some(pidfd) => pidfd.signal(SIGKILL),
             None => neap_sys::signal(body.pid, SIGKILL),
@@ -255,6 +262,15 @@ impl Job {
             "process {}: the page at {address:#x} is lost ({why}); the process is killed rather than let it read wrong bytes",
             body.pid
         ));
+        self.obituaries.fetch_sub(1, Release);
+    }
+
+    /// Waits, but not for ever, until it was told why processes were killed: their end may be that of the job.
+    pub fn tell_of_the_dead(&self) {
+        let until = neap_sys::monotonic_nanos() + LONGEST_OBITUARY;
+        while self.obituaries.load(Acquire) > 0 && neap_sys::monotonic_nanos() < until {
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// Memory is lost of a process that has no name here: the whole job is killed.
