@@ -310,6 +310,18 @@ fn threads_that_change_mappings_at_the_same_time_keep_what_is_theirs() {
     }
 }
 
+/// Changes of mappings wait for each other, but not for a thread that has jumped out of one or ended in it, and not
+/// for one that a forked child does not have.
+#[test]
+fn a_turn_to_change_mappings_is_not_lost() {
+    survives(
+        "a_turn_to_change_mappings_is_not_lost",
+        "turns",
+        "40",
+        "20M",
+    );
+}
+
 /// A walk through memory is filled ahead of, but not into what the program may register with a userfaultfd of its
 /// own.
 #[test]

@@ -53,7 +53,7 @@ int verdict(size_t bad, size_t pages)
 int main(int argc, char **argv)
 {
 	if (argc != 3) {
-		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|heirs|orphans|moves|churn|husks|wiped|grows-locked|covered|holes|children|shuffle|trapped|pieced MIB\n", stderr);
+		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|heirs|orphans|moves|churn|husks|wiped|grows-locked|covered|holes|children|shuffle|turns|trapped|pieced MIB\n", stderr);
 		return 2;
 	}
 	const char *mode = argv[1];
@@ -86,6 +86,8 @@ int main(int argc, char **argv)
 		return children(pages);
 	if (!strcmp(mode, "shuffle"))
 		return shuffle(pages);
+	if (!strcmp(mode, "turns"))
+		return turns(pages);
 	if (!strcmp(mode, "trapped"))
 		return trapped(pages);
 	if (!strcmp(mode, "pieced"))

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use neap_wire::purpose;
 
+use super::turn;
 use crate::{agent, boot, sys};
 
 /// Forks whose beginning was told, and which go on.
@@ -75,5 +76,6 @@ extern "C" fn parent() {
 
 extern "C" fn child() {
     OPEN.store(0, Relaxed); // its parent's
+    turn::start_in_child();
     boot::start_in_child();
 }

@@ -1,10 +1,12 @@
 //! What the library interposes or asks to be called for: forks, userfaultfds of the program's own,
-//! memory that a forked child finds wiped, moves of mappings, and new user namespaces.
+//! memory that a forked child finds wiped, changes of mappings, and new user namespaces.
 
 mod fork;
 mod ioctl;
 mod madvise;
+mod mmap;
 mod mremap;
+mod turn;
 mod unshare;
 
 pub use fork::register_fork_handlers;

@@ -6,7 +6,7 @@ mod mappings;
 
 use core::ffi::{c_int, c_void};
 
-use super::as_libc_long;
+use super::{as_libc_long, turn};
 use crate::{agent, boot, sys};
 use mappings::{Mappings, Shape};
 
@@ -29,6 +29,7 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     to: usize,
 ) -> *mut c_void {
+    let _turn = turn::take();
     let flags = flags as usize;
     let plainly = || sys::mremap(from, old, new, flags, to);
     let managed = !boot::engine_name().is_empty();

@@ -26,6 +26,7 @@ pub mod nr {
     pub const RECVMSG: usize = 212;
     pub const MUNMAP: usize = 215;
     pub const MREMAP: usize = 216;
+    pub const FUTEX: usize = 98;
     pub const MMAP: usize = 222;
     pub const MPROTECT: usize = 226;
     pub const MADVISE: usize = 233;

@@ -13,6 +13,7 @@ pub use aarch64::{clone_thread, nr, syscall6, weak_atfork, weak_errno};
 pub use x86_64::{clone_thread, nr, syscall6, weak_atfork, weak_errno};
 
 use core::mem::size_of;
+use core::sync::atomic::AtomicU32;
 
 pub const EPERM: i64 = 1;
 pub const EINTR: i64 = 4;
@@ -73,6 +74,23 @@ pub fn sleep(nanos: u32) {
 /// Whether this process has that thread.
 pub fn has_thread(thread: u32) -> bool {
     call(nr::TGKILL, [getpid() as usize, thread as usize, 0, 0, 0, 0]) == 0
+}
+
+/// Sleeps while a word has this value, for less than a second; true if the time, in nanoseconds, is over.
+pub fn futex_wait(word: &AtomicU32, value: u32, nanos: u32) -> bool {
+    const FUTEX_WAIT_PRIVATE: usize = 128;
+    const ETIMEDOUT: i64 = 110;
+    let time = [0u64, u64::from(nanos)];
+    let (word, time) = (word.as_ptr() as usize, (&raw const time) as usize);
+    let args = [word, FUTEX_WAIT_PRIVATE, value as usize, time, 0, 0];
+    call(nr::FUTEX, args) == -ETIMEDOUT
+}
+
+/// Wakes one of those who sleep so.
+pub fn futex_wake_one(word: &AtomicU32) {
+    const FUTEX_WAKE_PRIVATE: usize = 129;
+    let args = [word.as_ptr() as usize, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0];
+    call(nr::FUTEX, args);
 }
 
 pub fn getpid() -> u32 {

@@ -11,6 +11,7 @@ pub mod nr {
     pub const UNSHARE: usize = 272;
     pub const CLOSE: usize = 3;
     pub const WRITE: usize = 1;
+    pub const FUTEX: usize = 202;
     pub const MMAP: usize = 9;
     pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
