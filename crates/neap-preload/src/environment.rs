@@ -105,7 +105,7 @@ mod tests {
             b"NEAP",
             b"NEA=x\0",
             b"NEAP=\0",
-            b"NEAP=too long\0",
+            b"NEAP=much too long\0",
         ] {
             assert_eq!(search(text, 3), b"");
         }

@@ -1,8 +1,8 @@
 //! The library that `neap run` preloads into a program.
 //!
 //! It does three small things: at start it hands the address space to the engine (`boot`), it leaves
-//! one thread that runs madvise on the engine's behalf (`agent`), and it tells the engine of the two
-//! things that the kernel would not: a fork, and a userfaultfd of the program's own (`hook`).
+//! one thread that moves pages on the engine's behalf (`agent`), and it stands in front of a few calls of the
+//! program's, of which the kernel tells too little, or not in order (`hook`).
 //!
 //! It links no library, not even libc: every system call is made here by instruction, so that nothing
 //! the program interposes is called, no lock or errno of its libc is touched, and glibc and musl

@@ -21,8 +21,10 @@ static _Thread_local volatile sig_atomic_t may_jump;
 static void jump(int signal)
 {
 	(void)signal;
-	if (may_jump)
-		siglongjmp(out, 1);
+	if (!may_jump)
+		return;
+	may_jump = 0;
+	siglongjmp(out, 1);
 }
 
 /* Maps, writes, moves and unmaps; what is wrong is counted. */

@@ -76,14 +76,13 @@ pub fn has_thread(thread: u32) -> bool {
     call(nr::TGKILL, [getpid() as usize, thread as usize, 0, 0, 0, 0]) == 0
 }
 
-/// Sleeps while a word has this value, for less than a second; true if the time, in nanoseconds, is over.
-pub fn futex_wait(word: &AtomicU32, value: u32, nanos: u32) -> bool {
+/// Sleeps while a word has this value, for less than a second, or until a signal.
+pub fn futex_wait(word: &AtomicU32, value: u32, nanos: u32) {
     const FUTEX_WAIT_PRIVATE: usize = 128;
-    const ETIMEDOUT: i64 = 110;
     let time = [0u64, u64::from(nanos)];
     let (word, time) = (word.as_ptr() as usize, (&raw const time) as usize);
     let args = [word, FUTEX_WAIT_PRIVATE, value as usize, time, 0, 0];
-    call(nr::FUTEX, args) == -ETIMEDOUT
+    call(nr::FUTEX, args);
 }
 
 /// Wakes one of those who sleep so.
