@@ -67,7 +67,13 @@ fn memcg_lru_gives_its_golden_numbers() {
 
 #[test]
 fn second_chance_gives_its_golden_numbers() {
-    let sets = ["units=180", "user=260", "memory=7"];
+    let machine = [
+        "serial=0",
+        "compressor=fixed",
+        "memory=7",
+        "swap_iops=12000",
+    ];
+    let sets = [&machine[..], &["units=180", "user=260"]].concat();
     let got = golden("second-chance", 1.0 / 18.0, &sets);
     // Numbers that are the same by either rule of counting would not show that a rule is broken.
     let of = |config: &str| {

@@ -42,8 +42,14 @@ const BOTH: &str = "second-chance+disk-swapins";
 
 #[test]
 fn a_second_chance_reads_less_from_disk_than_the_old_scheme() {
-    // The device and the memory of a unit are those of the experiment; there are fewer units.
-    let sets = ["units=360", "user=520"];
+    // Two jobs on two CPUs, whose memory and device are chosen as the experiment's are.
+    let small = [
+        "serial=0",
+        "compressor=fixed",
+        "memory=6",
+        "swap_iops=12000",
+    ];
+    let sets = [&small[..], &["units=360", "user=520"]].concat();
     let found = Medians::of("second-chance", 4, 1.0 / 18.0, &sets);
     let swapins = |config| found.get("swapins", config);
     assert!(swapins("old") > swapins("second-chance"));

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use neap_units::Nanos;
 
 use super::heap::{Due, Heap};
+use super::nodes::Nodes;
 use super::program::{Context, Program, Shared, Step};
 use super::task::{Left, State, Task, TaskTimes, Times};
 use crate::kernel::{CpuId, Kernel, KernelConfig, Op, Reply, TaskId};
@@ -30,8 +31,8 @@ impl Default for Clockwork {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Cpu {
-    task: Option<u32>,
+pub(super) struct Cpu {
+    pub(super) task: Option<u32>,
     slice_end: Nanos,
 }
 
@@ -44,6 +45,7 @@ pub struct Machine {
     now: Nanos,
     heap: Heap,
     cpus: Vec<Cpu>,
+    nodes: Nodes,
     tasks: Vec<Task>,
     queue: VecDeque<u32>,
     /// Tasks that are awaited and not over.
@@ -72,6 +74,7 @@ impl Machine {
             now: Nanos::ZERO,
             heap: Heap::default(),
             cpus: vec![Cpu::default(); config.cpus.max(1) as usize],
+            nodes: Nodes::new(config.nodes, config.cpus),
             tasks: Vec::new(),
             queue: VecDeque::new(),
             awaited: 0,
@@ -173,13 +176,27 @@ impl Machine {
             task.times.times.stalled += now.saturating_sub(since);
         }
         task.state = State::Ready;
-        match self.cpus.iter().position(|cpu| cpu.task.is_none()) {
-            Some(cpu) => self.start(cpu as u32, id, now),
+        match self.idle_cpu(id) {
+            Some(cpu) => self.start(cpu, id, now),
             None => self.queue.push_back(id),
         }
     }
 
+    /// An idle CPU for a task that wakes: of the node it last ran on, as wake-ups look among CPUs that
+    /// share a cache, or else anywhere. What has no node yet goes to the one with most idle CPUs.
+    fn idle_cpu(&mut self, id: u32) -> Option<u32> {
+        let task = &mut self.tasks[id as usize];
+        let node = match task.node {
+            Some(node) => Some(node),
+            None => self.nodes.idlest(&self.cpus, &mut task.rng),
+        };
+        let idle = |cpu: &u32| self.cpus[*cpu as usize].task.is_none();
+        let near = node.and_then(|node| self.nodes.cpus_of(node).find(idle));
+        near.or_else(|| (0..self.cpus.len() as u32).find(idle))
+    }
+
     fn start(&mut self, cpu: u32, task: u32, at: Nanos) {
+        self.tasks[task as usize].node = Some(self.nodes.of(cpu));
         self.cpus[cpu as usize] = Cpu {
             task: Some(task),
             slice_end: at + self.clockwork.slice,
@@ -226,7 +243,15 @@ impl Machine {
 
     fn next_task(&mut self, cpu: u32, at: Nanos) {
         self.cpus[cpu as usize].task = None;
-        if let Some(next) = self.queue.pop_front() {
+        // One of this node before one that would move.
+        let here = self.nodes.of(cpu);
+        let stays = |id: &u32| {
+            self.tasks[*id as usize]
+                .node
+                .is_none_or(|node| node == here)
+        };
+        let first = self.queue.iter().position(stays).unwrap_or(0);
+        if let Some(next) = self.queue.remove(first) {
             self.start(cpu, next, at);
         }
     }
@@ -252,8 +277,10 @@ impl Machine {
                         return ran;
                     }
                 }
+                // Meets nobody: nothing but the end of its slice can come between.
                 Left::Compute(span) => {
-                    let room = Nanos(horizon.saturating_sub(at).0.max(1));
+                    let end = self.cpus[cpu as usize].slice_end;
+                    let room = Nanos(end.saturating_sub(at).0.max(1));
                     let part = span.min(room);
                     at += part;
                     task.times.times.user += part;
@@ -428,6 +455,12 @@ impl Machine {
             }
             Step::SleepUntil(time) => {
                 task.state = State::Asleep;
+                self.heap.push(time.max(*at), Due::Wake(id));
+                return Some(Ran::Off(*at));
+            }
+            Step::RunUntil(time) => {
+                task.state = State::Asleep;
+                task.node = None;
                 self.heap.push(time.max(*at), Due::Wake(id));
                 return Some(Ran::Off(*at));
             }

@@ -6,6 +6,7 @@
 
 mod heap;
 mod machine;
+mod nodes;
 mod program;
 mod task;
 

@@ -41,6 +41,9 @@ pub enum Step {
     Compute(Nanos),
     /// Nothing until then.
     SleepUntil(Nanos),
+    /// Nothing until a command is done that is run until then, as a shell runs `sleep`. It goes on where
+    /// that was put, for a new program is put on the node with most idle CPUs and wakes who waits for it.
+    RunUntil(Nanos),
     /// `read()` or `write()` of one page of a file, on behalf of [`Context::space`].
     FileIo {
         /// Which file.

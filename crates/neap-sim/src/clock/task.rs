@@ -79,6 +79,8 @@ pub(super) struct Task {
     pub(super) again: bool,
     /// The machine runs on while one of these is not over.
     pub(super) awaited: bool,
+    /// The node it last ran on, unless it is to be placed anew.
+    pub(super) node: Option<u32>,
     pub(super) times: TaskTimes,
 }
 
@@ -95,6 +97,7 @@ impl Task {
             pace: Nanos::ZERO,
             again: false,
             awaited,
+            node: None,
             times: TaskTimes {
                 started: start,
                 ..TaskTimes::default()

@@ -8,6 +8,7 @@ use super::cost::costs;
 use super::fairness::{Fairness, swap};
 use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
 use crate::kernel::KernelConfig;
+use crate::workload::Pattern;
 
 /// Configuration names: the walk, the number of cgroups, and whether their sizes differ.
 macro_rules! configs {
@@ -69,6 +70,7 @@ fn test(setup: &Setup<'_>) -> Fairness {
         },
         sizes: sizes(memory.whole_pages().0, groups, unequal),
         share: Some(setup.number("touched") / 100.0),
+        pattern: Pattern::Random,
         rate: 0.0,
         period: Nanos::millis(50),
         warm_up: Nanos::millis(20_000),

@@ -264,16 +264,16 @@ pub(super) const MEMORY: Parameter = Parameter::chosen(
     "5",
     "times the recorded compiler",
     "not stated; a unit's private memory is 1 to so many times the recorded 16 MiB, all alike probable; \
-     the whole number whose old-scheme swap-ins in second-chance at this scale, with a device that is never busy, are \
-     nearest to the reported count",
+     the whole number whose old-scheme swap-ins in second-chance at this scale, with a device that is never busy and \
+     no serial part, are nearest to the reported count",
     &["4", "6", "8"],
 );
-const SERIAL: Parameter = Parameter::chosen(
+/// Of a build that has none unless it is set.
+pub(super) const SERIAL: Parameter = Parameter::chosen(
     "serial",
     "0",
     "s",
-    "CPU time of what no job overlaps. With 70 s the seed's own build in 3 GB comes out at its 197 s of real time: \
-     69.8 s + (4,365 s user + 289 s sys - 69.8 s) / 36",
+    "CPU time of what no job overlaps",
     &["0", "35", "70", "140"],
 );
 const PREPARE: Parameter = Parameter::chosen(
@@ -327,21 +327,6 @@ const LATENCY: Parameter = Parameter::chosen(
     "not stated; an SSD's random read",
     &["20", "100", "500"],
 );
-pub(super) const DEVICE: Parameter = Parameter::word(
-    "device",
-    "ssd",
-    "not stated; how many requests it works on, and how many may wait",
-    &["ssd", "nvme", "disk"],
-);
-pub(super) const IOPS: Parameter = Parameter::chosen(
-    "swap_iops",
-    "12000",
-    "pages/s",
-    "not stated; random pages, reads and writes together, that the device takes for long. Of the values swept that \
-     with which the old scheme's real time in second-chance is nearest to the reported one, which is therefore no \
-     prediction",
-    &["5000", "10000", "12000", "14000", "15000", "20000"],
-);
 pub(super) const CLUSTER: Parameter = Parameter::chosen(
     "page_cluster",
     "3",
@@ -361,7 +346,6 @@ pub(super) const FILES: &[&str] = &["disk", "tmpfs"];
 pub(super) const REST: &[Parameter] = &[
     SOURCE,
     OBJECT,
-    SERIAL,
     PREPARE,
     LINK_MEMORY,
     SCATTER,
@@ -370,7 +354,6 @@ pub(super) const REST: &[Parameter] = &[
     SWAP,
     LATENCY,
     CLUSTER,
-    COMPRESSOR,
 ];
 
 pub(super) const fn reported(metric: &'static str, config: &'static str, value: f64) -> Reported {

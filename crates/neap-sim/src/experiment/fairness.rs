@@ -21,6 +21,8 @@ pub(super) struct Fairness {
     pub(super) rate: f64,
     /// Touches a second as a share of a cgroup's pages, instead of the same for all.
     pub(super) share: Option<f64>,
+    /// In what order pages are touched.
+    pub(super) pattern: Pattern,
     /// Length of a burst.
     pub(super) period: Nanos,
     /// Time between the first touch and the first write.
@@ -95,7 +97,7 @@ impl Fairness {
                 burst,
                 touches: if burst.is_some() { u64::MAX } else { 0 },
                 hold: Nanos(u64::MAX / 2),
-                ..Load::new(memcg, area, Walker::new(Pattern::Random, pages))
+                ..Load::new(memcg, area, Walker::new(self.pattern, pages))
             };
             // Jobs do not start in the same instant, or their bursts would collide for ever.
             let start = Nanos(self.period.0 * i as u64 / self.sizes.len() as u64);
@@ -285,6 +287,10 @@ fn memcg_lru(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
         },
         sizes: vec![pages; groups as usize],
         share: None,
+        pattern: match setup.word("order") {
+            "shuffled" => Pattern::Shuffled,
+            _ => Pattern::Random,
+        },
         rate: (setup.number("read_rate") + setup.number("write_rate")) * 256.0 * setup.scale,
         period: Nanos::millis(whole(setup.number("burst"))),
         warm_up: seconds(setup.number("warm_up")),
@@ -339,11 +345,18 @@ pub(super) const MEMCG_LRU: Experiment = Experiment {
             "how evenly fio spreads its rate",
             &["10", "50", "200"],
         ),
+        Parameter::word(
+            "order",
+            "independent",
+            "not stated; shuffled: each page once before any comes again, which is what fio does unless it is told norandommap",
+            &["independent", "shuffled"],
+        ),
         Parameter::chosen(
             "nodes",
             "1",
             "NUMA nodes",
-            "not stated; with several, one cgroup's memory lies where its job ran, and each node is asked on its own",
+            "not stated; with several, one cgroup's memory lies where its job ran, each node is asked on its own, and the \
+             writer's shell goes on where its last sleep was put",
             &["1", "2", "4"],
         ),
     ],
@@ -398,6 +411,7 @@ fn memcg_lru_6_12(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
         },
         sizes: vec![mib("memory").whole_pages().0; groups],
         share: None,
+        pattern: Pattern::Random,
         rate: setup.number("rate"),
         period: Nanos::millis(whole(setup.number("burst"))),
         warm_up: seconds(setup.number("warm_up")),

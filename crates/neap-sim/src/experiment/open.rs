@@ -3,11 +3,16 @@
 
 use neap_policy::{PenaltySpend, ShrinkerLimit, SwapinCount, Switches};
 
-use super::build::{CPUS, JOBS, LIMIT, MEMORY, REST, UNITS, USER, build, effect, joined};
+use super::build::{
+    COMPRESSOR, CPUS, JOBS, LIMIT, MEMORY, REST, SERIAL, UNITS, USER, build, effect, joined,
+};
 use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
 
 /// Of the build of `second-chance`, with two jobs and a device that is never busy.
-const PARAMETERS: &[Parameter] = &joined::<18>(&[&[LIMIT, CPUS, USER, JOBS, UNITS, MEMORY], REST]);
+const PARAMETERS: &[Parameter] = &joined::<18>(&[
+    &[LIMIT, CPUS, USER, JOBS, UNITS, MEMORY, SERIAL, COMPRESSOR],
+    REST,
+]);
 
 /// What a configuration changes of Linux 6.12.
 fn remedied(config: &str) -> Switches {

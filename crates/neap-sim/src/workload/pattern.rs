@@ -9,6 +9,8 @@ pub enum Pattern {
     Sequential,
     /// Uniformly at random.
     Random,
+    /// At random, but each page once before any comes again, as fio does unless it is told `norandommap`.
+    Shuffled,
     /// By Zipf's law with this exponent; popular pages lie scattered.
     Zipf(f64),
     /// A share of the pages gets a share of the touches, both parts uniformly.
@@ -35,8 +37,10 @@ pub struct Walker {
     zipf: Zipf,
     /// Popular ranks are spread by this factor, which shares no divisor with `pages`.
     scatter: u64,
-    /// Sequential: the next page. Phases: touches in this window.
+    /// Sequential: the next page. Shuffled: the next in order. Phases: touches in this window.
     at: u64,
+    /// This order of all pages.
+    order: Order,
     /// First page of the window of phases.
     window: u64,
 }
@@ -56,6 +60,7 @@ impl Walker {
             zipf: Zipf::new(pages, exponent),
             scatter: scatter(pages),
             at: 0,
+            order: Order::default(),
             window: 0,
         }
     }
@@ -70,6 +75,14 @@ impl Walker {
                 page
             }
             Pattern::Random => rng.below(self.pages),
+            Pattern::Shuffled => {
+                if self.at == 0 {
+                    self.order = Order::drawn(self.pages, rng);
+                }
+                let page = self.order.page(self.at, self.pages);
+                self.at = (self.at + 1) % self.pages;
+                page
+            }
             Pattern::Zipf(_) => {
                 let rank = u128::from(self.zipf.draw(rng));
                 (rank * u128::from(self.scatter) % u128::from(self.pages)) as u64
@@ -90,6 +103,38 @@ impl Walker {
                     self.window = rng.below(self.pages - window + 1);
                 }
                 self.window + rng.below(window)
+            }
+        }
+    }
+}
+
+/// An order of all pages, which takes no memory for them: a Feistel network over the smallest square of a power of
+/// two that holds them, gone through again where it leads outside.
+#[derive(Clone, Copy, Debug, Default)]
+struct Order {
+    keys: [u64; 4],
+    /// Bits of one half.
+    half: u32,
+}
+
+impl Order {
+    fn drawn(pages: u64, rng: &mut Rng) -> Order {
+        Order {
+            keys: std::array::from_fn(|_| rng.bits()),
+            half: (u64::BITS - (pages - 1).leading_zeros()).div_ceil(2).max(1),
+        }
+    }
+
+    fn page(&self, mut at: u64, pages: u64) -> u64 {
+        let mask = (1 << self.half) - 1;
+        loop {
+            for key in self.keys {
+                let (left, right) = (at >> self.half, at & mask);
+                let mixed = (right ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                at = right << self.half | (left ^ mixed >> 40) & mask;
+            }
+            if at < pages {
+                return at;
             }
         }
     }
@@ -119,6 +164,7 @@ mod tests {
         let patterns = [
             Pattern::Sequential,
             Pattern::Random,
+            Pattern::Shuffled,
             Pattern::Zipf(1.1),
             Pattern::HotCold {
                 pages: 0.1,
@@ -138,6 +184,28 @@ mod tests {
                     "{pattern:?}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn what_is_shuffled_comes_once_in_each_round() {
+        let mut rng = Rng::new(3, 1);
+        for pages in [1u64, 2, 3, 30, 997, 4096] {
+            let mut walker = Walker::new(Pattern::Shuffled, pages);
+            let mut round = || -> Vec<u64> { (0..pages).map(|_| walker.next(&mut rng)).collect() };
+            let (first, second) = (round(), round());
+            for round in [&first, &second] {
+                let mut sorted = round.clone();
+                sorted.sort_unstable();
+                assert!(sorted.into_iter().eq(0..pages), "{pages} pages");
+            }
+            // Neither in order nor as before; a run of a few pages is what chance leaves.
+            let steps = first.windows(2).filter(|two| two[1] == two[0] + 1).count();
+            let same = first.iter().zip(&second).filter(|(a, b)| a == b).count();
+            assert!(
+                pages < 100 || steps < 8 && same < 8,
+                "{pages} pages: {steps}, {same}"
+            );
         }
     }
 

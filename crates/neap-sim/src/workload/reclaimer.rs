@@ -5,7 +5,7 @@ use neap_units::{Bytes, Nanos};
 use crate::clock::{Context, Program, Step};
 use crate::kernel::MemcgId;
 
-/// Writes a size to `memory.reclaim`, waits, and again.
+/// Writes a size to `memory.reclaim`, waits, and again, as a shell does that runs `sleep` between.
 #[derive(Clone, Debug)]
 pub struct Reclaimer {
     /// Of which cgroup.
@@ -44,7 +44,7 @@ impl Program for Reclaimer {
     fn step(&mut self, cx: &mut Context<'_>) -> Step {
         if std::mem::take(&mut self.pausing) {
             cx.shared.add(self.again, u64::from(cx.again));
-            return Step::SleepUntil(cx.now.saturating_add(self.pause));
+            return Step::RunUntil(cx.now.saturating_add(self.pause));
         }
         if self.started == self.writes {
             return Step::Exit;

@@ -76,7 +76,8 @@ pub struct TaskSpec {
 }
 
 const KINDS: &[&str] = &[
-    "usemem", "random", "zipf", "scan", "hot-cold", "phases", "cold", "stream", "replay", "compile",
+    "usemem", "random", "shuffled", "zipf", "scan", "hot-cold", "phases", "cold", "stream",
+    "replay", "compile",
 ];
 
 /// Reads a task.
@@ -171,6 +172,7 @@ fn kind(
             passes: node.within("passes", 1, 1, u64::MAX)?,
         },
         "random" => Kind::Touch(Pattern::Random),
+        "shuffled" => Kind::Touch(Pattern::Shuffled),
         "scan" => Kind::Touch(Pattern::Sequential),
         "zipf" => Kind::Touch(Pattern::Zipf(node.number("exponent", 1.0, 0.0, 10.0)?)),
         "hot-cold" => Kind::Touch(Pattern::HotCold {
