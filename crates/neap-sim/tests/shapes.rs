@@ -42,7 +42,7 @@ const BOTH: &str = "second-chance+disk-swapins";
 
 #[test]
 fn a_second_chance_reads_less_from_disk_than_the_old_scheme() {
-    // Two jobs on two CPUs, whose memory and device are chosen as the experiment's are.
+    // Few jobs press seldom: with the memory and the device that a build of four was given.
     let small = [
         "serial=0",
         "compressor=fixed",

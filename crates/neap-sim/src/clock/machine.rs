@@ -16,8 +16,8 @@ use crate::workload::Rng;
 pub struct Clockwork {
     /// How long a task keeps its CPU while others wait (the kernel's base slice: 3 ms).
     pub slice: Nanos,
-    /// How far a CPU may run past the next event. Smaller is slower and, below what a fault costs,
-    /// changes nothing.
+    /// How far a CPU may run past the next event while it touches pages. Smaller is slower and, below what a
+    /// fault costs, changes nothing.
     pub grain: Nanos,
 }
 
@@ -58,6 +58,8 @@ pub struct Machine {
 enum Ran {
     /// Its task goes on at this time.
     On(Nanos),
+    /// The same, of a task that computes and has got far ahead of the others.
+    Ahead(Nanos),
     /// Its task gave the CPU up at this time.
     Off(Nanos),
 }
@@ -199,7 +201,7 @@ impl Machine {
         self.tasks[task as usize].node = Some(self.nodes.of(cpu));
         self.cpus[cpu as usize] = Cpu {
             task: Some(task),
-            slice_end: at + self.clockwork.slice,
+            slice_end: at + self.clockwork.slice.max(Nanos(1)),
         };
         self.heap.push(at, Due::Cpu(cpu));
     }
@@ -208,13 +210,18 @@ impl Machine {
         let Some(id) = self.cpus[cpu as usize].task else {
             return;
         };
-        match self.run_task(cpu, id) {
-            Ran::On(at) if at >= self.cpus[cpu as usize].slice_end => {
+        let slice_end = self.cpus[cpu as usize].slice_end;
+        let ran = match self.now >= slice_end {
+            true => Ran::On(self.now), // it has computed up to here
+            false => self.run_task(cpu, id),
+        };
+        match ran {
+            Ran::On(at) if at >= slice_end => {
                 let at = self.skip(id, at, limit);
                 self.queue.push_back(id);
                 self.next_task(cpu, at);
             }
-            Ran::On(at) => self.heap.push(at, Due::Cpu(cpu)),
+            Ran::On(at) | Ran::Ahead(at) => self.heap.push(at, Due::Cpu(cpu)),
             Ran::Off(at) => self.next_task(cpu, at),
         }
     }
@@ -277,7 +284,7 @@ impl Machine {
                         return ran;
                     }
                 }
-                // Meets nobody: nothing but the end of its slice can come between.
+                // Meets nobody, so it need not keep step: nothing but the end of its slice can come between.
                 Left::Compute(span) => {
                     let end = self.cpus[cpu as usize].slice_end;
                     let room = Nanos(end.saturating_sub(at).0.max(1));
@@ -288,6 +295,9 @@ impl Machine {
                         Nanos::ZERO => Left::Nothing,
                         rest => Left::Compute(rest),
                     };
+                    if at >= horizon {
+                        return Ran::Ahead(at);
+                    }
                 }
                 Left::Touches(from) => {
                     if let Some(ran) = self.touch(cpu, id, from, &mut at, horizon) {

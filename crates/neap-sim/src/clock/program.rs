@@ -41,8 +41,8 @@ pub enum Step {
     Compute(Nanos),
     /// Nothing until then.
     SleepUntil(Nanos),
-    /// Nothing until a command is done that is run until then, as a shell runs `sleep`. It goes on where
-    /// that was put, for a new program is put on the node with most idle CPUs and wakes who waits for it.
+    /// Nothing until then, as a shell that runs `sleep`: a new program is put on the node with most idle CPUs,
+    /// and wakes who waits for it there. Which that is is asked at the end.
     RunUntil(Nanos),
     /// `read()` or `write()` of one page of a file, on behalf of [`Context::space`].
     FileIo {

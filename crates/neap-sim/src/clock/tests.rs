@@ -143,3 +143,52 @@ fn who_sleeps_meanwhile_is_woken_in_time() {
     let late = sleeper.ended.unwrap() - Nanos::millis(120_000);
     assert!(late < Nanos::millis(100), "{late}");
 }
+
+/// Computes and sleeps by turns, for spans that meet no slice.
+struct Restless(u32);
+
+impl Program for Restless {
+    fn step(&mut self, cx: &mut Context<'_>) -> Step {
+        let Some(left) = self.0.checked_sub(1) else {
+            return Step::Exit;
+        };
+        self.0 = left;
+        match left % 2 {
+            1 => Step::SleepUntil(cx.now + Nanos::micros(700)),
+            _ => Step::Compute(Nanos::micros(1_100)),
+        }
+    }
+}
+
+#[test]
+fn nobody_is_on_two_cpus_at_once_and_no_cpu_is_idle_while_somebody_waits() {
+    let work = Nanos::millis(100);
+    let mut machine = machine(2);
+    let long = [(); 3].map(|()| machine.spawn(Box::new(Long(work)), Nanos::ZERO, true));
+    let restless = machine.spawn(Box::new(Restless(40)), Nanos::ZERO, true);
+    assert!(machine.finish(Nanos(u64::MAX)));
+    for task in long {
+        let times = machine.times(task);
+        assert_eq!(times.times.user, work);
+        assert!(times.ended.unwrap() >= work, "{:?}", times.ended);
+    }
+    // 322 ms of work on two CPUs; the last one of three may be alone with what is left of its slices.
+    assert_eq!(machine.times(restless).times.user, Nanos::micros(22_000));
+    assert_eq!(machine.total().user, work * 3 + Nanos::micros(22_000));
+    let ends = long.map(|task| machine.times(task).ended.unwrap());
+    let end = ends.into_iter().max().unwrap();
+    assert!(end < Nanos::millis(161 + 6), "{end}");
+}
+
+#[test]
+fn who_wakes_waits_for_one_slice_at_most() {
+    let mut machine = machine(1);
+    let long = machine.spawn(Box::new(Long(Nanos::millis(400))), Nanos::ZERO, true);
+    let restless = machine.spawn(Box::new(Restless(40)), Nanos::ZERO, true);
+    assert!(machine.finish(Nanos(u64::MAX)));
+    assert_eq!(machine.times(long).times.user, Nanos::millis(400));
+    // Twenty times: asleep, up to a slice until it has the CPU, and its work.
+    let each = Nanos::micros(700 + 3_000 + 1_100);
+    let end = machine.times(restless).ended.unwrap();
+    assert!(end <= each * 20, "{end}");
+}

@@ -264,8 +264,8 @@ pub(super) const MEMORY: Parameter = Parameter::chosen(
     "5",
     "times the recorded compiler",
     "not stated; a unit's private memory is 1 to so many times the recorded 16 MiB, all alike probable; \
-     the whole number whose old-scheme swap-ins in second-chance at this scale, with a device that is never busy and \
-     no serial part, are nearest to the reported count",
+     the whole number whose old-scheme swap-ins in second-chance at this scale, with a device that is never busy, \
+     no serial part and compressor=fixed, are nearest to the reported count",
     &["4", "6", "8"],
 );
 /// Of a build that has none unless it is set.

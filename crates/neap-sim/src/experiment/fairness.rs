@@ -356,7 +356,7 @@ pub(super) const MEMCG_LRU: Experiment = Experiment {
             "1",
             "NUMA nodes",
             "not stated; with several, one cgroup's memory lies where its job ran, each node is asked on its own, and the \
-             writer's shell goes on where its last sleep was put",
+             writer goes on on the node with most idle CPUs",
             &["1", "2", "4"],
         ),
     ],

@@ -1,5 +1,5 @@
 //! The open problems of the review thread (SPEC 9.1 to 9.3), each with a remedy as one more switch, in
-//! the build of `second-chance`: `concurrent-shrinkers`, `useful-readahead`, `penalty-on-scan`.
+//! a small build: `concurrent-shrinkers`, `useful-readahead`, `penalty-on-scan`.
 
 use neap_policy::{PenaltySpend, ShrinkerLimit, SwapinCount, Switches};
 
@@ -8,7 +8,7 @@ use super::build::{
 };
 use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
 
-/// Of the build of `second-chance`, with two jobs and a device that is never busy.
+/// Of a build of two jobs and a device that is never busy.
 const PARAMETERS: &[Parameter] = &joined::<18>(&[
     &[LIMIT, CPUS, USER, JOBS, UNITS, MEMORY, SERIAL, COMPRESSOR],
     REST,
