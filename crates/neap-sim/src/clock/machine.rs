@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use neap_units::Nanos;
 
 use super::heap::{Due, Heap};
-use super::nodes::Nodes;
+use super::nodes::{Cpu, Nodes};
 use super::program::{Context, Program, Shared, Step};
 use super::task::{Left, State, Task, TaskTimes, Times};
 use crate::kernel::{CpuId, Kernel, KernelConfig, Op, Reply, TaskId};
@@ -28,12 +28,6 @@ impl Default for Clockwork {
             grain: Nanos::micros(5),
         }
     }
-}
-
-#[derive(Clone, Copy, Default)]
-pub(super) struct Cpu {
-    pub(super) task: Option<u32>,
-    slice_end: Nanos,
 }
 
 /// CPUs, tasks and a kernel under one clock.
@@ -463,14 +457,9 @@ impl Machine {
                 task.left = Left::Compute(span);
                 return None;
             }
-            Step::SleepUntil(time) => {
+            Step::SleepUntil(time) | Step::RunUntil(time) => {
                 task.state = State::Asleep;
-                self.heap.push(time.max(*at), Due::Wake(id));
-                return Some(Ran::Off(*at));
-            }
-            Step::RunUntil(time) => {
-                task.state = State::Asleep;
-                task.node = None;
+                task.node = task.node.filter(|_| matches!(step, Step::SleepUntil(_)));
                 self.heap.push(time.max(*at), Due::Wake(id));
                 return Some(Ran::Off(*at));
             }

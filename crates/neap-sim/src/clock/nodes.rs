@@ -1,9 +1,17 @@
-//! Which CPUs are of which node.
+//! CPUs, and which are of which node.
 
 use std::ops::Range;
 
-use super::machine::Cpu;
+use neap_units::Nanos;
+
 use crate::workload::Rng;
+
+/// What a CPU does.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Cpu {
+    pub(super) task: Option<u32>,
+    pub(super) slice_end: Nanos,
+}
 
 /// CPUs split evenly over the nodes, as the kernel model does.
 pub(super) struct Nodes {
