@@ -28,7 +28,7 @@ const MEMORY: Parameter = Parameter::chosen(
     "8.2",
     "times the recorded compiler",
     "not stated; a unit's private memory is 1 to so many times the recorded 16 MiB, all alike probable; of the values \
-     swept that whose old-scheme swap-ins are nearest to the reported count, which is therefore no \
+     tried that whose old-scheme swap-ins are nearest to the reported count, which is therefore no \
      prediction",
     &["8", "8.2", "8.4"],
 );
@@ -57,7 +57,7 @@ const IOPS: Parameter = Parameter::chosen(
     "swap_iops",
     "50000",
     "pages/s",
-    "not stated; random pages, reads and writes together, that the device takes for long. Of the values swept that \
+    "not stated; random pages, reads and writes together, that the device takes for long. Of the values tried that \
      with which the old scheme's real time is nearest to the reported one, which is therefore no \
      prediction",
     &["25000", "50000", "100000"],
