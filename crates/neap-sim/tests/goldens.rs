@@ -35,8 +35,8 @@ fn rows(name: &str, options: &Options) -> String {
     outcome.rows.iter().map(line).collect()
 }
 
-fn golden(name: &str, scale: f64, sets: &[&str]) -> String {
-    let got = rows(name, &options(2, scale, sets, 2));
+fn golden(name: &str, experiment: &str, scale: f64, sets: &[&str]) -> String {
+    let got = rows(experiment, &options(2, scale, sets, 2));
     if std::env::var_os("NEAP_BLESS").is_some() {
         fs::write(path(name), &got).unwrap();
         return got;
@@ -53,16 +53,34 @@ fn golden(name: &str, scale: f64, sets: &[&str]) -> String {
 
 #[test]
 fn memcg_lru_6_12_gives_its_golden_numbers() {
-    golden("memcg-lru-6.12", 0.25, &["writes=8", "warm_up=4"]);
+    golden(
+        "memcg-lru-6.12",
+        "memcg-lru-6.12",
+        0.25,
+        &["writes=8", "warm_up=4"],
+    );
 }
 
 #[test]
 fn memcg_lru_gives_its_golden_numbers() {
-    golden(
-        "memcg-lru",
-        1.0 / 512.0,
-        &["writes=20", "warm_up=10", "cgroups=32"],
-    );
+    let sets = ["writes=20", "warm_up=10", "cgroups=32"];
+    golden("memcg-lru", "memcg-lru", 1.0 / 512.0, &sets);
+}
+
+/// Jobs that keep to nodes, a writer that moves, and pages touched once before any comes again.
+#[test]
+fn memcg_lru_on_two_nodes_in_shuffled_order_gives_its_golden_numbers() {
+    let sets = ["writes=20", "warm_up=10", "cgroups=32", "nodes=2"];
+    golden("memcg-lru-nodes", "memcg-lru", 1.0 / 512.0, &sets);
+    let sets = [&sets[..3], &["order=shuffled"]].concat();
+    golden("memcg-lru-shuffled", "memcg-lru", 1.0 / 512.0, &sets);
+}
+
+/// With what the experiment runs by default: a serial part at the end, and a compiler's own pages.
+#[test]
+fn second_chance_with_a_serial_part_and_real_pages_gives_its_golden_numbers() {
+    let sets = ["units=180", "user=260", "serial=20", "memory=7"];
+    golden("second-chance-serial", "second-chance", 1.0 / 18.0, &sets);
 }
 
 #[test]
@@ -74,7 +92,7 @@ fn second_chance_gives_its_golden_numbers() {
         "swap_iops=12000",
     ];
     let sets = [&machine[..], &["units=180", "user=260"]].concat();
-    let got = golden("second-chance", 1.0 / 18.0, &sets);
+    let got = golden("second-chance", "second-chance", 1.0 / 18.0, &sets);
     // Numbers that are the same by either rule of counting would not show that a rule is broken.
     let of = |config: &str| {
         let start = format!("swapins {config} ");

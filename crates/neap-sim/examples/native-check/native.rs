@@ -151,7 +151,10 @@ pub fn run(setting: &Setting, pattern: &str, dir: &Path) -> io::Result<(Counts, 
         let mut line = String::new();
         from.read_line(&mut line)?;
         if line.is_empty() {
-            return Err(io::Error::other("the child ended early"));
+            let why = "the child ended early: if dmesg tells of an out-of-memory kill, the kernel \
+                       found nothing in the cgroup that could leave soon enough; fewer accesses or \
+                       a larger limit= may help";
+            return Err(io::Error::other(why));
         }
         let counts = vmstat()?;
         to.write_all(b"\n")?;
