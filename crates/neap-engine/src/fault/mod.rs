@@ -22,7 +22,7 @@ use crate::job::Job;
 use crate::load::Loader;
 use crate::space::{Body, FreshRun, Space, addresses};
 use inbox::Inbox;
-use patience::{Patience, Span, Times};
+use patience::{Patience, Span, Terms, Times};
 use rank::Rank;
 use watch::Doing;
 pub(crate) use watch::Watch;
@@ -74,6 +74,14 @@ const HELD_NANOS: u64 = 10_000_000;
 /// Who waits for room and was not called is not tried again before, in nanoseconds.
 const HELD_AGAIN: u64 = 1_000_000;
 
+/// Who is kept where a cpu is wanted may wait for milliseconds each time, and nobody looks after it meanwhile.
+const KEEP: Terms = Terms {
+    too_long: waits_long,
+    trial: 16,
+    least_left: 4,
+    growth: 4,
+};
+
 /// The thread that is kept on its cpu waits there longer for others than for this one.
 fn waits_long(span: &Span) -> bool {
     let others = span.its.waited.saturating_sub(span.own.ran);
@@ -114,7 +122,7 @@ impl FaultThread {
             held: false,
             soon: false,
             followed: None,
-            patience: Patience::new(waits_long),
+            patience: Patience::new(KEEP),
             unsure: UNSURE_NANOS,
             trusted: 0,
             ahead: false,

@@ -3,13 +3,22 @@
 
 use neap_sys::CpuTime;
 
-/// Faults of a trial, after a time of being left alone.
-const TRIAL: u32 = 16;
-/// Faults between two looks otherwise.
+/// Faults between two looks.
 const LOOK: u32 = 256;
-/// Looks for which it is left: four times as many after each trial that failed.
-const LEAST_LEFT: u32 = 4;
+/// Most looks for which it is left.
 const MOST_LEFT: u32 = 1024;
+
+/// How soon it is given up, and for how long.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    /// Whether a thread waited too long.
+    pub too_long: fn(&Span) -> bool,
+    /// Faults of a trial, after a time of being left alone.
+    pub trial: u32,
+    /// Looks for which it is left after the first trial that failed, and how many times as many after each further one.
+    pub least_left: u32,
+    pub growth: u32,
+}
 
 /// The cpu time of the fault thread so far, and that of a thread that it serves.
 #[derive(Clone, Copy)]
@@ -30,8 +39,7 @@ pub(super) struct Span {
 }
 
 pub(super) struct Patience {
-    /// Whether a thread waited too long.
-    too_long: fn(&Span) -> bool,
+    terms: Terms,
     /// Faults until the next look, and how many they were.
     until: u32,
     faults: u32,
@@ -47,15 +55,15 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    pub fn new(too_long: fn(&Span) -> bool) -> Self {
+    pub fn new(terms: Terms) -> Self {
         Self {
-            too_long,
+            terms,
             until: 0,
-            faults: TRIAL,
+            faults: terms.trial,
             strangers: 0,
             then: None,
             left: 0,
-            next: LEAST_LEFT,
+            next: terms.least_left,
             trial: true,
         }
     }
@@ -78,20 +86,20 @@ impl Patience {
         });
         self.then = now;
         self.strangers = 0;
-        let too_long = span.as_ref().map(self.too_long);
+        let too_long = span.as_ref().map(self.terms.too_long);
         match too_long {
             _ if self.left > 0 => self.left -= 1,
             Some(true) => self.fail(),
             Some(false) => {
                 if self.faults == LOOK {
-                    self.next = LEAST_LEFT;
+                    self.next = self.terms.least_left;
                 }
                 self.trial = false;
             }
             None => {}
         }
         let tries = self.trial && self.left == 0;
-        self.faults = if tries { TRIAL } else { LOOK };
+        self.faults = if tries { self.terms.trial } else { LOOK };
         self.until = self.faults - 1;
     }
 
@@ -118,7 +126,7 @@ impl Patience {
         if self.left == 0 {
             self.left = self.next;
             self.trial = true;
-            self.next = (self.next * 4).min(MOST_LEFT);
+            self.next = (self.next * self.terms.growth).min(MOST_LEFT);
         }
     }
 
@@ -132,8 +140,16 @@ impl Patience {
 mod tests {
     use super::*;
 
+    const TRIAL: u32 = 16;
+    const LEAST_LEFT: u32 = 4;
+
     fn patience() -> Patience {
-        Patience::new(|span| span.its.waited > 50_000 * u64::from(span.faults))
+        Patience::new(Terms {
+            too_long: |span| span.its.waited > 50_000 * u64::from(span.faults),
+            trial: TRIAL,
+            least_left: LEAST_LEFT,
+            growth: 4,
+        })
     }
 
     fn waited(waited: u64) -> Option<Times> {

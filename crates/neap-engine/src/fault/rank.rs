@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use super::patience::{Patience, Span, Times};
+use super::patience::{Patience, Span, Terms, Times};
 use super::watch::{Client, Doing, Post};
 use crate::job::Job;
 use crate::space::Space;
@@ -39,11 +39,20 @@ pub(super) struct Rank {
 /// So much of what comes, in parts of all, may others than the thread that is served ask for without being minded.
 const FEW: u32 = 8;
 
-/// Others than the thread that is served kept this one from the cpu for more than half of the time that it needed; or
-/// that one did, for longer than it needed, while others wanted something of it.
+/// A fault that is served from ahead takes twice as long, so that may be lost to others before it pays less. The watch
+/// ends a trial that goes wrong within two of its looks, which a few hundred faults make good.
+const BEHIND: Terms = Terms {
+    too_long: lost_much,
+    trial: 64,
+    least_left: 1,
+    growth: 4,
+};
+
+/// Others than the thread that is served kept this one from the cpu for longer than it needed; or that one did, while
+/// others wanted something of it.
 fn lost_much(span: &Span) -> bool {
     let minded = span.strangers > span.faults / FEW && span.own.waited > span.own.ran;
-    minded || span.own.waited.saturating_sub(span.its.ran) > span.own.ran / 2
+    minded || span.own.waited.saturating_sub(span.its.ran) > span.own.ran
 }
 
 impl Rank {
@@ -52,7 +61,7 @@ impl Rank {
             job: job.clone(),
             space: space.clone(),
             post: None,
-            patience: Patience::new(lost_much),
+            patience: Patience::new(BEHIND),
             burst: 0,
             last: 0,
             woken: 0,
