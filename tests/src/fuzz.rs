@@ -79,7 +79,7 @@ fn calls(bytes: &[u8]) {
 }
 
 fn oracle(bytes: &[u8]) {
-    if let Ok(trace) = from_oracle(bytes) {
+    if let Ok((trace, _)) = from_oracle(bytes) {
         sound(&trace);
     }
 }

@@ -188,7 +188,7 @@ fn mistakes_are_told_in_one_line_with_what_to_write() {
     assert_eq!(none.status.code(), Some(2));
     told(
         &["experiment", "list", "--json", "-"],
-        "--json, --html and --sweep: there is nothing to write of a list",
+        "a list runs nothing and writes nothing: name an experiment",
     );
     told(
         &["import", "--from", "lackey", "/", "-o", "-"],
@@ -328,8 +328,7 @@ fn an_output_that_cannot_be_written_is_known_before_the_work() {
     }
     let foreign = "--mglru and --zswap: are of Linux: add --kernel VERSION";
     fails(&dir, &["forecast", &trace, "--zswap"], 2, foreign);
-    let foreign =
-        "--ratio, --content, --models, --time and --no-swap: are of neap run: leave --kernel out";
+    let foreign = "--time, --pool-max, --cpus and --no-swap: are of neap run: leave --kernel out";
     let both = ["forecast", &trace, "--kernel", "6.12", "--ratio", "2"];
     fails(&dir, &both, 2, foreign);
     let advice =

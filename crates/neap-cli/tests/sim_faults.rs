@@ -115,3 +115,139 @@ fn a_trace_is_replayed_with_another_compressor() {
     let alone = told(&dir, &["replay", "t", "--compressor", "lz4"], 2);
     assert!(alone.contains("--zswap"), "{alone}");
 }
+
+#[test]
+fn a_scale_that_an_experiment_does_not_have_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let scale = |name, scale| told(&dir, &["experiment", name, "--scale", scale], 2);
+    assert_eq!(
+        scale("mthp-store", "0.0001"),
+        "neap: error[E0203]: mthp-store has no scale 0.0001: write a number from 0.002 to 16"
+    );
+    for wrong in ["-1", "0", "nan"] {
+        let want = "neap: error[E0207]: --scale: write a number from 0.0001 to 16";
+        assert_eq!(scale("recency", wrong), want);
+    }
+}
+
+#[test]
+fn an_object_that_is_cut_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let object = |object: u64, size: u32| {
+        let mut bytes = 1u32.to_le_bytes().to_vec();
+        bytes.extend(object.to_le_bytes());
+        bytes.extend(size.to_le_bytes());
+        bytes.extend((-1i64).to_le_bytes());
+        bytes
+    };
+    fs::write(
+        dir.path().join("og"),
+        [object(1, 5000), object(2, 1 << 30)].concat(),
+    )
+    .unwrap();
+    let import = ["import", "--from", "oracle-general", "og", "-o", "t"];
+    let text = told(&dir, &import, 0);
+    let want = "neap: warning: og: objects of more than 2 MiB are cut to that: 1";
+    assert_eq!(text.lines().next(), Some(want));
+    let text = told(&dir, &[&import[..], &["--window", "1ms"]].concat(), 2);
+    let want = "--window, --window-pages and --thousand-instructions: are of lackey";
+    assert!(text.contains(want), "{text}");
+}
+
+#[test]
+fn flags_that_would_do_nothing_are_refused() {
+    let dir = with_trace();
+    // A record in which nothing was asked.
+    fs::write(dir.path().join("r"), b"NEAPREC\x01\x00").unwrap();
+    let refused = |args: &[&str], what: &str| {
+        let text = told(&dir, args, 2);
+        assert!(text.starts_with("neap: error[E0207]: "), "{text}");
+        assert!(text.contains(what) && text.lines().count() == 1, "{text}");
+    };
+    for flag in [
+        &["--pool-max", "10"][..],
+        &["--cpus", "1"],
+        &["--compressor", "lz4"],
+        &["--zswap", "--compressor", "lz4"],
+    ] {
+        let forecast = [&["forecast", "t", "--kernel", "6.12"], flag].concat();
+        refused(&forecast, "--no-swap: are of neap run: leave --kernel out");
+    }
+    for flag in [
+        &["--kernel", "6.1"][..],
+        &["--zswap"],
+        &["--zswap", "--compressor", "lz4"],
+        &["--mglru"],
+        &["--swap-size", "1G"],
+        &["--swap-latency", "1ms"],
+        &["--seed", "2"],
+    ] {
+        let replay = [&["replay", "r"], flag].concat();
+        refused(&replay, "add -m SIZE to run it as a trace");
+    }
+    for flag in [["--seeds", "2"], ["--set", "a=b"], ["--scale", "1"]] {
+        let list = [&["experiment", "list"][..], &flag].concat();
+        refused(&list, "a list runs nothing and writes nothing");
+    }
+    let swept = [
+        "experiment",
+        "memcg-lru-6.12",
+        "--sweep",
+        "slow",
+        "--set",
+        "slow=3",
+    ];
+    refused(&swept, "it tries other values of slow than --set slow=3");
+    refused(
+        &["replay", "t", "--mglru", "--kernel", "6.0"],
+        "--mglru: is not in that kernel",
+    );
+}
+
+#[test]
+fn only_one_thing_of_a_replay_is_standard_output() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("r"), b"NEAPREC\x01\x00").unwrap();
+    let lines = ["replay", "r", "--decisions", "-"];
+    for more in [&["--recorded", "-"][..], &["--json"]] {
+        let text = told(&dir, &[&lines, more].concat(), 2);
+        assert!(text.contains("only one of them can be standard output"));
+    }
+    assert_eq!(neap_in(&dir, &lines).stdout, b"");
+    let table = neap_in(&dir, &lines[..2]).stdout;
+    let table = String::from_utf8(table).unwrap();
+    let row = table.lines().find(|line| line.starts_with("decisions"));
+    assert!(row.is_some_and(|row| row.ends_with(" 0")), "{table}");
+}
+
+#[test]
+fn flags_are_looked_at_before_a_record_is() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("r"), b"NEAPREC\x01\x00").unwrap();
+    for flags in [
+        &["replay", "r", "-m", "1K"][..],
+        &["replay", "r", "-m", "50%"],
+        &["replay", "r", "-m", "8M", "--kernel", "banana"],
+        &["forecast", "r", "--kernel", "banana"],
+        &["forecast", "r", "--content", "nope"],
+    ] {
+        let text = told(&dir, flags, 2);
+        assert!(text.starts_with("neap: error[E0207]: "), "{text}");
+    }
+    let text = told(&dir, &["forecast", "r"], 2);
+    let mut lines = text.lines();
+    assert!(
+        lines
+            .next()
+            .unwrap()
+            .starts_with("neap: warning: r: a record holds")
+    );
+    let want =
+        "neap: error[E0206]: r: no touch of a page is in it: the run never came near its limit";
+    assert_eq!(lines.next(), Some(want));
+    assert!(lines.next().unwrap().contains("under a smaller limit"));
+    for flag in ["--seeds", "--seed", "--threads"] {
+        let text = told(&dir, &["experiment", "recency", flag, "-1"], 2);
+        assert!(text.contains("-1") && !text.contains("to pass"), "{text}");
+    }
+}

@@ -51,7 +51,7 @@ pub use trace::{
     TraceFault, Windows, forecast, from_lackey, from_oracle, from_record,
 };
 pub use workload::{
-    Arena, Build, BuildShape, Burst, Compiler, GroupSpec, Kind, Load, MAX_SWAP_LATENCY, Pattern,
-    Reclaimer, Replay, Rng, Stream, TaskSpec, WORKLOAD_SCHEMA, Walker, Workload, WorkloadFault,
-    WorkloadRun, Zipf, parse_duration, parse_version,
+    Arena, Build, BuildShape, Burst, Compiler, GroupSpec, Kind, Load, MAX_SWAP_LATENCY,
+    MGLRU_SINCE, Pattern, Reclaimer, Replay, Rng, Stream, TaskSpec, WORKLOAD_SCHEMA, Walker,
+    Workload, WorkloadFault, WorkloadRun, Zipf, parse_duration, parse_version,
 };

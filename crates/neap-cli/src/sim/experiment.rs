@@ -28,12 +28,10 @@ pub fn run(args: &ExperimentArgs) -> Result<(), Failure> {
         });
     }
     match args.name.as_str() {
-        "list" if args.json.is_some() || args.html.is_some() || args.sweep.is_some() => {
-            Err(Failure::Flag {
-                flag: "--json, --html and --sweep",
-                fault: "there is nothing to write of a list: name an experiment".to_owned(),
-            })
-        }
+        "list" if of_a_run(args) => Err(Failure::Flag {
+            flag: "--json, --html, --scale, --seed, --seeds, --set, --sweep and --threads",
+            fault: "a list runs nothing and writes nothing: name an experiment".to_owned(),
+        }),
         "list" => print(list()),
         "all" if args.sweep.is_some() || !args.set.is_empty() => Err(Failure::Flag {
             flag: "--set and --sweep",
@@ -48,6 +46,13 @@ pub fn run(args: &ExperimentArgs) -> Result<(), Failure> {
             }
         }
     }
+}
+
+/// Whether a flag was given that says something of a run.
+fn of_a_run(args: &ExperimentArgs) -> bool {
+    let written = args.json.is_some() || args.html.is_some();
+    let seeds = args.seed.is_some() || args.seeds.is_some() || args.threads.is_some();
+    written || seeds || args.scale.is_some() || !args.set.is_empty() || args.sweep.is_some()
 }
 
 fn list() -> String {
@@ -87,26 +92,35 @@ fn announce(args: &ExperimentArgs, experiment: &Experiment, number: usize, of: u
     if of == 1 && !stderr().is_terminal() {
         return;
     }
-    let seeds = args.seeds;
+    let seeds = args.seeds();
     let cost = about(experiment.seconds_of(seeds, args.scale));
-    let threads = options(args).threads;
+    let Options { threads, scale, .. } = options(args, experiment);
     let which = if of == 1 {
         String::new()
     } else {
         format!("{number} of {of}: ")
     };
+    let other = match scale.filter(|_| scale != args.scale) {
+        Some(scale) => format!(" at scale {scale}, the nearest it has"),
+        None => String::new(),
+    };
     talk::note(&format!(
-        "{which}{} with --seeds {seeds}: about {cost} of cpu time, over {threads} threads",
+        "{which}{} with --seeds {seeds}{other}: about {cost} of cpu time, over {threads} threads",
         experiment.name
     ));
 }
 
-fn options(args: &ExperimentArgs) -> Options {
+/// With `all`, an experiment that does not have the scale runs at the nearest it has.
+fn options(args: &ExperimentArgs, experiment: &Experiment) -> Options {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let nearest = |scale| experiment.nearest_scale(Some(scale));
     Options {
-        seeds: args.seeds,
-        seed: args.seed,
-        scale: args.scale,
+        seeds: args.seeds(),
+        seed: args.seed.unwrap_or(1),
+        scale: match args.name.as_str() {
+            "all" => args.scale.map(nearest),
+            _ => args.scale,
+        },
         sets: args.set.clone(),
         threads: args.threads.map_or(cpus, usize::from).max(1),
     }
@@ -166,7 +180,11 @@ fn several(args: &ExperimentArgs, experiments: &[&'static Experiment]) -> Result
     let mut outcomes: Vec<Outcome> = Vec::new();
     for (at, experiment) in experiments.iter().enumerate() {
         announce(args, experiment, at + 1, experiments.len());
-        let outcome = run_experiment(experiment, &options(args), &progress(experiment.name))?;
+        let outcome = run_experiment(
+            experiment,
+            &options(args, experiment),
+            &progress(experiment.name),
+        )?;
         if !outputs.quiet {
             let gap = if outcomes.is_empty() { "" } else { "\n" };
             print(format!("{gap}{}", outcome.text()))?;
@@ -183,7 +201,7 @@ fn several(args: &ExperimentArgs, experiments: &[&'static Experiment]) -> Result
 
 /// Runs every experiment, after saying how long that takes.
 fn all(args: &ExperimentArgs) -> Result<(), Failure> {
-    let cost = |experiment: &&Experiment| experiment.seconds_of(args.seeds, args.scale);
+    let cost = |experiment: &&Experiment| experiment.seconds_of(args.seeds(), args.scale);
     let total = about(EXPERIMENTS.iter().map(cost).sum());
     talk::note(&format!(
         "{} experiments, about {total} of cpu time; --seeds and --scale make it less",
@@ -216,14 +234,22 @@ fn caveats(outcomes: &[(String, Outcome)]) -> Vec<String> {
     notes
 }
 
-/// One line for each setting and row of the headline metrics.
-fn swept(args: &ExperimentArgs, experiment: &'static Experiment, key: &str) -> Result<(), Failure> {
-    let outputs = Outputs::open(args)?;
-    let only = (key != "all").then_some(key);
-    let outcomes = sweep_experiment(experiment, only, &options(args), &progress(experiment.name))?;
-    if outcomes.is_empty() {
-        return Err(nothing_to_try(experiment, key));
+/// Refuses to sweep what is set, too: the value that is set would have no row.
+fn unset(args: &ExperimentArgs, key: &str) -> Result<(), Failure> {
+    let set = |set: &&String| set.split('=').next().is_some_and(|set| set.trim() == key);
+    match args.set.iter().find(set) {
+        None => Ok(()),
+        Some(set) => Err(Failure::Flag {
+            flag: "--sweep",
+            fault: format!(
+                "it tries other values of {key} than --set {set}: leave one of them out"
+            ),
+        }),
     }
+}
+
+/// One line for each setting and row of the headline metrics.
+fn sweep_table(experiment: &Experiment, outcomes: &[(String, Outcome)]) -> Table {
     let mut table = Table::new(&[
         ("setting", Align::Left),
         ("metric", Align::Left),
@@ -234,7 +260,7 @@ fn swept(args: &ExperimentArgs, experiment: &'static Experiment, key: &str) -> R
         ("p10", Align::Right),
         ("p90", Align::Right),
     ]);
-    for (setting, outcome) in &outcomes {
+    for (setting, outcome) in outcomes {
         let lead = |metric: &str| {
             let effect =
                 |e: &neap_sim::Effect| e.name == metric && experiment.headline.contains(&e.metric);
@@ -253,6 +279,24 @@ fn swept(args: &ExperimentArgs, experiment: &'static Experiment, key: &str) -> R
             ]);
         }
     }
+    table
+}
+
+/// Runs an experiment for each value to try.
+fn swept(args: &ExperimentArgs, experiment: &'static Experiment, key: &str) -> Result<(), Failure> {
+    unset(args, key)?;
+    let outputs = Outputs::open(args)?;
+    let only = (key != "all").then_some(key);
+    let outcomes = sweep_experiment(
+        experiment,
+        only,
+        &options(args, experiment),
+        &progress(experiment.name),
+    )?;
+    if outcomes.is_empty() {
+        return Err(nothing_to_try(experiment, key));
+    }
+    let table = sweep_table(experiment, &outcomes);
     let notes = caveats(&outcomes);
     if !outputs.quiet {
         print(table.text())?;

@@ -135,6 +135,10 @@ impl Failure {
                 source: TraceFault::Empty,
                 ..
             } => Some("to record it again: nothing was written to it"),
+            Self::Import {
+                source: ImportFault::Untouched,
+                ..
+            } => Some("neap run --record under a smaller limit (-m)"),
             Self::Trace { .. } => Some("neap sim import makes traces of other recordings"),
             Self::Import { .. } => Some("--from with the format the file has"),
             Self::Record { .. } | Self::Nothing { .. } => Some("neap run --record makes records"),

@@ -39,21 +39,25 @@ pub struct ExperimentArgs {
     /// An experiment's name; `list` shows them, `all` runs them
     #[arg(value_name = "NAME|list|all")]
     pub name: String,
-    /// Write the result as JSON; - is standard output (one object; with `all`, an array)
+    /// Write the result as JSON; - is standard output (one object; with `all` or --sweep, an
+    /// array, of --sweep with the key `setting` in each)
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Write one page with tables and plots that needs nothing else; - is standard output
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Size of machine and work, as a share of what was reported [default: the experiment's own]
-    #[arg(long, value_name = "X")]
+    /// Size of machine and work, as a share of what was reported, 0.0001 to 16 (mthp-store: from 0.002 on)
+    /// [default: the experiment's own]
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub scale: Option<f64>,
-    /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=1 << 63))]
-    pub seed: u64,
-    /// How many seeds
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub seeds: u64,
+    /// The first seed [default: 1]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u64).range(..=1 << 63))]
+    pub seed: Option<u64>,
+    /// How many seeds [default: 20]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub seeds: Option<u64>,
     /// Set a parameter; may be given again
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -61,8 +65,16 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "KEY", num_args = 0..=1, default_missing_value = "all")]
     pub sweep: Option<String>,
     /// How many threads; changes no result [default: one for each CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub threads: Option<u16>,
+}
+
+impl ExperimentArgs {
+    /// How many seeds.
+    pub fn seeds(&self) -> u64 {
+        self.seeds.unwrap_or(20)
+    }
 }
 
 /// Flags of `neap sim run`.
@@ -92,15 +104,15 @@ pub struct ImportArgs {
     /// The trace to write; - is standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// lackey: length of a window within which only the first touch of a page counts
-    #[arg(long, value_name = "TIME", default_value = "2ms")]
-    pub window: String,
-    /// lackey: a window ends earlier when it has so many pages
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
-    pub window_pages: u32,
-    /// lackey: time of a thousand instructions
-    #[arg(long, value_name = "TIME", default_value = "400ns")]
-    pub thousand_instructions: String,
+    /// lackey: length of a window within which only the first touch of a page counts [default: 2ms]
+    #[arg(long, value_name = "TIME")]
+    pub window: Option<String>,
+    /// lackey: a window ends earlier when it has so many pages [default: 256]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub window_pages: Option<u32>,
+    /// lackey: time of a thousand instructions [default: 400ns]
+    #[arg(long, value_name = "TIME")]
+    pub thousand_instructions: Option<String>,
 }
 
 /// Formats of recordings.
@@ -123,24 +135,35 @@ pub struct MachineArgs {
     /// Use the multi-generational LRU
     #[arg(long)]
     pub mglru: bool,
-    /// Swap size
-    #[arg(long, value_name = "SIZE", default_value = "64G")]
-    pub swap_size: String,
-    /// Time of a swap read
-    #[arg(long, value_name = "TIME", default_value = "100us")]
-    pub swap_latency: String,
+    /// Swap size [default: 64G]
+    #[arg(long, value_name = "SIZE")]
+    pub swap_size: Option<String>,
+    /// Time of a swap read [default: 100us]
+    #[arg(long, value_name = "TIME")]
+    pub swap_latency: Option<String>,
     /// Compress pages before they go to swap, and let the shrinker write cold ones back
     #[arg(long)]
     pub zswap: bool,
-    /// Seed of everything random
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
+    /// Seed of everything random [default: 1]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
 }
 
 impl MachineArgs {
     /// The Linux version.
     pub fn version(&self) -> &str {
         self.kernel.as_deref().unwrap_or("6.12")
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> u64 {
+        self.seed.unwrap_or(1)
+    }
+
+    /// Whether anything of it was given.
+    pub fn any(&self) -> bool {
+        let swap = self.swap_size.is_some() || self.swap_latency.is_some();
+        self.kernel.is_some() || self.mglru || self.zswap || self.seed.is_some() || swap
     }
 }
 
@@ -150,10 +173,10 @@ pub struct ReplayArgs {
     /// A trace; or a record of neap run, whose decisions are made again and compared
     #[arg(value_name = "FILE")]
     pub trace: PathBuf,
-    /// Record: write every decision made now as a line of text
+    /// Record: write every decision made now as a line of text; - is standard output, without the table
     #[arg(long, value_name = "FILE", conflicts_with = "memory")]
     pub decisions: Option<PathBuf>,
-    /// Record: write every recorded decision as a line of text
+    /// Record: write every recorded decision as a line of text; - as above
     #[arg(long, value_name = "FILE", conflicts_with = "memory")]
     pub recorded: Option<PathBuf>,
     /// Memory limit of the program [default: none]; makes a trace of a record
@@ -191,9 +214,9 @@ pub struct ForecastArgs {
         allow_hyphen_values = true
     )]
     pub limits: Vec<String>,
-    /// Compressor of neap run
-    #[arg(long, value_name = "NAME", default_value_t = CompressorKind::default())]
-    pub compressor: CompressorKind,
+    /// Compressor of neap run [default: zstd:-1]
+    #[arg(long, value_name = "NAME")]
+    pub compressor: Option<CompressorKind>,
     /// Pages of which model are alike the program's [default: those of all, and their range]
     #[arg(long, value_name = "NAME")]
     pub content: Option<String>,
@@ -206,15 +229,15 @@ pub struct ForecastArgs {
     /// How long the program takes without a limit [default: as the trace says]
     #[arg(long, value_name = "TIME")]
     pub time: Option<String>,
-    /// Largest share of the limit that the pool may take, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(1..=100))]
-    pub pool_max: u8,
+    /// Largest share of the limit that the pool may take, in percent [default: 50]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub pool_max: Option<u8>,
     /// Without a swap file
     #[arg(long)]
     pub no_swap: bool,
-    /// Cpus of the machine: with one, reclaim takes the program's time
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
-    pub cpus: u32,
+    /// Cpus of the machine: with one, reclaim takes the program's time [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub cpus: Option<u32>,
     /// The machine.
     #[command(flatten)]
     pub machine: MachineArgs,

@@ -169,7 +169,7 @@ fn mib(limit: Bytes) -> f64 {
 /// What the compressor makes of pages, as far as there are models.
 fn packing(args: &ForecastArgs) -> Result<Packing, Failure> {
     let models = models(args.models.as_deref())?;
-    let compressor = args.compressor.to_string();
+    let compressor = args.compressor.unwrap_or_default().to_string();
     let packing = Packing::of(&models, &compressor, args.content.as_deref());
     let packing = packing.map_err(|unknown| no_model(&compressor, &unknown))?;
     Ok(match args.ratio {
@@ -200,21 +200,14 @@ pub(super) fn models(path: Option<&Path>) -> Result<Models, Failure> {
 }
 
 fn neap(args: &ForecastArgs, trace: &Trace) -> Result<Shown, Failure> {
-    if args.machine.mglru || args.machine.zswap {
-        let fault = "are of Linux: add --kernel VERSION";
-        return Err(flag("--mglru and --zswap", fault));
-    }
-    if args.ratio.is_some_and(|ratio| !RATIOS.contains(&ratio)) {
-        return Err(flag("--ratio", "write a number from 1 to 1000"));
-    }
     let limits = limits(args, trace.private_pages())?;
     let took = args.time.as_deref().map(|text| time("--time", text));
     let forecast = NeapForecast {
         job: NeapJob {
             limit: Bytes(0),
-            pool_max_percent: args.pool_max,
+            pool_max_percent: args.pool_max.unwrap_or(50),
             swap: !args.no_swap,
-            cpus: args.cpus,
+            cpus: args.cpus.unwrap_or(2),
         },
         packing: packing(args)?,
         time: took.transpose()?,
@@ -251,15 +244,14 @@ fn neap(args: &ForecastArgs, trace: &Trace) -> Result<Shown, Failure> {
     })
 }
 
-fn linux(args: &ForecastArgs, trace: &std::sync::Arc<Trace>) -> Result<Shown, Failure> {
+/// Whether a flag was given that says nothing of Linux.
+fn of_neap_run(args: &ForecastArgs) -> bool {
     let packed = args.ratio.is_some() || args.content.is_some() || args.models.is_some();
-    if packed || args.time.is_some() || args.no_swap {
-        let fault = "are of neap run: leave --kernel out";
-        return Err(flag(
-            "--ratio, --content, --models, --time and --no-swap",
-            fault,
-        ));
-    }
+    let sized = args.pool_max.is_some() || args.cpus.is_some() || args.no_swap;
+    packed || sized || args.compressor.is_some() || args.time.is_some()
+}
+
+fn linux(args: &ForecastArgs, trace: &std::sync::Arc<Trace>) -> Result<Shown, Failure> {
     let limits = limits(args, trace.pages())?;
     let points = of_linux(&machine(&args.machine)?, trace, &limits);
     let known = points.iter().filter(|point| !point.killed);
@@ -283,6 +275,29 @@ fn linux(args: &ForecastArgs, trace: &std::sync::Arc<Trace>) -> Result<Shown, Fa
     })
 }
 
+/// Finds what makes no sense of flags, before a trace is read that may be long.
+fn check(args: &ForecastArgs) -> Result<(), Failure> {
+    machine(&args.machine)?;
+    if args.machine.kernel.is_some() {
+        if of_neap_run(args) {
+            let fault = "are of neap run: leave --kernel out";
+            return Err(flag(
+                "--compressor, --ratio, --content, --models, --time, --pool-max, --cpus and --no-swap",
+                fault,
+            ));
+        }
+        return Ok(());
+    }
+    if args.machine.mglru || args.machine.zswap {
+        let fault = "are of Linux: add --kernel VERSION";
+        return Err(flag("--mglru and --zswap", fault));
+    }
+    if args.ratio.is_some_and(|ratio| !RATIOS.contains(&ratio)) {
+        return Err(flag("--ratio", "write a number from 1 to 1000"));
+    }
+    packing(args).map(drop)
+}
+
 /// Tries several limits.
 pub fn forecast(args: &ForecastArgs) -> Result<(), Failure> {
     let (json, svg) = (args.json.as_deref(), args.svg.as_deref());
@@ -291,13 +306,14 @@ pub fn forecast(args: &ForecastArgs) -> Result<(), Failure> {
         ("--models", args.models.as_deref()),
     ];
     distinct(&read, &[("--json", json), ("--svg", svg)])?;
-    let trace = std::sync::Arc::new(read_trace(&args.trace)?);
     let on_stdout = [json, svg].into_iter().flatten().filter(|p| is_stdout(p));
     let on_stdout = on_stdout.count();
     if on_stdout > 1 {
         let fault = "only one of them can be standard output";
         return Err(flag("--json and --svg", fault));
     }
+    check(args)?;
+    let trace = std::sync::Arc::new(read_trace(&args.trace)?);
     let open = |path: Option<&Path>| Output::if_any(path);
     let (json, svg) = (open(json)?, open(svg)?);
     let shown = match args.machine.kernel {
@@ -314,7 +330,7 @@ pub fn forecast(args: &ForecastArgs) -> Result<(), Failure> {
             "trace_pages": trace.pages(),
             "trace_seconds": trace.duration().0 as f64 / 1e9,
             "recorded_limit": trace.limit().map(|limit| limit.0),
-            "seed": args.machine.seed,
+            "seed": args.machine.seed(),
         });
         if let Some(object) = value.as_object_mut() {
             object.extend(shown.json);

@@ -99,9 +99,9 @@ impl Place {
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
+    /// None of standard output, and of a file that was not there before: it is made when it is written, so that
+    /// nothing is left of it if the work fails or is interrupted.
     file: Option<File>,
-    /// To be removed unless it is written: it was not there before.
-    fresh: bool,
 }
 
 impl Output {
@@ -113,21 +113,19 @@ impl Output {
         let mut output = Output {
             path: path.to_owned(),
             file: None,
-            fresh: false,
         };
         if is_stdout(path) {
             return Ok(output);
         }
         let mut options = OpenOptions::new();
         let new = options.write(true).create_new(true).open(path);
-        output.fresh = new.is_ok();
         let file = match new {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                options.create_new(false).create(true).open(path)
+                options.create_new(false).create(true).open(path).map(Some)
             }
-            new => new,
+            new => new.and_then(|_| fs::remove_file(path)).map(|()| None),
         };
-        output.file = Some(file.map_err(|source| output.fault(source))?);
+        output.file = file.map_err(|source| output.fault(source))?;
         Ok(output)
     }
 
@@ -144,16 +142,16 @@ impl Output {
     /// # Errors
     /// The disk is full, or standard output cannot be written.
     pub fn write(mut self, content: &[u8]) -> Result<(), Failure> {
-        let Some(file) = &mut self.file else {
+        if is_stdout(&self.path) {
             return print(content);
-        };
-        // A pipe or device has no length to be cut.
-        let is_file = file.metadata().is_ok_and(|found| found.is_file());
-        let cut = if is_file { file.set_len(0) } else { Ok(()) };
-        let done = cut.and_then(|()| file.write_all(content));
-        done.map_err(|source| self.fault(source))?;
-        self.fresh = false;
-        Ok(())
+        }
+        let fresh = self.file.is_none();
+        let done = self.cut().and_then(|mut file| file.write_all(content));
+        if done.is_err() && fresh {
+            // Nothing more can be done about a file that stays.
+            let _ = fs::remove_file(&self.path);
+        }
+        done.map_err(|source| self.fault(source))
     }
 
     /// What is written bit by bit. It stays as far as it was written, also when the work fails: the lines up to
@@ -162,29 +160,29 @@ impl Output {
     /// # Errors
     /// What the file held cannot be cut off.
     pub fn stream(mut self) -> Result<Box<dyn Write>, Failure> {
-        let Some(file) = self.file.take() else {
+        if is_stdout(&self.path) {
             return Ok(Box::new(io::stdout().lock()));
-        };
-        let is_file = file.metadata().is_ok_and(|found| found.is_file());
-        let cut = if is_file { file.set_len(0) } else { Ok(()) };
-        cut.map_err(|source| self.fault(source))?;
-        self.fresh = false;
+        }
+        let file = self.cut().map_err(|source| self.fault(source))?;
         Ok(Box::new(BufWriter::new(file)))
+    }
+
+    /// The file, with nothing in it.
+    fn cut(&mut self) -> io::Result<File> {
+        let Some(file) = self.file.take() else {
+            return File::create(&self.path);
+        };
+        // A pipe or device has no length to be cut.
+        if file.metadata().is_ok_and(|found| found.is_file()) {
+            file.set_len(0)?;
+        }
+        Ok(file)
     }
 
     fn fault(&self, source: io::Error) -> Failure {
         Failure::Write {
             path: self.path.clone(),
             source,
-        }
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        if self.fresh {
-            // Nothing more can be done about a file that stays.
-            let _ = fs::remove_file(&self.path);
         }
     }
 }
@@ -199,7 +197,9 @@ mod tests {
         let (old, new) = (dir.path().join("old"), dir.path().join("new"));
         fs::write(&old, "long ago").unwrap();
         for path in [&old, &new] {
-            drop(Output::open(path).unwrap());
+            let kept = Output::open(path).unwrap();
+            assert!(!new.exists(), "an interrupt would leave it");
+            drop(kept);
         }
         assert_eq!(fs::read_to_string(&old).unwrap(), "long ago");
         assert!(!new.exists());

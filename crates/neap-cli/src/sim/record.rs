@@ -5,13 +5,14 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use neap_record::{Answer, Call, Counts, End, Header, MAGIC, Place, Reader, Replay, counter_names};
-use neap_sim::{Align, Bytes, ImportFault, Nanos, Table, Trace, from_record, number};
+use neap_sim::{Align, Bytes, ImportFault, Nanos, Table, Trace, count, from_record};
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;
 use super::flags::ReplayArgs;
-use super::output::{Output, distinct};
+use super::output::{Output, distinct, is_stdout};
 use super::print;
+use super::trace::flag;
 use crate::talk;
 
 /// Whether a file begins as records do. One that cannot be read does not, and a pipe is left alone: what
@@ -59,7 +60,7 @@ pub fn convert(path: &Path, input: impl Read) -> Result<Trace, ImportFault> {
 
 /// A record where a trace is wanted.
 pub fn as_trace(path: &Path) -> Result<Trace, Failure> {
-    talk::note(&format!(
+    talk::warn(&format!(
         "{}: a record holds no touches of pages that stayed in memory: below its limit it knows too few",
         path.display()
     ));
@@ -118,6 +119,17 @@ struct Tally {
     first: Option<Difference>,
 }
 
+/// Whether lines take standard output, which then has no table; refuses more than one thing there.
+fn one_on_stdout(args: &ReplayArgs) -> Result<bool, Failure> {
+    let lines = [&args.decisions, &args.recorded].into_iter().flatten();
+    let lines = lines.filter(|path| is_stdout(path)).count();
+    if lines + usize::from(args.json) > 1 {
+        let fault = "only one of them can be standard output";
+        return Err(flag("--decisions, --recorded and --json", fault));
+    }
+    Ok(lines > 0)
+}
+
 /// Asks the core again what it was asked, and compares.
 pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     let path = &args.trace;
@@ -125,6 +137,7 @@ pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
         ("--decisions", args.decisions.as_deref()),
         ("--recorded", args.recorded.as_deref()),
     ];
+    let quiet = one_on_stdout(args)?;
     distinct(&[("FILE", Some(path))], &written)?;
     let mut record = Reader::open(open(path)?).map_err(|source| Failure::Record {
         path: path.clone(),
@@ -162,7 +175,7 @@ pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     let counts = Counts::of(core.core());
     if args.json {
         print(format!("{}\n", tally.json(end, &counts)))?;
-    } else {
+    } else if !quiet {
         print(tally.text(&counts))?;
     }
     match tally.different {
@@ -201,14 +214,14 @@ impl Tally {
         let mut row = |name: &str, value: String| table.row(vec![name.to_owned(), value]);
         row("limit", Bytes(self.header.limit).to_string());
         row("recorded time", Nanos(self.nanos).to_string());
-        row("bytes", number(self.bytes as f64));
-        row("faults", number(self.faults as f64));
-        row("decisions", number(self.calls as f64));
-        row("equal", number((self.calls - self.different) as f64));
-        row("different", number(self.different as f64));
-        row("resident at the end", number(counts.resident as f64));
+        row("bytes", count(self.bytes));
+        row("faults", count(self.faults));
+        row("decisions", count(self.calls));
+        row("equal", count(self.calls - self.different));
+        row("different", count(self.different));
+        row("resident at the end", count(counts.resident));
         for (name, value) in named(counts) {
-            row(name, number(value as f64));
+            row(name, count(value));
         }
         let mut text = table.text();
         if let Some(first) = &self.first {

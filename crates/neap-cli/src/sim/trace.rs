@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use neap_sim::{
-    Bytes, ForecastMachine, ImportFault, Lackey, MAX_SWAP_LATENCY, Nanos, PageModel, Size,
-    forecast as predict, from_lackey, from_oracle, page_model, parse_duration, parse_size,
+    Bytes, ForecastMachine, ImportFault, Lackey, MAX_SWAP_LATENCY, MGLRU_SINCE, Nanos, PageModel,
+    Size, forecast as predict, from_lackey, from_oracle, page_model, parse_duration, parse_size,
     parse_version,
 };
 
@@ -22,6 +22,10 @@ use crate::talk;
 
 /// Least memory that a program is given: no program runs in less.
 pub(super) const LEAST: Bytes = Bytes::kib(64);
+
+/// The flags of the imagined machine.
+const MACHINE: &str =
+    "--kernel, --mglru, --swap-size, --swap-latency, --zswap, --compressor and --seed";
 
 pub(super) fn flag(flag: &'static str, fault: impl Into<String>) -> Failure {
     Failure::Flag {
@@ -59,17 +63,41 @@ fn readable(input: &mut dyn BufRead) -> Result<(), ImportFault> {
     }
 }
 
+/// The flags of lackey, which others do not have.
+fn rules(args: &ImportArgs) -> Result<Lackey, Failure> {
+    let (window, thousand) = (&args.window, &args.thousand_instructions);
+    let given = window.is_some() || thousand.is_some() || args.window_pages.is_some();
+    if given && args.from != Format::Lackey {
+        return Err(flag(
+            "--window, --window-pages and --thousand-instructions",
+            "are of lackey: leave them out",
+        ));
+    }
+    let or = |text: &Option<String>, default: &str| text.clone().unwrap_or(default.to_owned());
+    Ok(Lackey {
+        thousand_instructions: time("--thousand-instructions", &or(thousand, "400ns"))?,
+        window: time("--window", &or(window, "2ms"))?,
+        window_pages: args.window_pages.unwrap_or(256),
+    })
+}
+
+/// What was cut of the objects of a cache's trace.
+fn warn_of_cut(path: &Path, cut: u64) {
+    if cut > 0 {
+        talk::warn(&format!(
+            "{}: objects of more than 2 MiB are cut to that: {cut}",
+            path.display()
+        ));
+    }
+}
+
 /// Makes a trace of a recording.
 pub fn import(args: &ImportArgs) -> Result<(), Failure> {
     let read = |source| Failure::Read {
         path: args.input.clone(),
         source,
     };
-    let rules = Lackey {
-        thousand_instructions: time("--thousand-instructions", &args.thousand_instructions)?,
-        window: time("--window", &args.window)?,
-        window_pages: args.window_pages,
-    };
+    let rules = rules(args)?;
     let written = [("--output", Some(&*args.output))];
     distinct(&[("FILE", Some(&args.input))], &written)?;
     let mut input: Box<dyn BufRead> = if args.input == Path::new("-") {
@@ -92,7 +120,11 @@ pub fn import(args: &ImportArgs) -> Result<(), Failure> {
             }
             Ok(trace)
         }
-        Format::OracleGeneral => from_oracle(input),
+        Format::OracleGeneral => {
+            let (trace, cut) = from_oracle(input)?;
+            warn_of_cut(&args.input, cut);
+            Ok(trace)
+        }
         Format::Record => record::convert(&args.input, input),
     });
     let trace = trace.map_err(|source| match source {
@@ -125,22 +157,32 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ForecastMachine, Failure> {
             ),
         )
     };
-    let swap_size = bytes("--swap-size", &args.swap_size)?;
+    let version = version.ok_or_else(fault)?;
+    if args.mglru && version < MGLRU_SINCE {
+        return Err(flag(
+            "--mglru",
+            "is not in that kernel: write --kernel 6.1 or later",
+        ));
+    }
+    let swap_size = bytes("--swap-size", args.swap_size.as_deref().unwrap_or("64G"))?;
     if !(Bytes::kib(4)..=Bytes::gib(1 << 10)).contains(&swap_size) {
         return Err(flag("--swap-size", "write a size from 4K to 1T"));
     }
-    let swap_latency = time("--swap-latency", &args.swap_latency)?;
+    let swap_latency = time(
+        "--swap-latency",
+        args.swap_latency.as_deref().unwrap_or("100us"),
+    )?;
     if swap_latency > MAX_SWAP_LATENCY {
         return Err(flag("--swap-latency", "write at most 10s"));
     }
     Ok(ForecastMachine {
-        version: version.ok_or_else(fault)?,
+        version,
         mglru: args.mglru,
         swap_size,
         swap_latency,
         zswap: args.zswap,
         pages: None,
-        seed: args.seed,
+        seed: args.seed(),
     })
 }
 
@@ -157,12 +199,25 @@ fn pages(args: &ReplayArgs) -> Result<Option<PageModel>, Failure> {
         .map_err(|unknown| no_model(&compressor, &unknown))
 }
 
+/// The limit to run under.
+fn limit(args: &ReplayArgs) -> Result<Option<Bytes>, Failure> {
+    let limit = args.memory.as_deref();
+    let limit = limit.map(|text| bytes("--memory", text)).transpose()?;
+    match limit {
+        Some(limit) if limit < LEAST => {
+            let fault = "write at least 64K: no program runs in less";
+            Err(flag("--memory", fault))
+        }
+        limit => Ok(limit),
+    }
+}
+
 /// Runs a trace once.
 pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     if args.memory.is_none() && record::is_record(&args.trace) {
-        if args.compressor.is_some() {
+        if args.machine.any() {
             let fault = "a record's decisions are made again as they were: add -m SIZE to run it as a trace";
-            return Err(flag("--compressor", fault));
+            return Err(flag(MACHINE, fault));
         }
         return record::replay(args);
     }
@@ -170,20 +225,13 @@ pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
         let fault = format!("{} is no record of neap run", args.trace.display());
         return Err(flag("--decisions and --recorded", fault));
     }
-    let trace = Arc::new(read_trace(&args.trace)?);
-    let limit = args
-        .memory
-        .as_deref()
-        .map(|text| bytes("--memory", text))
-        .transpose()?;
-    if limit.is_some_and(|limit| limit < LEAST) {
-        let fault = "write at least 64K: no program runs in less";
-        return Err(flag("--memory", fault));
-    }
+    // Before the trace, which may be long to read.
+    let limit = limit(args)?;
     let machine = ForecastMachine {
         pages: pages(args)?,
         ..machine(&args.machine)?
     };
+    let trace = Arc::new(read_trace(&args.trace)?);
     if args.json {
         let mut run = machine.workload(&trace, limit).run();
         return print(format!("{}\n", as_json(&mut run)));

@@ -5,7 +5,7 @@ use neap_policy::{Counter, Counters, Lru, MemcgWalk, ReclaimBatching, Switches};
 use neap_units::{Bytes, Nanos, Pages};
 
 use super::cost::costs;
-use super::{Experiment, ExperimentFault, Measure, Parameter, Reported, Setup};
+use super::{ANY_SCALE, Experiment, ExperimentFault, Measure, Parameter, Reported, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::kernel::{Area, Costs, KernelConfig, MemcgId, SwapConfig, TaskId};
 use crate::swap::DeviceConfig;
@@ -385,6 +385,7 @@ pub(super) const MEMCG_LRU: Experiment = Experiment {
     effects: &[],
     headline: &["pgsteal_stddev_over_mean", "pgsteal_sum_over_requested"],
     scale: 1.0 / 64.0,
+    scales: ANY_SCALE,
     seconds: 91,
     notes: &[
         "Scale divides memory, rates, requests, and the speed of the device and of the kernel alike: the \
@@ -487,6 +488,7 @@ pub(super) const MEMCG_LRU_6_12: Experiment = Experiment {
         "workingset_refault_anon",
     ],
     scale: 1.0,
+    scales: ANY_SCALE,
     seconds: 1,
     notes: &["Scale changes the number of cgroups and the size of a request, nothing else."],
     run: memcg_lru_6_12,

@@ -40,6 +40,16 @@ pub enum ExperimentFault {
     /// A setting that is not KEY=VALUE.
     #[error("{0:?} is not KEY=VALUE")]
     Setting(String),
+    /// A scale at which the experiment is another one, or never ends.
+    #[error("{experiment} has no scale {scale}: write a number from {} to {}", range.0, range.1)]
+    Scale {
+        /// The experiment.
+        experiment: &'static str,
+        /// What was asked for.
+        scale: f64,
+        /// The smallest and the largest it has.
+        range: (f64, f64),
+    },
     /// Tasks did not end in the time they were given: the machine is too small for them.
     #[error(
         "{config} with seed {seed} did not end within {hours} simulated hours: {advice}; a larger --scale may help, too"

@@ -4,7 +4,7 @@ use neap_policy::{Counter, Recency, Switches};
 use neap_units::{Bytes, Nanos, Pages};
 
 use super::cost::costs;
-use super::{Effect, Experiment, ExperimentFault, Measure, Parameter, Reported, Setup};
+use super::{ANY_SCALE, Effect, Experiment, ExperimentFault, Measure, Parameter, Reported, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::kernel::{Advice, Area, KernelConfig, MemcgId, SwapConfig};
 use crate::swap::DeviceConfig;
@@ -145,6 +145,7 @@ pub(super) const RECENCY: Experiment = Experiment {
     }],
     headline: &["iops"],
     scale: 1.0 / 128.0,
+    scales: ANY_SCALE,
     seconds: 7,
     notes: &[
         "Reported: 6 to 8 %; the middle is shown.",
@@ -315,6 +316,7 @@ pub(super) const NOREUSE: Experiment = Experiment {
     ],
     headline: &["fps"],
     scale: 1.0 / 128.0,
+    scales: ANY_SCALE,
     seconds: 3,
     notes: &[
         "Reported: 9 to 11 % with MGLRU; the middle is shown. Scale divides memory, the size of frames and \

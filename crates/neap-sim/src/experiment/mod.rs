@@ -92,6 +92,11 @@ impl Setup<'_> {
     }
 }
 
+/// The largest scale of any experiment.
+const MOST_SCALE: f64 = 16.0;
+/// The scales of an experiment that shrinks and grows with them as a whole.
+const ANY_SCALE: (f64, f64) = (1e-4, MOST_SCALE);
+
 /// A published experiment.
 pub struct Experiment {
     /// How it is called.
@@ -112,6 +117,8 @@ pub struct Experiment {
     pub headline: &'static [&'static str],
     /// The scale if none is given: what runs in minutes.
     pub scale: f64,
+    /// The smallest and the largest scale at which it is the same experiment, and ends.
+    pub scales: (f64, f64),
     /// CPU time of all configurations with one seed at that scale and with no parameter set, in whole seconds:
     /// measured once, so that a user knows whether to wait for seconds, minutes or hours.
     pub seconds: u32,
@@ -122,10 +129,17 @@ pub struct Experiment {
 }
 
 impl Experiment {
+    /// The scale nearest to the wanted one at which it runs; its own if none is wanted.
+    #[must_use]
+    pub fn nearest_scale(&self, wanted: Option<f64>) -> f64 {
+        let (low, high) = self.scales;
+        wanted.unwrap_or(self.scale).clamp(low, high)
+    }
+
     /// Order of magnitude of the CPU time, in seconds, of so many seeds at a scale. It grows with the scale.
     #[must_use]
     pub fn seconds_of(&self, seeds: u64, scale: Option<f64>) -> f64 {
-        let scale = scale.map_or(1.0, |scale| scale / self.scale);
+        let scale = self.nearest_scale(scale) / self.scale;
         f64::from(self.seconds) * seeds as f64 * scale
     }
 }

@@ -6,7 +6,7 @@ use neap_units::{Bytes, Nanos, Pages};
 
 use super::build::{effect, reported};
 use super::cost::costs;
-use super::{Experiment, ExperimentFault, Measure, Parameter, Reported, Setup};
+use super::{Experiment, ExperimentFault, MOST_SCALE, Measure, Parameter, Reported, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::compress::PageModel;
 use crate::kernel::{Area, KernelConfig, Limits, MemcgId, SwapConfig, ZswapConfig};
@@ -360,11 +360,13 @@ pub(super) const MTHP_STORE: Experiment = Experiment {
     ),
     headline: &["throughput", "sys_seconds", "memcg_high"],
     scale: 1.0 / 64.0,
+    scales: (0.002, MOST_SCALE),
     seconds: 1,
     notes: &[
         "After is one set of runs, compared with both cases, as in the seed.",
         "Scale divides the memory of the machine and of each process; counts and CPU times shown are \
-         divided by it. Each process writes whole multiples of 2 MiB.",
+         divided by it. Each process writes whole multiples of 2 MiB, so that below 0.002 \
+         it would not get smaller with the rest.",
         "After-uncharged is no row of the seed: as after, but nobody is charged for zswap's pool, as nobody is for \
          zram's. What is left of case 2's change there is not the charge.",
         "In case 2 the device is zram whatever the compressor of zswap is called.",

@@ -6,7 +6,7 @@ use neap_policy::{PenaltySpend, ShrinkerLimit, SwapinCount, Switches};
 use super::build::{
     COMPRESSOR, CPUS, JOBS, LIMIT, MEMORY, REST, SERIAL, UNITS, USER, build, effect, joined,
 };
-use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
+use super::{ANY_SCALE, Experiment, ExperimentFault, Measure, Parameter, Setup};
 
 /// Of a build of two jobs and a device that is never busy.
 const PARAMETERS: &[Parameter] = &joined::<18>(&[
@@ -62,6 +62,7 @@ pub(super) const CONCURRENT: Experiment = Experiment {
     ],
     headline: &["swapins", "zswpwb", "slabs_scanned"],
     scale: 1.0 / 18.0,
+    scales: ANY_SCALE,
     seconds: 4,
     notes: &[NOTE],
     run,
@@ -82,6 +83,7 @@ pub(super) const USEFUL: Experiment = Experiment {
     ],
     headline: &["swapins", "zswpwb"],
     scale: 1.0 / 18.0,
+    scales: ANY_SCALE,
     seconds: 4,
     notes: &[NOTE],
     run,
@@ -102,6 +104,7 @@ pub(super) const PENALTY: Experiment = Experiment {
     ],
     headline: &["swapins", "zswpwb"],
     scale: 1.0 / 18.0,
+    scales: ANY_SCALE,
     seconds: 4,
     notes: &[NOTE],
     run,

@@ -5,7 +5,7 @@ use neap_units::{Bytes, Nanos, Pages};
 
 use super::build::effect;
 use super::cost::costs;
-use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
+use super::{ANY_SCALE, Experiment, ExperimentFault, Measure, Parameter, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::compress::PageModel;
 use crate::kernel::{Area, KernelConfig, Limits, MemcgId, SwapConfig, ZswapConfig};
@@ -242,6 +242,7 @@ pub(super) const LARGE_STORE_LIMIT: Experiment = Experiment {
     ],
     headline: &["real_seconds", "sys_seconds", "compressed_in_vain"],
     scale: 1.0 / 64.0,
+    scales: ANY_SCALE,
     seconds: 1,
     notes: &[
         "The seed documents give no number for this: the question is the SPEC's, the remedy ours.",

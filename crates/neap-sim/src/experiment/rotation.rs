@@ -5,7 +5,7 @@ use neap_policy::{Rotate, Switches};
 use super::build::{
     CLUSTER, COMPRESSOR, FILES, MEMORY, OBJECT, RAM, SOURCE, UNITS, build, effect, reported,
 };
-use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
+use super::{ANY_SCALE, Experiment, ExperimentFault, Measure, Parameter, Setup};
 
 fn rotation(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
     let base = Switches::of_kernel((6, 12), false);
@@ -136,6 +136,7 @@ pub(super) const ROTATION: Experiment = Experiment {
     ],
     headline: &["workingset_refault_anon", "sys_seconds", "pgscan"],
     scale: 1.0 / 18.0,
+    scales: ANY_SCALE,
     seconds: 6,
     notes: &[
         "Scale divides CPUs, jobs, units and memory; pages and CPU times shown are divided by it.",

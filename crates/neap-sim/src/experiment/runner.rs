@@ -51,6 +51,14 @@ pub fn run(
 ) -> Result<Outcome, ExperimentFault> {
     let values = Values::new(experiment.name, experiment.parameters, &options.sets)?;
     let scale = options.scale.unwrap_or(experiment.scale);
+    let (least, most) = experiment.scales;
+    if !(least..=most).contains(&scale) {
+        return Err(ExperimentFault::Scale {
+            experiment: experiment.name,
+            scale,
+            range: experiment.scales,
+        });
+    }
     fits(&values, scale)?;
     let seeds = options.seeds.max(1);
     let mut jobs = Vec::new();

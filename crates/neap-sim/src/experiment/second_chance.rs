@@ -6,7 +6,7 @@ use super::build::{
     self as of_two, CPUS, JOBS, LIMIT, REST, UNITS, USER, build, effect, joined, reported,
     scaled_bytes,
 };
-use super::{Experiment, ExperimentFault, Measure, Parameter, Setup};
+use super::{ANY_SCALE, Experiment, ExperimentFault, Measure, Parameter, Setup};
 
 /// The kernel of S0 with one configuration's patches.
 fn patched(config: &str) -> Switches {
@@ -106,6 +106,7 @@ pub(super) const SECOND_CHANCE: Experiment = Experiment {
     ],
     headline: &["swapins", "real_seconds", "sys_seconds"],
     scale: 1.0,
+    scales: ANY_SCALE,
     seconds: 152,
     notes: &[
         "Scale divides CPUs, jobs, units and memory; pages and CPU times shown are divided by it.",
@@ -164,6 +165,7 @@ pub(super) const COLD_DATA: Experiment = Experiment {
     ],
     headline: &["zswpwb", "real_seconds"],
     scale: 1.0 / 18.0,
+    scales: ANY_SCALE,
     seconds: 7,
     notes: &[
         "Scale divides CPUs, jobs, units and memory; pages and CPU times shown are divided by it.",

@@ -23,6 +23,9 @@ pub enum ImportFault {
     /// Nothing of the expected kind was found.
     #[error("no {0} in the input")]
     Nothing(&'static str),
+    /// A record of a run that pushed no page out.
+    #[error("no touch of a page is in it: the run never came near its limit")]
+    Untouched,
     /// The input ends within a record.
     #[error("the last record has {0} of {1} bytes")]
     Cut(usize, usize),

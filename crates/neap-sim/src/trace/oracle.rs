@@ -19,16 +19,16 @@ const OBJECT_PAGES: u64 = 512;
 const MAX_PAGES: u64 = 1 << 31;
 
 /// Reads the records. An object becomes as many pages as its first size needs, anonymous, written at
-/// its first use and read later.
+/// its first use and read later. Beside the trace: how many objects were cut to [`OBJECT_PAGES`].
 ///
 /// # Errors
 ///
 /// When the input cannot be read, ends within a record, is empty, or has a time more than 366 days
 /// after the first.
-pub fn from_oracle(mut input: impl Read) -> Result<Trace, ImportFault> {
+pub fn from_oracle(mut input: impl Read) -> Result<(Trace, u64), ImportFault> {
     let mut objects: BTreeMap<u64, (u32, u32)> = BTreeMap::new();
     let mut events = Vec::new();
-    let mut next = 0u64;
+    let (mut next, mut cut) = (0u64, 0);
     // First and latest time.
     let mut clock: Option<(u32, u32)> = None;
     let mut number = 0;
@@ -56,7 +56,9 @@ pub fn from_oracle(mut input: impl Read) -> Result<Trace, ImportFault> {
         }
         let known = objects.get(&object).copied();
         let (first, count) = known.unwrap_or_else(|| {
-            let pages = Bytes(u64::from(size)).pages_up().0.clamp(1, OBJECT_PAGES);
+            let pages = Bytes(u64::from(size)).pages_up().0;
+            cut += u64::from(pages > OBJECT_PAGES);
+            let pages = pages.clamp(1, OBJECT_PAGES);
             (next as u32, pages as u32)
         });
         if known.is_none() {
@@ -80,7 +82,7 @@ pub fn from_oracle(mut input: impl Read) -> Result<Trace, ImportFault> {
         backing: Backing::Anon,
         pages: next as u32,
     };
-    Ok(Trace::build(vec![area], events))
+    Ok((Trace::build(vec![area], events), cut))
 }
 
 /// Reads until the record is full or the input ends.
@@ -110,7 +112,8 @@ mod tests {
     #[test]
     fn objects_become_pages_written_first_and_read_later() {
         let input = [record(10, 7, 5000), record(10, 9, 1), record(12, 7, 5000)].concat();
-        let trace = from_oracle(&input[..]).unwrap();
+        let (trace, cut) = from_oracle(&input[..]).unwrap();
+        assert_eq!(cut, 0);
         assert_eq!(trace.pages(), 3);
         let touch = |first, count, write| Event::Touch {
             first,
@@ -136,8 +139,21 @@ mod tests {
         let fault = from_oracle(&input(u32::MAX)[..]).unwrap_err();
         let want = "more than 366 days pass by record 2: a time there is wrong";
         assert_eq!(fault.to_string(), want);
-        let trace = from_oracle(&input(10 + 366 * 86_400)[..]).unwrap();
+        let (trace, _) = from_oracle(&input(10 + 366 * 86_400)[..]).unwrap();
         assert_eq!(trace.duration(), MAX_TIME);
+    }
+
+    #[test]
+    fn large_objects_are_cut_and_counted_once() {
+        let size = 2 << 20;
+        let input = [
+            record(1, 7, size + 1),
+            record(1, 8, size),
+            record(2, 7, size + 1),
+        ]
+        .concat();
+        let (trace, cut) = from_oracle(&input[..]).unwrap();
+        assert_eq!((trace.pages(), cut), (1024, 1));
     }
 
     #[test]

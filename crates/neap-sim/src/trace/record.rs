@@ -259,7 +259,7 @@ pub fn from_record(input: impl Read) -> Result<(Trace, End), ImportFault> {
         }
     }
     if pages.first.is_empty() {
-        return Err(ImportFault::Nothing("touch of a page"));
+        return Err(ImportFault::Untouched);
     }
     let end = record.end().unwrap_or(End::Whole);
     let limit = Bytes(record.header().limit);

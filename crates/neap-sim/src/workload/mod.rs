@@ -23,8 +23,8 @@ mod stream;
 
 pub use compile::{Build, BuildShape, Compiler};
 pub use file::{
-    GroupSpec, Kind, MAX_SWAP_LATENCY, TaskSpec, WORKLOAD_SCHEMA, Workload, WorkloadFault,
-    WorkloadRun, parse_duration, parse_version,
+    GroupSpec, Kind, MAX_SWAP_LATENCY, MGLRU_SINCE, TaskSpec, WORKLOAD_SCHEMA, Workload,
+    WorkloadFault, WorkloadRun, parse_duration, parse_version,
 };
 pub use link::LinkShape;
 pub use load::{Burst, Load};

@@ -43,8 +43,37 @@ pub(super) fn kernel(node: &Node<'_>, seed: u64) -> Result<KernelConfig, Workloa
         ..base
     };
     node.finish()?;
+    agree(node, version, &config)?;
     Ok(config)
 }
+
+/// Refuses keys that are each sound, but of which one does nothing beside the other.
+fn agree(node: &Node<'_>, version: (u32, u32), config: &KernelConfig) -> Result<(), WorkloadFault> {
+    let classic = config.switches.lru == Lru::Classic;
+    if config.zswap.is_some() && config.swap.is_none() {
+        return Err(node.fault(
+            "zswap",
+            "has no swap behind it: add [machine.swap] with size",
+        ));
+    }
+    if classic && config.min_ttl > Nanos::ZERO {
+        return Err(node.fault("min_ttl", "is of the other LRU: write mglru = true, too"));
+    }
+    if node.flag("mglru", false)? && version < MGLRU_SINCE {
+        return Err(node.fault(
+            "mglru",
+            "is not in that kernel: write kernel = \"6.1\" or later",
+        ));
+    }
+    if config.nodes > config.cpus {
+        let fault = format!("write at most {}, one for each of cpus", config.cpus);
+        return Err(node.fault("nodes", &fault));
+    }
+    Ok(())
+}
+
+/// The first version with the multi-generational LRU.
+pub const MGLRU_SINCE: (u32, u32) = (6, 1);
 
 /// A Linux version whose rules are known, from 6.0 to 6.19.
 #[must_use]
@@ -146,6 +175,12 @@ fn zswap(node: &Node<'_>) -> Result<ZswapConfig, WorkloadFault> {
 pub(super) fn group(node: &Node<'_>, known: &[GroupSpec]) -> Result<GroupSpec, WorkloadFault> {
     let name = node.text("name")?;
     let name = name.ok_or_else(|| node.fault("name", "is missing: write name = \"job\""))?;
+    if name.is_empty() || name == "/" {
+        return Err(node.fault(
+            "name",
+            &format!("{name:?} is the root: write name = \"job\""),
+        ));
+    }
     if known.iter().any(|group| group.name == name) {
         return Err(node.fault(
             "name",

@@ -20,7 +20,7 @@ use crate::trace::Trace;
 use node::Node;
 
 pub use duration::parse_duration;
-pub use machine::{MAX_SWAP_LATENCY, parse_version};
+pub use machine::{MAX_SWAP_LATENCY, MGLRU_SINCE, parse_version};
 pub use tasks::{Kind, TaskSpec};
 
 /// The JSON Schema of workload files.
@@ -112,6 +112,9 @@ impl Workload {
             tasks.push(tasks::task(&node, &groups, &mut open)?);
         }
         let duration = root.duration("duration", Nanos(3_600_000_000_000))?;
+        if duration == Nanos::ZERO {
+            return Err(root.fault("duration", "write a time of more than 0"));
+        }
         // Before it is said that there is no task: it may be a [[tasks]].
         root.finish()?;
         if tasks.is_empty() {
@@ -198,8 +201,21 @@ fn syntax(text: &str, error: &toml::de::Error) -> WorkloadFault {
         .filter(|&&b| b == b'\n')
         .count()
         + 1;
-    let message = error.message().replace('\n', ", ");
+    let written = text.lines().nth(line - 1).unwrap_or_default();
+    let message = match number_of(written) {
+        Some(key) => format!("{key}: write a whole number of at most {}", i64::MAX),
+        None => error.message().replace('\n', ", "),
+    };
     WorkloadFault(format!("line {line}: {message}"))
+}
+
+/// The key of a line that has a whole number larger than TOML knows.
+fn number_of(line: &str) -> Option<&str> {
+    let (key, value) = line.split_once('=')?;
+    let value = value.split('#').next()?.trim().replace('_', "");
+    let digits = value.trim_start_matches(['-', '+']);
+    let whole = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    (whole && value.parse::<i64>().is_err()).then_some(key.trim())
 }
 
 #[cfg(test)]

@@ -136,6 +136,9 @@ pub(super) fn task(
         count: node.within("count", 1, 1, 1_000_000)?,
     };
     node.finish()?;
+    if spec.until <= spec.start {
+        return Err(node.fault("until", "write a time after start"));
+    }
     Ok(spec)
 }
 

@@ -201,6 +201,50 @@ fn what_no_simulator_could_hold_is_refused() {
     );
 }
 
+#[test]
+fn a_group_cannot_have_the_name_of_the_root() {
+    for name in ["/", ""] {
+        let fault = with(&format!("[[group]]\nname = \"{name}\""));
+        let want = format!("group 1.name: {name:?} is the root: write name = \"job\"");
+        assert_eq!(fault, want);
+    }
+}
+
+#[test]
+fn a_number_larger_than_any_is_told_with_its_key() {
+    let want = "line 2: seed: write a whole number of at most 9223372036854775807";
+    assert_eq!(with("seed = 99999999999999999999 # many"), want);
+}
+
+#[test]
+fn keys_that_do_nothing_beside_another_are_refused() {
+    for (lines, want) in [
+        (
+            "[machine.zswap]\nshrinker = true",
+            "machine.zswap: has no swap behind it: add [machine.swap] with size",
+        ),
+        (
+            "[machine]\nmin_ttl = \"1s\"",
+            "machine.min_ttl: is of the other LRU: write mglru = true, too",
+        ),
+        (
+            "[machine]\nkernel = \"6.0\"\nmglru = true",
+            "machine.mglru: is not in that kernel: write kernel = \"6.1\" or later",
+        ),
+        (
+            "[machine]\nnodes = 3",
+            "machine.nodes: write at most 2, one for each of cpus",
+        ),
+        (
+            "[[task]]\nkind = \"zipf\"\nsize = \"1M\"\nuntil = \"1s\"\nstart = \"2s\"",
+            "task 1.until: write a time after start",
+        ),
+        ("duration = \"0s\"", "duration: write a time of more than 0"),
+    ] {
+        assert_eq!(with(lines), want);
+    }
+}
+
 /// Every key that a reader asks for must be in the schema, and every key of the schema must be one.
 #[test]
 fn the_schema_knows_every_key() {
