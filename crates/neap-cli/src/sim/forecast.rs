@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use neap_sim::{
-    Align, Bytes, Curve, Models, NeapCosts, NeapForecast, NeapJob, NeapPoint, Packing, Plot, Table,
-    Trace, UnknownModel, count, forecast as of_linux, number,
+    Align, Bytes, Curve, Models, Nanos, NeapCosts, NeapForecast, NeapJob, NeapPoint, Packing, Plot,
+    Table, Trace, UnknownModel, count, forecast as of_linux, number,
 };
 use serde_json::{Map, Value, json};
 
@@ -199,9 +199,8 @@ pub(super) fn models(path: Option<&Path>) -> Result<Models, Failure> {
     })
 }
 
-fn neap(args: &ForecastArgs, trace: &Trace) -> Result<Shown, Failure> {
+fn neap(args: &ForecastArgs, trace: &Trace, asked: Asked) -> Result<Shown, Failure> {
     let limits = limits(args, trace.private_pages())?;
-    let took = args.time.as_deref().map(|text| time("--time", text));
     let forecast = NeapForecast {
         job: NeapJob {
             limit: Bytes(0),
@@ -209,8 +208,8 @@ fn neap(args: &ForecastArgs, trace: &Trace) -> Result<Shown, Failure> {
             swap: !args.no_swap,
             cpus: args.cpus.unwrap_or(2),
         },
-        packing: packing(args)?,
-        time: took.transpose()?,
+        packing: asked.packing,
+        time: asked.took,
         costs: NeapCosts {
             disk_read: machine(&args.machine)?.swap_latency,
             ..NeapCosts::LIKELY
@@ -275,8 +274,15 @@ fn linux(args: &ForecastArgs, trace: &std::sync::Arc<Trace>) -> Result<Shown, Fa
     })
 }
 
-/// Finds what makes no sense of flags, before a trace is read that may be long.
-fn check(args: &ForecastArgs) -> Result<(), Failure> {
+/// What the flags of `neap run` say.
+struct Asked {
+    packing: Packing,
+    took: Option<Nanos>,
+}
+
+/// Finds what makes no sense of flags, before a trace is read that may be long. What they ask of `neap run`, unless
+/// `--kernel` is given; a file of models may be a pipe, and is read here only.
+fn check(args: &ForecastArgs) -> Result<Option<Asked>, Failure> {
     machine(&args.machine)?;
     if args.machine.kernel.is_some() {
         if of_neap_run(args) {
@@ -286,7 +292,7 @@ fn check(args: &ForecastArgs) -> Result<(), Failure> {
                 fault,
             ));
         }
-        return Ok(());
+        return Ok(None);
     }
     if args.machine.mglru || args.machine.zswap {
         let fault = "are of Linux: add --kernel VERSION";
@@ -295,7 +301,11 @@ fn check(args: &ForecastArgs) -> Result<(), Failure> {
     if args.ratio.is_some_and(|ratio| !RATIOS.contains(&ratio)) {
         return Err(flag("--ratio", "write a number from 1 to 1000"));
     }
-    packing(args).map(drop)
+    let took = args.time.as_deref().map(|text| time("--time", text));
+    Ok(Some(Asked {
+        took: took.transpose()?,
+        packing: packing(args)?,
+    }))
 }
 
 /// Tries several limits.
@@ -312,13 +322,13 @@ pub fn forecast(args: &ForecastArgs) -> Result<(), Failure> {
         let fault = "only one of them can be standard output";
         return Err(flag("--json and --svg", fault));
     }
-    check(args)?;
+    let asked = check(args)?;
     let trace = std::sync::Arc::new(read_trace(&args.trace)?);
     let open = |path: Option<&Path>| Output::if_any(path);
     let (json, svg) = (open(json)?, open(svg)?);
-    let shown = match args.machine.kernel {
-        None => neap(args, &trace)?,
-        Some(_) => linux(args, &trace)?,
+    let shown = match asked {
+        Some(asked) => neap(args, &trace, asked)?,
+        None => linux(args, &trace)?,
     };
     if on_stdout == 0 {
         print(shown.text)?;

@@ -123,7 +123,8 @@ impl Output {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 options.create_new(false).create(true).open(path).map(Some)
             }
-            new => new.and_then(|_| fs::remove_file(path)).map(|()| None),
+            // Where nothing may be removed it stays, and is written.
+            new => new.map(|file| fs::remove_file(path).is_err().then_some(file)),
         };
         output.file = file.map_err(|source| output.fault(source))?;
         Ok(output)
@@ -146,7 +147,8 @@ impl Output {
             return print(content);
         }
         let fresh = self.file.is_none();
-        let done = self.cut().and_then(|mut file| file.write_all(content));
+        let mut file = self.cut().map_err(|source| self.fault(source))?;
+        let done = file.write_all(content);
         if done.is_err() && fresh {
             // Nothing more can be done about a file that stays.
             let _ = fs::remove_file(&self.path);

@@ -177,6 +177,8 @@ pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
         print(format!("{}\n", tally.json(end, &counts)))?;
     } else if !quiet {
         print(tally.text(&counts))?;
+    } else if let Some(first) = &tally.first {
+        talk::note(&first.text());
     }
     match tally.different {
         0 if tally.calls == 0 && end != End::Whole => Err(Failure::Nothing { path: path.clone() }),
@@ -195,6 +197,15 @@ fn named(counts: &Counts) -> Vec<(&'static str, u64)> {
         .into_iter()
         .zip(counts.vmstat.iter().copied())
         .collect()
+}
+
+impl Difference {
+    fn text(&self) -> String {
+        format!(
+            "first difference, line {}: {}\n  recorded: {}\n  replayed: {}",
+            self.line, self.call, self.recorded, self.replayed
+        )
+    }
 }
 
 impl Tally {
@@ -225,10 +236,7 @@ impl Tally {
         }
         let mut text = table.text();
         if let Some(first) = &self.first {
-            text.push_str(&format!(
-                "\nfirst difference, line {}: {}\n  recorded: {}\n  replayed: {}\n",
-                first.line, first.call, first.recorded, first.replayed
-            ));
+            text.push_str(&format!("\n{}\n", first.text()));
         }
         text
     }

@@ -124,6 +124,8 @@ impl Patience {
     /// It did not pay.
     pub fn fail(&mut self) {
         if self.left == 0 {
+            // A look that is due soon would end the pause before it has begun.
+            (self.faults, self.until) = (LOOK, LOOK - 1);
             self.left = self.next;
             self.trial = true;
             self.next = (self.next * self.terms.growth).min(MOST_LEFT);
@@ -143,13 +145,15 @@ mod tests {
     const TRIAL: u32 = 16;
     const LEAST_LEFT: u32 = 4;
 
+    const TERMS: Terms = Terms {
+        too_long: |span| span.its.waited > 50_000 * span.faults as u64,
+        trial: TRIAL,
+        least_left: LEAST_LEFT,
+        growth: 4,
+    };
+
     fn patience() -> Patience {
-        Patience::new(Terms {
-            too_long: |span| span.its.waited > 50_000 * u64::from(span.faults),
-            trial: TRIAL,
-            least_left: LEAST_LEFT,
-            growth: 4,
-        })
+        Patience::new(TERMS)
     }
 
     fn waited(waited: u64) -> Option<Times> {
@@ -214,6 +218,29 @@ mod tests {
             patience.keeps()
         });
         assert_eq!(trial.count(), TRIAL as usize);
+    }
+
+    #[test]
+    fn what_fails_between_two_looks_is_left_for_whole_ones() {
+        let mut patience = Patience::new(Terms {
+            least_left: 1,
+            ..TERMS
+        });
+        let mut kept_until = |failing: u32| {
+            for fault in 0..10 * LOOK {
+                if patience.is_due() {
+                    patience.look(waited(0));
+                }
+                if fault == failing {
+                    patience.fail();
+                }
+                if fault > failing && patience.keeps() {
+                    return fault - failing;
+                }
+            }
+            10 * LOOK
+        };
+        assert_eq!(kept_until(5), LOOK, "in a trial");
     }
 
     #[test]

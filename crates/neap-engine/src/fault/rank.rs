@@ -39,11 +39,11 @@ pub(super) struct Rank {
 /// So much of what comes, in parts of all, may others than the thread that is served ask for without being minded.
 const FEW: u32 = 8;
 
-/// A fault that is served from ahead takes twice as long, so that may be lost to others before it pays less. The watch
-/// ends a trial that goes wrong within two of its looks, which a few hundred faults make good.
+/// A fault that is served from ahead takes twice as long, so that as much may be lost to others before it pays less. What
+/// a trial loses at most, some hundred faults make good: the watch ends it where this thread stands still.
 const BEHIND: Terms = Terms {
     too_long: lost_much,
-    trial: 64,
+    trial: 16,
     least_left: 1,
     growth: 4,
 };
@@ -193,5 +193,42 @@ impl Client for Waiting {
 impl Drop for Rank {
     fn drop(&mut self) {
         self.go_ahead();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use neap_sys::CpuTime;
+
+    use super::*;
+
+    /// 256 faults of 9 us, while the program ran for 2 ms.
+    fn span(waited: u64, strangers: u32) -> Span {
+        Span {
+            faults: 256,
+            strangers,
+            own: CpuTime {
+                ran: 2_304_000,
+                waited,
+            },
+            its: CpuTime {
+                ran: 2_000_000,
+                waited: 0,
+            },
+        }
+    }
+
+    #[test]
+    fn as_much_as_it_needs_may_be_lost_to_others() {
+        assert!(!lost_much(&span(2_000_000, 0)), "the program's own time");
+        assert!(!lost_much(&span(4_300_000, 0)));
+        assert!(lost_much(&span(4_310_000, 0)));
+    }
+
+    #[test]
+    fn less_may_be_lost_where_others_ask_for_something() {
+        assert!(!lost_much(&span(2_300_000, 33)));
+        assert!(lost_much(&span(2_310_000, 33)));
+        assert!(!lost_much(&span(2_310_000, 32)));
     }
 }

@@ -265,7 +265,12 @@ pub fn sweep(
     // Costs only where one is named: there are as many as parameters.
     let cost = only.and_then(cost::find);
     for parameter in experiment.parameters.iter().chain(cost) {
-        if only.is_some_and(|key| key != parameter.key) {
+        let set = |set: &String| {
+            set.split('=')
+                .next()
+                .is_some_and(|key| key.trim() == parameter.key)
+        };
+        if only.is_some_and(|key| key != parameter.key) || options.sets.iter().any(set) {
             continue;
         }
         for value in parameter.sweep {

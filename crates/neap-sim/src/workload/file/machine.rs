@@ -57,17 +57,13 @@ fn agree(node: &Node<'_>, version: (u32, u32), config: &KernelConfig) -> Result<
         ));
     }
     if classic && config.min_ttl > Nanos::ZERO {
-        return Err(node.fault("min_ttl", "is of the other LRU: write mglru = true, too"));
+        return Err(node.fault("min_ttl", "is of the other LRU, of mglru = true"));
     }
     if node.flag("mglru", false)? && version < MGLRU_SINCE {
         return Err(node.fault(
             "mglru",
             "is not in that kernel: write kernel = \"6.1\" or later",
         ));
-    }
-    if config.nodes > config.cpus {
-        let fault = format!("write at most {}, one for each of cpus", config.cpus);
-        return Err(node.fault("nodes", &fault));
     }
     Ok(())
 }

@@ -203,7 +203,7 @@ fn syntax(text: &str, error: &toml::de::Error) -> WorkloadFault {
         + 1;
     let written = text.lines().nth(line - 1).unwrap_or_default();
     let message = match number_of(written) {
-        Some(key) => format!("{key}: write a whole number of at most {}", i64::MAX),
+        Some(key) => format!("{key}: write a whole number from 0 to {}", i64::MAX),
         None => error.message().replace('\n', ", "),
     };
     WorkloadFault(format!("line {line}: {message}"))

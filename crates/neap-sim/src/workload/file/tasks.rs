@@ -136,10 +136,16 @@ pub(super) fn task(
         count: node.within("count", 1, 1, 1_000_000)?,
     };
     node.finish()?;
-    if spec.until <= spec.start {
-        return Err(node.fault("until", "write a time after start"));
+    spec.does_something()
+        .then_some(spec)
+        .ok_or_else(|| node.fault("until", "write a time after start"))
+}
+
+impl TaskSpec {
+    /// Who is to end before the start still populates, and holds what was populated.
+    fn does_something(&self) -> bool {
+        self.until > self.start || self.populate
     }
-    Ok(spec)
 }
 
 const MEMORY: [(&str, Memory); 3] = [
