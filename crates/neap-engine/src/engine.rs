@@ -30,6 +30,8 @@ const DEVICE: &str = "/dev/userfaultfd";
 const FORK_ROOM: usize = 1 << 30;
 /// Like the kernel's accept_threshold_percent.
 const ACCEPT_THRESHOLD_PERCENT: u8 = 90;
+/// From this limit on the pool lies in huge pages, in bytes: the one that is begun takes no more than a 64th of it.
+const HUGE_FROM: u64 = 64 * neap_sys::HUGE_PAGE as u64;
 
 /// Why the engine could not start.
 #[derive(Debug, thiserror::Error)]
@@ -166,7 +168,12 @@ fn open_store(options: &Options) -> Result<Store, StartError> {
     let room =
         (pool_max.0 as usize * PAGE_SIZE) * 5 / 4 + FORK_ROOM.max(options.limit.0 as usize * 2);
     let room = room.min(neap_store::ADDRESSABLE);
-    let arena = Box::new(PoolArena(neap_sys::Arena::new(room)?));
+    let arena = if options.limit.0 >= HUGE_FROM {
+        neap_sys::Arena::new_huge(room)?
+    } else {
+        neap_sys::Arena::new(room)?
+    };
+    let arena = Box::new(PoolArena(arena));
     let mut random = Box::new([0; HashKey::BYTES]);
     random_bytes(&mut *random)?;
     Ok(Store::new(config, arena, file, HashKey::new(&random)))
