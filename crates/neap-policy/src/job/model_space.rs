@@ -145,13 +145,6 @@ impl ModelSpace {
         }
     }
 
-    /// Where in the order of leaving the list of a resident page is: 0 on probation.
-    pub(super) fn rank_of(&self, page: u64) -> Option<u64> {
-        let mut lists = self.lists.iter();
-        let on_probation = self.probation.contains(&page).then_some(0);
-        on_probation.or_else(|| Some(lists.find(|(_, list)| list.contains(&page))?.0 + 1))
-    }
-
     /// The list to evict from.
     pub(super) fn oldest(&mut self) -> Option<(u64, u64)> {
         let newcomer = self.probation.first().map(|&page| (page, 0));
@@ -189,12 +182,8 @@ impl ModelSpace {
             } else if rank > limit {
                 break;
             }
-            for page in oldest - oldest % 16..oldest - oldest % 16 + 16 {
-                if out.len() < max && self.rank_of(page).is_some_and(|other| other <= rank) {
-                    self.apply(page, Step::Isolate).unwrap();
-                    out.push(page);
-                }
-            }
+            self.apply(oldest, Step::Isolate).unwrap();
+            out.push(oldest);
         }
         self.counted.pgscan += out.len() as u64;
         out.sort_unstable();

@@ -3,13 +3,7 @@
 use neap_units::{PageId, SpaceId};
 
 use super::{Core, Space};
-use crate::page::{LEAF_PAGES, State, Table, page_id, split};
-
-/// Pages of a folio as far as reclaim is concerned: 64 KiB, naturally aligned. Pages
-/// that became old together are taken together, so that they are compressed, written
-/// and read back in runs.
-const FOLIO_PAGES: usize = 16;
-const _: () = assert!(LEAF_PAGES.is_multiple_of(FOLIO_PAGES));
+use crate::page::{State, Table};
 
 impl Core {
     /// The space to take pages from next among those that `may` give some, or `None` when nothing is
@@ -50,8 +44,7 @@ impl Core {
     /// Ages first when fewer than four generations are left (`Mglru614`, SPEC 3.6). When
     /// the oldest generation does not fill the request, it goes on to the next, but not
     /// to one that was among the two youngest when it was called: those are taken only
-    /// when nothing else is left. Each page takes along the resident pages of its
-    /// naturally aligned 16-page folio, as far as they would not leave later.
+    /// when nothing else is left.
     pub fn pick(&mut self, space: SpaceId, max: usize, out: &mut Vec<PageId>) {
         let first = out.len();
         let Space { lru, live, .. } = &mut self.spaces[space.index()];
@@ -69,35 +62,20 @@ impl Core {
             } else if rank > limit {
                 break;
             }
-            let (leaf, at) = split(id);
-            for at in folio_around(at) {
-                if out.len() - first == max {
-                    break;
-                }
-                if let State::Resident { copy } = self.table.leaf(leaf).state(at)
-                    && lru.rank_of(self.table.leaf(leaf).list(at)) <= rank
-                {
-                    let id = page_id(leaf, at);
-                    lru.remove(&mut self.table, id);
-                    self.table
-                        .leaf_mut(leaf)
-                        .set_state(at, State::Isolated { copy });
-                    out.push(id);
-                }
-            }
+            let (leaf, at) = self.table.at(id);
+            let State::Resident { copy } = leaf.state(at) else {
+                panic!("{id} is on a list and not resident");
+            };
+            lru.remove(&mut self.table, id);
+            let (leaf, at) = self.table.at_mut(id);
+            leaf.set_state(at, State::Isolated { copy });
+            out.push(id);
         }
         let picked = (out.len() - first) as u64;
         self.total_resident -= picked;
         self.vmstat.pgscan += picked;
         sort_by_address(&self.table, &mut out[first..]);
     }
-}
-
-/// Places in the leaf of the folio that contains place `at`.
-#[inline]
-fn folio_around(at: usize) -> std::ops::Range<usize> {
-    let start = at - at % FOLIO_PAGES;
-    start..start + FOLIO_PAGES
 }
 
 fn sort_by_address(table: &Table, ids: &mut [PageId]) {

@@ -104,7 +104,7 @@ fn a_sequentially_filled_region_is_picked_in_contiguous_runs() {
 }
 
 #[test]
-fn a_folio_goes_together_but_for_its_younger_pages() {
+fn each_page_leaves_by_its_own_age_whatever_its_neighbours() {
     let mut core = Core::new();
     let space = core.add_space();
     for page in [35, 3, 0x40, 15, 33] {
@@ -115,12 +115,12 @@ fn a_folio_goes_together_but_for_its_younger_pages() {
     core.pick(space, 3, &mut out);
     assert_eq!(
         pages(&core, &out),
-        [3, 33, 35],
-        "33 comes along with 35; 34 is younger"
+        [3, 35, 0x40],
+        "the oldest, in order of address"
     );
     out.clear();
     core.pick(space, 64, &mut out);
-    assert_eq!(pages(&core, &out), [15, 34, 0x40], "all have aged by now");
+    assert_eq!(pages(&core, &out), [15, 33, 34], "all have aged by now");
     assert_eq!(core.vmstat().pgscan, 6);
 }
 
