@@ -30,10 +30,11 @@ const DEVICE: &str = "/dev/userfaultfd";
 const FORK_ROOM: usize = 1 << 30;
 /// Like the kernel's accept_threshold_percent.
 const ACCEPT_THRESHOLD_PERCENT: u8 = 90;
-/// From this limit on the pool lies in huge pages, in bytes: the one that is begun takes no more than a 64th of it.
-const HUGE_FROM: u64 = 64 * neap_sys::HUGE_PAGE as u64;
-/// A larger arena does not: in the end each huge page of it may be a mapping, of which a process has 65,530.
-const HUGE_TO: usize = 32_768 * neap_sys::HUGE_PAGE;
+/// From this limit on the pool lies in huge pages: one that is begun is at once in use for as much as it is long, and
+/// takes no more than a 256th of the limit.
+const HUGE_FROM: u64 = 256 * neap_sys::HUGE_PAGE as u64;
+/// Each huge page may become a mapping of its own, of which a process has 65,530.
+const _: () = assert!(neap_store::ADDRESSABLE / neap_sys::HUGE_PAGE <= 32_768);
 
 /// Why the engine could not start.
 #[derive(Debug, thiserror::Error)]
@@ -170,7 +171,7 @@ fn open_store(options: &Options) -> Result<Store, StartError> {
     let room =
         (pool_max.0 as usize * PAGE_SIZE) * 5 / 4 + FORK_ROOM.max(options.limit.0 as usize * 2);
     let room = room.min(neap_store::ADDRESSABLE);
-    let arena = if options.limit.0 >= HUGE_FROM && room <= HUGE_TO {
+    let arena = if options.limit.0 >= HUGE_FROM {
         neap_sys::Arena::new_huge(room)?
     } else {
         neap_sys::Arena::new(room)?

@@ -158,7 +158,7 @@ impl Arena {
             "{range:?}"
         );
         // SAFETY: the range lies inside our mapping (just checked), borrowed exclusively; callers advise away only what
-        // they were asked to discard.
+        // they were asked to discard, and any other advice changes no bytes.
         unsafe {
             libc::madvise(
                 self.base.as_ptr().add(range.start).cast(),
