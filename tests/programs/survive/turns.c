@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -75,7 +76,7 @@ int turns(size_t pages)
 	fill(memory, pages);
 	signal(SIGUSR1, jump);
 	pthread_t threads[2], jumper;
-	size_t found[2] = { 0, 0 }, bad = 0;
+	size_t found[2] = { 0, 0 }, children = 0;
 	for (int i = 0; i < 2; i++)
 		if (pthread_create(&threads[i], NULL, changes, &found[i]))
 			return 2;
@@ -86,12 +87,13 @@ int turns(size_t pages)
 			usleep(2000 + 100 * (unsigned)i);
 			pthread_kill(jumper, SIGUSR1);
 		} while (pthread_tryjoin_np(jumper, NULL));
-		bad += !child_can_change();
+		children += !child_can_change();
 	}
 	stop = 1;
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
-		bad += found[i];
-	}
-	return verdict(bad + wrong(memory, pages), pages);
+	size_t changed = found[0] + found[1], filled = wrong(memory, pages);
+	if (children || changed || filled)
+		fprintf(stderr, "children %zu, pages changed %zu, pages filled %zu\n", children, changed, filled);
+	return verdict(children + changed + filled, pages);
 }
