@@ -53,7 +53,7 @@ int verdict(size_t bad, size_t pages)
 int main(int argc, char **argv)
 {
 	if (argc != 3) {
-		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|heirs|orphans|moves|churn|husks|wiped|grows-locked|covered|holes|children|shuffle|turns|trapped|pieced MIB\n", stderr);
+		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|heirs|orphans|moves|churn|husks|wiped|grows-locked|covered|holes|children|shuffle|turns|cut|trapped|pieced MIB\n", stderr);
 		return 2;
 	}
 	const char *mode = argv[1];
@@ -88,6 +88,8 @@ int main(int argc, char **argv)
 		return shuffle(pages);
 	if (!strcmp(mode, "turns"))
 		return turns(pages);
+	if (!strcmp(mode, "cut"))
+		return cut(pages);
 	if (!strcmp(mode, "trapped"))
 		return trapped(pages);
 	if (!strcmp(mode, "pieced"))

@@ -28,6 +28,7 @@ int covered(size_t pages);
 int holes(size_t pages);
 int children(size_t pages);
 int shuffle(size_t pages);
+int cut(size_t pages);
 int turns(size_t pages);
 int trapped(size_t pages);
 int pieced(size_t pages);

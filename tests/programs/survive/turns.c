@@ -2,6 +2,7 @@
  * of one, nor to a fork. */
 #include "survive.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -28,16 +29,28 @@ static void jump(int signal)
 	siglongjmp(out, 1);
 }
 
-/* Maps, writes, moves and unmaps; what is wrong is counted. */
+/* Says what is wrong, and counts it. */
+static size_t unless(int right, const char *what, int value)
+{
+	if (!right)
+		fprintf(stderr, "process %d: %s: %d\n", getpid(), what, value);
+	return !right;
+}
+
+/* Maps, writes, moves and unmaps. */
 static size_t change(void)
 {
 	char *at = fresh(PIECE);
 	at[PAGE] = 7;
 	char *room = fresh(PIECE);
 	char *moved = mremap(at, PIECE, PIECE, MREMAP_MAYMOVE | MREMAP_FIXED, room);
-	size_t bad = moved == MAP_FAILED || moved[PAGE] != 7;
-	mmap(room, PIECE / 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-	bad += room[PAGE] != 0;
+	if (moved == MAP_FAILED)
+		return unless(0, "mremap", errno);
+	char byte = moved[PAGE];
+	size_t bad = unless(byte == 7, "moved", byte);
+	char *anew = mmap(room, PIECE / 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	byte = room[PAGE];
+	bad += unless(anew == room && byte == 0, "mapped anew", byte);
 	munmap(room, PIECE);
 	return bad;
 }
@@ -66,8 +79,10 @@ static int child_can_change(void)
 	pid_t child = fork();
 	if (child == 0)
 		_exit(change() != 0);
-	int status;
-	return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+	int status = 0;
+	if (child > 0 && waitpid(child, &status, 0) == child)
+		return !unless(status == 0, "child's status", status);
+	return !unless(0, "fork", errno);
 }
 
 int turns(size_t pages)

@@ -27,6 +27,13 @@ struct Query {
     addresses: [u64; 2],
 }
 
+impl Query {
+    fn is_memory(&self) -> bool {
+        let kind = self.vma_flags & (READABLE | WRITABLE | EXECUTABLE | SHARED);
+        self.inode == 0 && kind == READABLE | WRITABLE
+    }
+}
+
 /// What a range is to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
@@ -59,12 +66,10 @@ impl Mappings {
                 Err(errno) if errno == -sys::ENOTTY => return Shape::Old,
                 Err(_) => return Shape::Neither,
             };
-            let kind = here.vma_flags & (READABLE | WRITABLE | EXECUTABLE | SHARED);
-            let memory = here.inode == 0 && kind == READABLE | WRITABLE;
             if here.end as usize >= end && at == from {
                 return Shape::Whole;
             }
-            if !any && !memory {
+            if !any && !here.is_memory() {
                 return Shape::Neither;
             }
             if here.end as usize >= end {
@@ -72,6 +77,18 @@ impl Mappings {
             }
             at = here.end as usize;
         }
+    }
+
+    /// Whether private writable memory is at an address.
+    pub fn is_memory(&self, at: usize) -> bool {
+        self.at(at).is_ok_and(|here| here.is_memory())
+    }
+
+    /// How many bytes from an address on are of one mapping that can be read.
+    pub fn readable(&self, at: usize) -> usize {
+        let here = self.at(at).ok();
+        let here = here.filter(|here| here.vma_flags & READABLE != 0);
+        here.map_or(0, |here| here.end as usize - at)
     }
 
     /// How many bytes of the mapping at an address are from there on.
