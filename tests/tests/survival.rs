@@ -322,6 +322,14 @@ fn a_turn_to_change_mappings_is_not_lost() {
     );
 }
 
+/// What is registered of a mapping that has just gone may be a part of the one that has come, and splits it for a
+/// moment.
+#[test]
+fn memory_may_be_moved_while_a_part_of_it_is_registered() {
+    let test = "memory_may_be_moved_while_a_part_of_it_is_registered";
+    survives(test, "cut", "40", "20M");
+}
+
 /// A walk through memory is filled ahead of, but not into what the program may register with a userfaultfd of its
 /// own.
 #[test]

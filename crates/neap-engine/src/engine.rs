@@ -30,11 +30,6 @@ const DEVICE: &str = "/dev/userfaultfd";
 const FORK_ROOM: usize = 1 << 30;
 /// Like the kernel's accept_threshold_percent.
 const ACCEPT_THRESHOLD_PERCENT: u8 = 90;
-/// From this limit on the pool lies in huge pages: one that is begun is at once in use for as much as it is long, and
-/// takes no more than a 256th of the limit.
-const HUGE_FROM: u64 = 256 * neap_sys::HUGE_PAGE as u64;
-/// Each huge page may become a mapping of its own, of which a process has 65,530.
-const _: () = assert!(neap_store::ADDRESSABLE / neap_sys::HUGE_PAGE <= 32_768);
 
 /// Why the engine could not start.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +86,9 @@ impl StoreArena for PoolArena {
     }
     fn discard(&mut self, range: Range<usize>) {
         self.0.discard(range);
+    }
+    fn back(&mut self, range: Range<usize>) {
+        self.0.back(range);
     }
 }
 
@@ -171,12 +169,7 @@ fn open_store(options: &Options) -> Result<Store, StartError> {
     let room =
         (pool_max.0 as usize * PAGE_SIZE) * 5 / 4 + FORK_ROOM.max(options.limit.0 as usize * 2);
     let room = room.min(neap_store::ADDRESSABLE);
-    let arena = if options.limit.0 >= HUGE_FROM {
-        neap_sys::Arena::new_huge(room)?
-    } else {
-        neap_sys::Arena::new(room)?
-    };
-    let arena = Box::new(PoolArena(arena));
+    let arena = Box::new(PoolArena(neap_sys::Arena::new(room)?));
     let mut random = Box::new([0; HashKey::BYTES]);
     random_bytes(&mut *random)?;
     Ok(Store::new(config, arena, file, HashKey::new(&random)))

@@ -23,6 +23,11 @@ pub trait Arena: Send {
 
     /// Gives the memory behind `range` (whole pages, in bytes) back; it reads as zero afterwards.
     fn discard(&mut self, range: Range<usize>);
+
+    /// `range` (whole pages, in bytes, that hold nothing) will be written soon: its memory may be had all at once.
+    fn back(&mut self, range: Range<usize>) {
+        let _ = range;
+    }
 }
 
 /// An arena on the heap, for tests and tools: discarding clears, but gives nothing back.

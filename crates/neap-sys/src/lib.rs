@@ -18,7 +18,7 @@ mod thread;
 mod uffd;
 mod zdict;
 
-pub use arena::{Arena, HUGE_PAGE};
+pub use arena::Arena;
 pub use cpu::{Keeper, Kept, cpu_of, end_keep, pin_to, this_cpu};
 pub use errno::{Result, SysError, shortage};
 pub use file::SwapFile;

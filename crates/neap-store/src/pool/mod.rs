@@ -21,7 +21,7 @@ use neap_units::{EntryId, PAGE_SIZE};
 
 use crate::arena::Arena;
 use class::{Classes, HEADER, QUANTUM};
-use runs::Runs;
+use runs::{Run, Runs};
 use word::{Head, Page, PageWord};
 use zspage::{GROUPS, NO_PAGE};
 
@@ -29,7 +29,7 @@ pub(crate) use word::MAX_ENTRY;
 
 /// Idle pages that are kept, at most: one for each so many in use, and a few in any case.
 const IDLE_SHARE: usize = 32;
-const MIN_IDLE: usize = 32;
+const MIN_IDLE: usize = 64;
 
 /// Where an object lies in the arena, in units of 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -186,8 +186,11 @@ impl Pool {
 
     /// Takes pages in a row; whether they hold old bytes.
     fn take_run(&mut self, len: usize) -> Option<(usize, bool)> {
-        let (page, dirty) = self.runs.alloc(len)?;
-        let page = page as usize;
+        let Run { first, dirty, back } = self.runs.alloc(len)?;
+        if !back.is_empty() {
+            self.arena
+                .back(back.start * PAGE_SIZE..back.end * PAGE_SIZE);
+        }
         let covered = self.runs.covered();
         if self.words.len() < covered {
             if self.words.capacity() < covered {
@@ -196,7 +199,7 @@ impl Pool {
             }
             self.words.resize(covered, PageWord::default());
         }
-        Some((page, dirty))
+        Some((first, dirty))
     }
 
     /// Frees the pages. When too many are idle, half of those go back to the system at once: each of its

@@ -9,6 +9,20 @@ pub(crate) const MAX_RUN: usize = 8;
 
 const WORD: usize = u64::BITS as usize;
 
+/// Pages that are backed at a time, if so many are free.
+const AHEAD: usize = 32;
+
+/// Pages in a row, just taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    pub first: usize,
+    /// Some of them were idle: they may hold old bytes.
+    pub dirty: bool,
+    /// Pages that count as backed from now on, and are to be: those of the run, and free ones behind it, which are
+    /// idle. Empty if the run was backed.
+    pub back: Range<usize>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Runs {
     /// A set bit is a page in use. Grows with the highest page ever used.
@@ -54,9 +68,8 @@ impl Runs {
         (self.words.capacity() + self.idle_words.capacity()) * size_of::<u64>()
     }
 
-    /// Takes `len` pages in a row that do not cross a multiple of 64; returns the first, and whether
-    /// any of them was idle: then they hold old bytes.
-    pub fn alloc(&mut self, len: usize) -> Option<(u32, bool)> {
+    /// Takes `len` pages in a row that do not cross a multiple of 64.
+    pub fn alloc(&mut self, len: usize) -> Option<Run> {
         debug_assert!((1..=MAX_RUN).contains(&len));
         let mut at = self.hint[len];
         loop {
@@ -68,13 +81,21 @@ impl Runs {
             if starts != 0 {
                 let bit = starts.trailing_zeros() as usize;
                 let taken = mask(bit, len);
-                let idle = self.idle_words[at] & taken;
+                let idle = self.idle_words[at];
+                let back = unbacked(taken, free & !idle);
+                let more = bits(&back) & !taken;
                 self.words[at] |= taken;
-                self.idle_words[at] &= !taken;
-                self.idle -= idle.count_ones() as usize;
+                self.idle_words[at] = idle & !taken | more;
+                self.idle += more.count_ones() as usize;
+                self.idle -= (idle & taken).count_ones() as usize;
                 self.hint[len] = at;
                 self.used += len;
-                return Some(((at * WORD + bit) as u32, idle != 0));
+                let base = at * WORD;
+                return Some(Run {
+                    first: base + bit,
+                    dirty: idle & taken != 0,
+                    back: base + back.start..base + back.end,
+                });
             }
             at += 1;
             self.hint[len] = at;
@@ -145,6 +166,23 @@ impl Runs {
     }
 }
 
+/// Of the pages that are free and not backed those to be backed, if one of them is taken: from there on without a gap.
+fn unbacked(taken: u64, bare: u64) -> Range<usize> {
+    if taken & bare == 0 {
+        return 0..0;
+    }
+    let first = (taken & bare).trailing_zeros() as usize;
+    let len = (bare >> first).trailing_ones() as usize;
+    first..first + len.min(AHEAD)
+}
+
+fn bits(range: &Range<usize>) -> u64 {
+    match range.len() {
+        0 => 0,
+        len => mask(range.start, len),
+    }
+}
+
 fn mask(bit: usize, len: usize) -> u64 {
     (u64::MAX >> (WORD - len)) << bit
 }
@@ -167,6 +205,28 @@ mod tests {
         assert_eq!((pages, runs.used()), (70, 70));
     }
 
+    #[test]
+    fn pages_are_backed_in_advance_and_once() {
+        let mut runs = Runs::new(100);
+        let run = |first, dirty, back| Some(Run { first, dirty, back });
+        assert_eq!(runs.alloc(2), run(0, false, 0..AHEAD));
+        assert_eq!((runs.used(), runs.idle()), (2, AHEAD - 2));
+        assert_eq!(runs.alloc(1), run(2, true, 0..0));
+        assert_eq!(runs.take_idle(0), vec![3..AHEAD], "they may be given back");
+        assert_eq!(runs.alloc(4), run(3, false, 3..3 + AHEAD));
+        runs.free(0, 2);
+        assert_eq!(runs.take_idle(0).len(), 2);
+        assert_eq!(
+            runs.alloc(1),
+            run(0, false, 0..2),
+            "as far as they are free"
+        );
+        for _ in 0..64 {
+            runs.alloc(1);
+        }
+        assert_eq!(runs.take_idle(0).last(), Some(&(70..96)));
+    }
+
     proptest! {
         #[test]
         fn runs_never_overlap_and_freed_pages_come_back(ops in prop::collection::vec((0usize..12, any::<u16>()), 1..400)) {
@@ -177,16 +237,22 @@ mod tests {
             let mut idle: HashSet<usize> = HashSet::new();
             for (op, pick) in ops {
                 if (1..=MAX_RUN).contains(&op) {
-                    if let Some((first, dirty)) = runs.alloc(op) {
-                        let pages = first as usize..first as usize + op;
+                    if let Some(Run { first, dirty, back }) = runs.alloc(op) {
+                        let pages = first..first + op;
                         prop_assert_eq!(dirty, pages.clone().any(|page| idle.contains(&page)));
-                        pages.for_each(|page| {
+                        for page in back.clone() {
+                            prop_assert!(page < limit && !owner.contains_key(&page) && idle.insert(page));
+                        }
+                        prop_assert!(back.is_empty() || pages.contains(&back.start) && back.len() <= AHEAD);
+                        // Two runs of bare pages may lie in one that is taken; the second is backed when it is written.
+                        pages.clone().for_each(|page| {
                             idle.remove(&page);
                         });
-                        for page in first as usize..first as usize + op {
+                        for page in pages {
                             prop_assert!(page < limit);
                             prop_assert!(owner.insert(page, op).is_none());
                         }
+                        let first = first as u32;
                         held.push((first, op));
                     } else {
                         let free_run = (0..limit.saturating_sub(op)).any(|start| {
