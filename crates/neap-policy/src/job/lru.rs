@@ -19,7 +19,7 @@ const STAMP_BITS: u32 = u32::BITS;
 
 /// Pages on probation leave before all others while they are more than one in so many of
 /// the resident ones, and more than a batch of reclaim.
-const PROBATION_SHARE: u64 = 8;
+const PROBATION_SHARE: u64 = 16;
 const PROBATION_LEAST: u64 = MIN_LRU_BATCH;
 
 /// A page that left from a generation came back soon within one in so many of the pages
