@@ -82,6 +82,7 @@ impl Arena {
         assert!(
             range.start.is_multiple_of(4096)
                 && range.end.is_multiple_of(4096)
+                && range.start <= range.end
                 && range.end <= self.len,
             "{range:?} in an arena of {} bytes",
             self.len

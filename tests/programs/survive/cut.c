@@ -2,7 +2,6 @@
  * them may be a part of it by then, and splits it for a moment. */
 #include "survive.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -32,9 +32,13 @@ static void jump(int signal)
 /* Says what is wrong, and counts it. */
 static size_t unless(int right, const char *what, int value)
 {
-	if (!right)
-		fprintf(stderr, "process %d: %s: %d\n", getpid(), what, value);
-	return !right;
+	if (right)
+		return 0;
+	sig_atomic_t jumps = may_jump;
+	may_jump = 0; /* not out of stdio */
+	fprintf(stderr, "process %d: %s: %d\n", getpid(), what, value);
+	may_jump = jumps;
+	return 1;
 }
 
 /* Maps, writes, moves and unmaps. */

@@ -149,7 +149,7 @@ impl ModelSpace {
     pub(super) fn oldest(&mut self) -> Option<(u64, u64)> {
         let newcomer = self.probation.first().map(|&page| (page, 0));
         let len = self.probation.len() as u64;
-        if len > 64 && len > self.resident() / 8 {
+        if len > 64 && len > self.resident() / 16 {
             return newcomer;
         }
         self.advance();

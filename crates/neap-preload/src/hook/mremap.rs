@@ -104,18 +104,61 @@ impl Move {
 
     /// Moves to the program's place; what is cut off goes last.
     fn go_to_its_place(mut self, flags: usize) -> i64 {
+        let (from, to) = (self.from, self.to);
         let rest = self.old.saturating_sub(self.new);
         self.old -= rest;
+        let end = from + self.old;
         let result = match self.by_pieces() {
             Ok(result) => result,
             Err(Shape::Neither) => -sys::EFAULT,
             Err(Shape::Unasked) if !self.is_whole() => -sys::EFAULT,
-            Err(_) => sys::mremap(self.from, self.old, self.new, flags, self.to),
+            Err(_) => self.move_whole(flags),
         };
-        if result >= 0 && rest > 0 {
-            sys::munmap(self.from + self.old, rest);
+        if result < 0 {
+            return result;
+        }
+        if rest > 0 {
+            sys::munmap(end, rest);
+        }
+        to as i64
+    }
+
+    /// Moves what was one mapping a moment ago. The engine may have registered a part of it since, if it was looking at
+    /// what lay there before, and so have split it until it has registered the rest.
+    fn move_whole(&mut self, flags: usize) -> i64 {
+        let (from, to) = (self.from, self.to);
+        let mut result = sys::mremap(from, self.old, self.new, flags, to);
+        for _ in 0..TRIES {
+            // What stays behind says nothing of what has moved.
+            if result != -sys::EFAULT || self.stays {
+                break;
+            }
+            self.leave_out_what_moved();
+            result = match self.by_pieces() {
+                Ok(result) => result,
+                Err(Shape::Whole) => sys::mremap(self.from, self.old, self.new, flags, self.to),
+                Err(_) => break,
+            };
+        }
+        if result < 0
+            && self.from > from
+            && let Some(mappings) = Mappings::open()
+        {
+            put_back(&mappings, to, self.to, from);
         }
         result
+    }
+
+    /// Since Linux 6.17 a move to a fixed place that is refused for one of several mappings has moved those before it.
+    fn leave_out_what_moved(&mut self) {
+        let next = Mappings::open().and_then(|mappings| mappings.next(self.from));
+        let gone = next.map_or(0, |next| next.saturating_sub(self.from));
+        if self.old == self.new && gone < self.old {
+            self.from += gone;
+            self.to += gone;
+            self.old -= gone;
+            self.new -= gone;
+        }
     }
 
     /// Whether the memory is surely one mapping, where nobody can be asked: the kernel refuses to let several grow,
@@ -131,7 +174,7 @@ impl Move {
         grown != -sys::EFAULT
     }
 
-    /// The result of the kernel's kind; or what the memory is if the kernel had better be asked to move it.
+    /// The result of the kernel's kind; or what the memory is if it is not several mappings that could be one.
     fn by_pieces(&self) -> Result<i64, Shape> {
         let mappings = Mappings::open().ok_or(Shape::Unasked)?;
         let (from, old, new) = (self.from, self.old, self.new);
@@ -139,24 +182,16 @@ impl Move {
             return Err(Shape::Neither); // to cut a rest off takes no move
         };
         // Linux 6.17 moves any neighbours to a fixed place.
-        let last = match mappings.shape(from, from + old, self.fixed && more == 0) {
-            Shape::Pieces { last } => last,
-            // Perhaps no longer when it is moved.
-            Shape::Whole if self.fixed && mappings.is_memory(from) => {
-                return match self.move_pieces(&mappings, more, self.to) {
-                    // It takes its addresses twice.
-                    result if result == -sys::ENOMEM => Err(Shape::Whole),
-                    result => Ok(result),
-                };
-            }
-            shape => return Err(shape),
+        let shape = mappings.shape(from, from + old, self.fixed && more == 0);
+        let Shape::Pieces { last } = shape else {
+            return Err(shape);
         };
+        let end = from + old;
         if self.fixed {
-            return Ok(self.move_pieces(&mappings, more, self.to));
+            return Ok(self.move_pieces(&mappings, last, end, more, self.to));
         }
         if more > 0 {
-            let bytes = from + old - last;
-            let result = sys::mremap(last, bytes, bytes + more, 0, 0);
+            let result = sys::mremap(last, end - last, end - last + more, 0, 0);
             if result >= 0 {
                 return Ok(from as i64);
             }
@@ -167,57 +202,48 @@ impl Move {
         let Ok(to) = usize::try_from(sys::reserve(new)) else {
             return Ok(-sys::ENOMEM);
         };
-        Ok(self.move_pieces(&mappings, more, to))
+        Ok(self.move_pieces(&mappings, last, end, more, to))
     }
 
-    /// Moves mappings to their places from `to` on, the last of which grows by `more`. Their old places stay mapped
-    /// meanwhile, so that they can go back to them.
-    ///
-    /// The engine may register a part of one between the look at it and its move, and so split it. The kernel then
-    /// refuses the move, and since Linux 6.17 has moved what lies before that part all the same: what can be read at
-    /// its new place, which nobody can read before.
-    fn move_pieces(&self, mappings: &Mappings, more: usize, to: usize) -> i64 {
-        let (start, end) = (self.from, self.from + self.old);
-        let there = |at: usize| to + (at - start);
+    /// Moves mappings to their places from `to` on, the last of them, which grows by `more`, last of all. Their old
+    /// places stay mapped meanwhile, so that they can go back to them.
+    fn move_pieces(
+        &self,
+        mappings: &Mappings,
+        last: usize,
+        end: usize,
+        more: usize,
+        to: usize,
+    ) -> i64 {
+        let there = |at: usize| to + (at - self.from);
+        let (mut at, mut result) = (self.from, 0);
         // A handler would find the memory half here and half there.
         let signals = sys::set_signal_mask(u64::MAX);
-        let reserved = match self.fixed {
-            true => sys::reserve_at(to, self.new),
-            false => 0,
-        };
-        let (mut at, mut kept, mut tries, mut result) = (start, start, TRIES, reserved);
-        while at < end && result >= 0 {
+        while at < last {
             let Some(bytes) = mappings.reach(at) else {
                 result = -sys::EFAULT; // unmapped meanwhile
                 break;
             };
-            let bytes = bytes.min(end - at);
-            // What grows can only be moved as one mapping, and leaves nothing.
-            let grows = at + bytes == end && more > 0;
-            let (new, stays) = if grows {
-                (bytes + more, 0)
-            } else {
-                (bytes, DONTUNMAP)
-            };
-            result = sys::mremap(at, bytes, new, MAYMOVE | FIXED | stays, there(at));
-            let moved = match result {
-                0.. => bytes,
-                _ if result == -sys::EFAULT && tries > 0 => {
-                    (tries, result) = (tries - 1, 0);
-                    mappings.readable(there(at)).min(bytes)
-                }
-                _ => break,
-            };
-            at += moved;
-            kept = if grows { kept } else { at };
+            let bytes = bytes.min(last - at);
+            let flags = MAYMOVE | FIXED | DONTUNMAP;
+            result = sys::mremap(at, bytes, bytes, flags, there(at));
+            if result < 0 {
+                break;
+            }
+            at += bytes;
+        }
+        if result >= 0 {
+            let stays = if self.stays { DONTUNMAP } else { 0 };
+            let flags = MAYMOVE | FIXED | stays;
+            result = sys::mremap(last, end - last, end - last + more, flags, there(last));
         }
         if result < 0 {
-            if reserved >= 0 {
-                sys::munmap(there(at), self.new - (at - start)); // ours, and empty
+            if !self.fixed {
+                sys::munmap(there(at), self.new - (at - self.from)); // ours, and empty
             }
-            put_back(mappings, to, there(at), start);
-        } else if !self.stays && kept > start {
-            sys::munmap(start, kept - start);
+            put_back(mappings, to, there(at), self.from);
+        } else if !self.stays && last > self.from {
+            sys::munmap(self.from, last - self.from);
         }
         sys::set_signal_mask(signals);
         if result < 0 { result } else { to as i64 }

@@ -21,7 +21,6 @@ const ECONNRESET: i64 = 104;
 pub const PROT_READ_WRITE: usize = 3;
 pub const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
 pub const MAP_NORESERVE: usize = 0x4000;
-pub const MAP_FIXED: usize = 0x10;
 pub const EAGAIN: i64 = 11;
 pub const ENOMEM: i64 = 12;
 pub const EFAULT: i64 = 14;
@@ -165,12 +164,6 @@ pub fn map(hint: usize, len: usize) -> Option<usize> {
 pub fn reserve(len: usize) -> i64 {
     let flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE;
     call(nr::MMAP, [0, len, 0, flags, usize::MAX, 0])
-}
-
-/// In the place of what is there.
-pub fn reserve_at(at: usize, len: usize) -> i64 {
-    let flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-    call(nr::MMAP, [at, len, 0, flags, usize::MAX, 0])
 }
 
 /// For the program's own mappings, as it asked, and for those of this library that it no longer uses.

@@ -4,6 +4,8 @@ use crate::sys::{self, Fd};
 
 /// `_IOWR('f', 17, struct procmap_query)`, Linux 6.11.
 const PROCMAP_QUERY: usize = 0xc068_6611;
+/// The mapping at the address, or else the next.
+const OR_NEXT: u64 = 0x10;
 const READABLE: u64 = 1;
 const WRITABLE: u64 = 2;
 const EXECUTABLE: u64 = 4;
@@ -25,13 +27,6 @@ struct Query {
     device: u64,
     sizes: u64,
     addresses: [u64; 2],
-}
-
-impl Query {
-    fn is_memory(&self) -> bool {
-        let kind = self.vma_flags & (READABLE | WRITABLE | EXECUTABLE | SHARED);
-        self.inode == 0 && kind == READABLE | WRITABLE
-    }
 }
 
 /// What a range is to the kernel.
@@ -66,10 +61,12 @@ impl Mappings {
                 Err(errno) if errno == -sys::ENOTTY => return Shape::Old,
                 Err(_) => return Shape::Neither,
             };
+            let kind = here.vma_flags & (READABLE | WRITABLE | EXECUTABLE | SHARED);
+            let memory = here.inode == 0 && kind == READABLE | WRITABLE;
             if here.end as usize >= end && at == from {
                 return Shape::Whole;
             }
-            if !any && !here.is_memory() {
+            if !any && !memory {
                 return Shape::Neither;
             }
             if here.end as usize >= end {
@@ -77,18 +74,6 @@ impl Mappings {
             }
             at = here.end as usize;
         }
-    }
-
-    /// Whether private writable memory is at an address.
-    pub fn is_memory(&self, at: usize) -> bool {
-        self.at(at).is_ok_and(|here| here.is_memory())
-    }
-
-    /// How many bytes from an address on are of one mapping that can be read.
-    pub fn readable(&self, at: usize) -> usize {
-        let here = self.at(at).ok();
-        let here = here.filter(|here| here.vma_flags & READABLE != 0);
-        here.map_or(0, |here| here.end as usize - at)
     }
 
     /// How many bytes of the mapping at an address are from there on.
@@ -101,9 +86,20 @@ impl Mappings {
         self.at(at).ok().map(|here| here.start as usize)
     }
 
+    /// From which address on, not before this one, something is mapped.
+    pub fn next(&self, at: usize) -> Option<usize> {
+        let next = self.ask(at, OR_NEXT).ok();
+        next.map(|next| (next.start as usize).max(at))
+    }
+
     fn at(&self, at: usize) -> Result<Query, i64> {
+        self.ask(at, 0)
+    }
+
+    fn ask(&self, at: usize, flags: u64) -> Result<Query, i64> {
         let mut query = Query {
             size: size_of::<Query>() as u64,
+            flags,
             address: at as u64,
             ..Query::default()
         };
