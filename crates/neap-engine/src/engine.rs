@@ -308,7 +308,7 @@ impl Engine {
         if meter.was_far_over() && !self.job.told_dry.load(Relaxed) {
             let forked =
                 "it forked, and without CAP_SYS_PTRACE all pages come back for that (neap doctor)";
-            let other = "memory that is locked, or came faster than it could be found";
+            let other = "memory that is locked, or came, or was copied after a fork, faster than it could be found";
             let trouble = self.job.store.swap_trouble();
             let cause = match trouble {
                 _ if meter.peaked_thawed() => forked.to_owned(),

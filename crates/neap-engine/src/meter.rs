@@ -90,7 +90,7 @@ impl Meter {
     /// not explain.
     pub fn sample(&self, sample: Sample) -> u64 {
         let usage = self.usage_of(&sample);
-        self.pool.store(sample.pool.bytes, Relaxed);
+        self.pool.store(sample.pool.backed, Relaxed);
         let before = self.estimate.swap(usage, Relaxed);
         if usage <= self.limit.0 && !sample.thaws {
             self.thawed.store(false, Relaxed);
@@ -107,14 +107,14 @@ impl Meter {
             }
         }
         self.overhead
-            .fetch_max(sample.own.saturating_sub(sample.pool.bytes), Relaxed);
+            .fetch_max(sample.own.saturating_sub(sample.pool.backed), Relaxed);
         usage.saturating_sub(before)
     }
 
     /// What of it the limit holds.
     pub fn usage_of(&self, sample: &Sample) -> u64 {
         let beside = if self.pool_beside {
-            sample.pool.bytes
+            sample.pool.backed
         } else {
             0
         };
@@ -143,7 +143,7 @@ impl Meter {
         Bytes(self.floor).whole_pages()
     }
 
-    /// The pool has this many bytes now.
+    /// The pool takes this many bytes now.
     pub fn note_pool(&self, bytes: u64) {
         if self.pool_beside {
             return;
@@ -383,7 +383,8 @@ mod tests {
         for (beside, used) in [(false, 60), (true, 40)] {
             let meter = Meter::new(Bytes(64 * MIB), true).with_pool_beside(beside);
             let pool = Holding {
-                bytes: 20 * MIB,
+                bytes: 19 * MIB,
+                backed: 20 * MIB,
                 ..Holding::default()
             };
             meter.sample(Sample {

@@ -36,7 +36,7 @@ pub(crate) fn run(job: &Arc<Job>) {
         }
         write_back(job, u8::try_from(priority).unwrap_or(0), &mut codec);
         job.writing.store(false, Relaxed);
-        job.meter.note_pool(job.store.pool_bytes().0);
+        job.meter.note_pool(job.store.pool_memory().0);
         job.reclaim.ring();
     }
 }

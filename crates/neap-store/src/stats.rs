@@ -134,6 +134,8 @@ metrics! {
 pub struct Holding {
     /// The pool itself.
     pub bytes: u64,
+    /// The same with the free pages that are backed by memory all the same.
+    pub backed: u64,
     /// Bytes of the pages in it. Same-filled pages take no room and do not count.
     pub held: u64,
     /// What they were compressed to.

@@ -323,7 +323,7 @@ impl Reclaimer {
 
     /// Gives the frames back of what was stored: the end of a pass.
     fn recycle_all(&mut self, taken: usize, store: Taken) -> Pass {
-        self.job.meter.note_pool(self.job.store.pool_bytes().0);
+        self.job.meter.note_pool(self.job.store.pool_memory().0);
         let spaces = self.job.spaces();
         self.work.make_dictionaries(&spaces);
         let freed: usize = spaces.iter().map(|space| self.recycle(space)).sum();

@@ -67,6 +67,7 @@ mod tests {
         let mut pressure = Pressure::new(1024);
         let pool = Holding {
             bytes,
+            backed: bytes,
             held,
             compressed: bytes,
         };

@@ -76,6 +76,20 @@ fn memory_walked_through_again_and_again_keeps_what_fits() {
 }
 
 #[test]
+fn what_is_on_probation_has_a_sixteenth_of_what_is_resident_and_the_others_what_is_left() {
+    let room = 8_000;
+    let mut machine = Machine::new(room);
+    for _ in 0..3 {
+        machine.touch(0..2 * room);
+    }
+    let ids = (0..2 * room).filter_map(|page| machine.core.find(machine.space, PageNr(page)));
+    let tried = ids.filter(|&id| is_on_probation(&machine.core, id)).count() as u64;
+    let share = room / 16;
+    // Pages are picked 16 at a time.
+    assert!((share - 16..=share + 16).contains(&tried), "{tried}");
+}
+
+#[test]
 fn what_fits_is_kept_from_its_second_round_on() {
     // The list has its least pages in the one, and its share in the other.
     for room in [1_000, 8_000] {

@@ -140,11 +140,11 @@ impl Move {
                 Err(_) => break,
             };
         }
-        if result < 0
-            && self.from > from
-            && let Some(mappings) = Mappings::open()
-        {
-            put_back(&mappings, to, self.to, from);
+        if result < 0 && self.from > from {
+            match Mappings::open() {
+                Some(mappings) => put_back(&mappings, to, self.to, from),
+                None => end_half_way(),
+            }
         }
         result
     }
@@ -261,13 +261,17 @@ fn put_back(mappings: &Mappings, start: usize, end: usize, home: usize) {
         // What stayed in its place is a mapping, too.
         let is_back = goes_back() || sys::munmap(place, bytes) == 0 && goes_back();
         if !is_back {
-            sys::write(
-                sys::STDERR,
-                b"neap: an mremap failed half way, and what had moved could not be moved back; \
-                  the program is killed rather than let it read wrong bytes\n",
-            );
-            sys::kill_self();
+            end_half_way();
         }
         end = at;
     }
+}
+
+fn end_half_way() {
+    sys::write(
+        sys::STDERR,
+        b"neap: an mremap failed half way, and what had moved could not be moved back; \
+          the program is killed rather than let it read wrong bytes\n",
+    );
+    sys::kill_self();
 }

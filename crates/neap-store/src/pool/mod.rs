@@ -117,6 +117,11 @@ impl Pool {
         self.runs.used() as u64
     }
 
+    /// Pages in use, and free ones that are backed by memory.
+    pub fn backed_pages(&self) -> u64 {
+        (self.runs.used() + self.runs.idle()) as u64
+    }
+
     /// Objects held.
     pub fn objects(&self) -> u64 {
         let small: usize = self.states.iter().map(|state| state.used).sum();

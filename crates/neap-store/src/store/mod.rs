@@ -149,6 +149,12 @@ impl Store {
         Bytes::from(Pages(self.lock().pool.pages()))
     }
 
+    /// The same with the free pages that are backed all the same: what the pool takes of the machine's memory.
+    #[must_use]
+    pub fn pool_memory(&self) -> Bytes {
+        Bytes::from(Pages(self.lock().pool.backed_pages()))
+    }
+
     /// What the pool holds.
     #[must_use]
     pub fn holding(&self) -> Holding {
@@ -156,6 +162,7 @@ impl Store {
         let (stats, live) = (&inner.stats, inner.entries.live() as u64);
         Holding {
             bytes: Bytes::from(Pages(inner.pool.pages())).0,
+            backed: Bytes::from(Pages(inner.pool.backed_pages())).0,
             held: Bytes::from(Pages(live - stats.swapped_pages - stats.same_filled_pages)).0,
             compressed: stats.compressed_bytes,
         }

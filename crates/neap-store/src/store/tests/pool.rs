@@ -97,6 +97,21 @@ fn a_full_pool_refuses_until_it_is_down_to_its_threshold() {
 }
 
 #[test]
+fn what_the_pool_takes_of_memory_is_what_it_uses_and_what_is_backed_ahead() {
+    let mut f = Fixture::pool(100);
+    assert_eq!(f.store.pool_memory().0, 0);
+    let id = f.put_in(&page(1)).expect("room");
+    let (used, takes) = (f.store.pool_bytes(), f.store.pool_memory());
+    assert!(takes > used, "{takes} for {used}: nothing was backed ahead");
+    let holding = f.store.holding();
+    assert_eq!((holding.bytes, holding.backed), (used.0, takes.0));
+    f.store.put(id);
+    // What is backed stays for the next page.
+    assert_eq!((f.store.pool_bytes().0, f.store.pool_memory()), (0, takes));
+    f.store.check();
+}
+
+#[test]
 fn an_owner_at_its_limit_is_refused_and_others_are_not() {
     let mut f = Fixture::pool(1000);
     f.store.set_owner_max(OWNER, ZswapMax::Pages(Pages(2)));
