@@ -10,9 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytemuck::{Zeroable, bytes_of, bytes_of_mut};
-use neap_sys::{
-    Features, Listener, Maps, Message, Pagemap, Peer, Pidfd, Remote, Uffd, Waker, shortage,
-};
+use neap_sys::{Features, Listener, Maps, Message, Pagemap, Peer, Pidfd, Remote, Uffd, shortage};
 use neap_units::PAGE_SIZE;
 use neap_wire as wire;
 use neap_wire::{lack, purpose};
@@ -36,11 +34,9 @@ const STAGE_BYTES: u64 = 64 << 20;
 const STAGE_GUARD: u64 = PAGE_SIZE as u64;
 
 /// Accepts connections until the engine stops.
-/// `spare` is the place of a descriptor for a connection when there are no others.
-pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd>, spare: Waker) {
+pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd>) {
     neap_sys::block_signals();
     let device = Arc::new(device);
-    let mut spare = Some(spare);
     let strays = Strays::new();
     while !job.is_stopping() {
         let callers = [listener.as_fd(), job.bell.as_fd()];
@@ -52,7 +48,7 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
         if ready.is_ok_and(|ready| ready == 0) {
             continue;
         }
-        spare = spare.or_else(|| Waker::new().ok());
+        job.spares.keep();
         let mut accepted = listener.accept();
         job.met.store(true, Relaxed);
         if let Err(error) = &accepted {
@@ -60,10 +56,11 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
             job.warn(format!(
                 "a process cannot be managed: {error}; raise `ulimit -n`"
             ));
-            if spare.take().is_none() {
+            let accept = || listener.accept();
+            accepted = job.spares.for_caller(accept).unwrap_or_else(|| {
                 thread::sleep(PAUSE);
-            }
-            accepted = listener.accept();
+                accept()
+            });
         }
         let Ok(peer) = accepted else {
             continue;

@@ -21,6 +21,7 @@ use crate::reclaim::{Reclaimer, Work};
 use crate::record::Recording;
 use crate::report::Report;
 use crate::sampler::Sampler;
+use crate::spares::Spares;
 use crate::spawn::try_spawn;
 use crate::writeback;
 
@@ -206,17 +207,22 @@ impl Engine {
         }
         let store = open_store(&options)?;
         let socket = socket_name(options.require)?;
-        let job = Arc::new(Job::new(options, features, store, Waker::new()?));
+        let job = Arc::new(Job::new(
+            options,
+            features,
+            store,
+            Waker::new()?,
+            Spares::new()?,
+        ));
         let listener = Listener::bind(socket.as_bytes())?;
         let recording = Recording::start(&job);
-        let spare = Waker::new()?;
         let mut engine = Self {
             job,
             socket,
             threads: Vec::new(),
             recording,
         };
-        let started = engine.start_threads(listener, device, spare);
+        let started = engine.start_threads(listener, device);
         if let Err(error) = started {
             engine.finish();
             return Err(StartError::Threads(error));
@@ -228,12 +234,11 @@ impl Engine {
         &mut self,
         listener: Listener,
         device: Option<OwnedFd>,
-        spare: Waker,
     ) -> std::io::Result<()> {
         let threads = &mut self.threads;
         let job = self.job.clone();
         threads.push(try_spawn("neap-listen", move || {
-            listen(&job, &listener, device, spare)
+            listen(&job, &listener, device)
         })?);
         let sampler = Sampler::new(self.job.clone());
         threads.push(try_spawn("neap-sample", move || sampler.run())?);
@@ -308,7 +313,7 @@ impl Engine {
         if meter.was_far_over() && !self.job.told_dry.load(Relaxed) {
             let forked =
                 "it forked, and without CAP_SYS_PTRACE all pages come back for that (neap doctor)";
-            let other = "memory that is locked, or came, or was copied after a fork, faster than it could be found";
+            let other = "memory that is locked, or came faster than it could be found (also as copies after a fork)";
             let trouble = self.job.store.swap_trouble();
             let cause = match trouble {
                 _ if meter.peaked_thawed() => forked.to_owned(),

@@ -19,6 +19,7 @@ use crate::options::{Exhausted, Options, Swap, WayOut};
 use crate::report::ProcessReport;
 use crate::room::Room;
 use crate::space::{Ranges, Space};
+use crate::spares::Spares;
 use crate::spawn::PAUSE;
 
 const SIGKILL: i32 = 9;
@@ -58,8 +59,7 @@ pub(crate) struct Job {
     pub sampler: Bell,
     /// Wakes the listening thread.
     pub bell: Waker,
-    /// A descriptor kept for a forked child, when no other is left.
-    spare: Mutex<Option<Waker>>,
+    pub spares: Spares,
     pub stopping: AtomicBool,
     /// A process has spoken to the engine.
     pub met: AtomicBool,
@@ -97,7 +97,13 @@ pub(crate) struct Counters {
 }
 
 impl Job {
-    pub fn new(options: Options, features: Features, store: Store, bell: Waker) -> Self {
+    pub fn new(
+        options: Options,
+        features: Features,
+        store: Store,
+        bell: Waker,
+        spares: Spares,
+    ) -> Self {
         Self {
             meter: Meter::new(options.limit, options.on_exhausted == Exhausted::Open)
                 .with_pool_beside(options.pool_beside),
@@ -118,7 +124,7 @@ impl Job {
             writing: AtomicBool::new(false),
             sampler: Bell::default(),
             bell,
-            spare: Mutex::new(Waker::new().ok()),
+            spares,
             stopping: AtomicBool::new(false),
             met: AtomicBool::new(false),
             conversations: AtomicUsize::new(0),
@@ -204,19 +210,6 @@ impl Job {
         self.store.put_many(&entries);
         self.store.forget_owner(space.id);
         self.core().drop_space(space.id);
-    }
-
-    /// Frees the descriptor that is kept for a forked child. False: it is taken already.
-    pub fn give_spare(&self) -> bool {
-        self.spare.lock().expect("spare lock").take().is_some()
-    }
-
-    /// Keeps one again, if there is one.
-    pub fn keep_spare(&self) {
-        let mut spare = self.spare.lock().expect("spare lock");
-        if spare.is_none() {
-            *spare = Waker::new().ok();
-        }
     }
 
     /// Gives back what a transition freed.

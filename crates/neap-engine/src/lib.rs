@@ -27,6 +27,7 @@ mod report;
 mod room;
 mod sampler;
 mod space;
+mod spares;
 mod spawn;
 mod strays;
 mod thaw;

@@ -107,7 +107,7 @@ impl Meter {
             }
         }
         self.overhead
-            .fetch_max(sample.own.saturating_sub(sample.pool.backed), Relaxed);
+            .fetch_max(sample.own.saturating_sub(sample.pool.bytes), Relaxed);
         usage.saturating_sub(before)
     }
 

@@ -140,21 +140,23 @@ impl Inbox {
         let mut read = Ok(0);
         for most in std::iter::repeat_n(1, singles).chain([if throwing { 2 } else { usize::MAX }]) {
             let mut changed = false;
-            read = space.uffd.read_events(most, |event| match event {
+            let mut hear = |event| match event {
                 Event::Fault { .. } => note(waiting, &event),
                 other => {
                     changed = true;
                     *heard += 1;
                     born.extend(space.hear(job, other));
                 }
-            });
+            };
+            let events = || space.uffd.read_events(most, &mut hear);
+            read = job.spares.for_child(events);
             // One event, and the faults before it.
             if changed || !matches!(read, Ok(1)) {
                 break;
             }
         }
         if read.is_err() && self.space.look_for_life() {
-            if self.job.give_spare() {
+            if self.job.spares.give_child() {
                 return false;
             }
             // No descriptor or no memory for a forked child's: it waits, and we try again.

@@ -165,7 +165,7 @@ impl FaultThread {
         self.job.drop_space(&self.space);
         let job = self.job.clone();
         drop(self); // and its descriptors
-        job.keep_spare();
+        job.spares.keep();
     }
 
     /// Sleeps until there is something to do, or it is time to look. Whether there is something to be read.

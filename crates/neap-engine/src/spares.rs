@@ -1,0 +1,78 @@
+//! Descriptors kept for when no other is left: who calls the engine waits until it is answered, and a process that
+//! forks until somebody has the userfaultfd of its child.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+
+use neap_sys::{SysError, Waker};
+
+/// What is kept. A child that is served ends only when its call has been answered, so the caller's comes first: with
+/// every descriptor in the hands of children that wait for an answer nobody would get on.
+#[derive(Default)]
+struct Kept {
+    caller: Option<Waker>,
+    child: Option<Waker>,
+}
+
+impl Kept {
+    fn keep_for_caller(&mut self) {
+        self.caller = self.caller.take().or_else(|| Waker::new().ok());
+    }
+}
+
+pub(crate) struct Spares {
+    kept: Mutex<Kept>,
+    /// There was none left once.
+    short: AtomicBool,
+}
+
+impl Spares {
+    pub fn new() -> Result<Self, SysError> {
+        let caller = Some(Waker::new()?);
+        let child = Waker::new().ok();
+        Ok(Self {
+            kept: Mutex::new(Kept { caller, child }),
+            short: AtomicBool::new(false),
+        })
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().expect("spares lock")
+    }
+
+    /// Keeps again what was given, if there is any.
+    pub fn keep(&self) {
+        let mut kept = self.kept();
+        kept.keep_for_caller();
+        if kept.caller.is_some() {
+            kept.child = kept.child.take().or_else(|| Waker::new().ok());
+        }
+    }
+
+    /// Takes a descriptor for a caller in the place of one that was kept. `None`: there is none.
+    pub fn for_caller<T>(&self, take: impl FnOnce() -> T) -> Option<T> {
+        self.short.store(true, Relaxed);
+        let mut kept = self.kept();
+        let spare = kept.caller.take().or_else(|| kept.child.take())?;
+        drop(spare);
+        Some(take())
+    }
+
+    /// Does what may take a descriptor for a child: where there are few, only after what is free is kept for callers.
+    pub fn for_child<T>(&self, take: impl FnOnce() -> T) -> T {
+        let short = self.short.load(Relaxed);
+        let kept = short.then(|| {
+            let mut kept = self.kept();
+            kept.keep_for_caller();
+            kept
+        });
+        let taken = take();
+        drop(kept);
+        taken
+    }
+
+    /// Frees the one that is kept for a child. False: it is taken already.
+    pub fn give_child(&self) -> bool {
+        self.kept().child.take().is_some()
+    }
+}
