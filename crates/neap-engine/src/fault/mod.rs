@@ -5,6 +5,7 @@
 //! otherwise ahead, where it keeps that thread while it wakes it. A wake-up that crosses cpus costs many times what the
 //! fault itself does.
 
+mod fresh;
 mod inbox;
 mod patience;
 mod rank;
@@ -20,7 +21,8 @@ use neap_units::{PAGE_SIZE, PageNr};
 
 use crate::job::Job;
 use crate::load::Loader;
-use crate::space::{Body, FreshRun, Space, addresses};
+use crate::space::{Body, Space, addresses};
+use fresh::FreshRuns;
 use inbox::Inbox;
 use patience::{Patience, Span, Terms, Times};
 use rank::Rank;
@@ -92,7 +94,7 @@ pub(crate) struct FaultThread {
     job: Arc<Job>,
     space: Arc<Space>,
     loader: Loader,
-    fresh: FreshRun,
+    fresh: FreshRuns,
     inbox: Inbox,
     /// Faults wait for room.
     held: bool,
@@ -118,7 +120,7 @@ impl FaultThread {
             inbox: Inbox::new(&job, &space),
             job,
             space,
-            fresh: FreshRun::default(),
+            fresh: FreshRuns::default(),
             held: false,
             soon: false,
             followed: None,

@@ -123,8 +123,7 @@ impl FaultThread {
         };
         let filled = progress.done / PAGE_SIZE as u64;
         self.note_fresh(fault.page, filled, fault.write);
-        self.fresh.next = fault.page.0 + filled.max(1);
-        self.fresh.len = filled.max(1);
+        self.fresh.note(fault.page, filled);
         match progress.stop {
             _ if filled > 0 => Served::Done,
             None => Served::Done,
@@ -161,16 +160,12 @@ impl FaultThread {
         }
     }
 
-    /// How many pages from `page` on are unknown to the table and empty, within the registered range: twice
-    /// the last run if this fault continues it, else one.
+    /// How many pages from `page` on are unknown to the table and empty, within the registered range,
+    /// and are to be filled with it.
     fn fresh_run(&self, page: PageNr) -> usize {
         let room = self.job.meter.room() / PAGE_SIZE as u64;
-        let want = if page.0 == self.fresh.next {
-            let most = room.clamp(LEAST_FRESH, MAX_FRESH);
-            (self.fresh.len * 2).min(most)
-        } else {
-            1
-        };
+        let most = room.clamp(LEAST_FRESH, MAX_FRESH);
+        let want = self.fresh.wanted(page, most);
         let Some(range) = self.space.registered(page) else {
             return 1;
         };

@@ -66,15 +66,6 @@ impl Body {
     }
 }
 
-/// Where the fresh memory of a space is being filled, to fill ahead of it.
-#[derive(Debug, Default)]
-pub(crate) struct FreshRun {
-    /// The page after the last run.
-    pub next: u64,
-    /// Pages of the last run.
-    pub len: u64,
-}
-
 /// The last page that a program may have in 47 bits of addresses.
 const HIGHEST: u64 = 0x7fff_ffff_e000;
 

@@ -46,6 +46,10 @@ pub(super) struct Lru {
 pub(super) enum Place {
     /// To the generation that its heat asks for.
     Generation(Heat),
+    /// To the youngest generation, and passed over once when its turn comes: it was touched so soon after it had
+    /// been taken out that it should have stayed. It stands for the accessed bit, which the kernel would have found
+    /// set by now.
+    Referenced,
     /// It was away for so long that it could not have been kept, as most pages are of
     /// memory that is walked through again and again and does not fit. If it were taken
     /// for young, each would push out one that is needed before it. It takes its turn on a
@@ -108,10 +112,17 @@ impl Lru {
     pub(super) fn insert(&mut self, table: &mut Table, id: PageId, place: Place) {
         let (leaf, at) = table.at_mut(id);
         match place {
-            Place::Generation(heat) => {
+            Place::Generation(_) | Place::Referenced => {
+                let heat = match place {
+                    Place::Generation(heat) => heat,
+                    _ => Heat::Hot,
+                };
                 let window = self.generations.window();
                 let generation = index(window.place(Kind::Anon, INSERTION, arrival(heat)));
                 leaf.set_list(at, generation);
+                if place == Place::Referenced {
+                    leaf.set_referenced(at);
+                }
                 self.generations
                     .link(table, id, (Kind::Anon, generation), false);
             }
@@ -185,12 +196,14 @@ impl Lru {
         let competing = competing(Kind::Anon, &sizes, true);
         let recent = distance <= if tried { competing } else { competing / SOON };
         let refault = Refault::judge(recent, heat == Heat::Hot, workingset);
-        (refault, self.place(recent, refault.activated))
+        (refault, self.place(recent, refault.activated, tried))
     }
 
-    fn place(&mut self, recent: bool, activated: bool) -> Place {
-        if activated {
-            return Place::Generation(Heat::Hot);
+    fn place(&mut self, recent: bool, activated: bool, tried: bool) -> Place {
+        match (activated, tried) {
+            (true, true) => return Place::Generation(Heat::Hot),
+            (true, false) => return Place::Referenced,
+            (false, _) => (),
         }
         self.late += u64::from(!recent);
         if recent || self.late.is_multiple_of(LET_OFF) {
@@ -236,6 +249,19 @@ impl Lru {
         self.generations.advance();
         let old = self.generations.oldest(Kind::Anon);
         old.map(|(id, seq)| (id, Some(seq))).or(newcomer)
+    }
+
+    /// Passes a page over whose turn has come: puts it into the youngest generation, if it is referenced, and takes
+    /// the mark off it.
+    #[inline]
+    pub(super) fn pass_over(&mut self, table: &mut Table, id: PageId) -> bool {
+        let (leaf, at) = table.at(id);
+        let referenced = leaf.referenced(at);
+        if referenced {
+            self.remove(table, id);
+            self.insert(table, id, Place::Generation(Heat::Hot));
+        }
+        referenced
     }
 
     /// Rank of a list of the window.

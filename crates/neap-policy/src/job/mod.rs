@@ -248,6 +248,8 @@ impl Core {
             Step::EndLoad { heat, .. } => self.refault(id, space, heat),
             // Nobody touched it: nothing speaks for it that did not before.
             Step::Putback(Heat::Warm) if self.left_probation(id) => Place::Probation,
+            // The program touched it while it was staged.
+            Step::EndReturn(Heat::Hot) => Place::Referenced,
             _ => Place::Generation(heat_of(taken)),
         };
         let (leaf, at) = self.table.at_mut(id);

@@ -13,6 +13,8 @@ pub(super) struct Page {
     pub(super) workingset: bool,
     /// It left from probation.
     pub(super) tried: bool,
+    /// It is to be passed over.
+    pub(super) referenced: bool,
     pub(super) wanted: bool,
 }
 
@@ -90,12 +92,14 @@ impl ModelSpace {
             stamp: 0,
             workingset: false,
             tried: false,
+            referenced: false,
             wanted: false,
         };
         let mut record = *self.pages.entry(page).or_insert(fresh);
         record.state = after;
         if before.is_resident() && !after.is_resident() {
             record.tried = was_on_probation;
+            record.referenced = false;
         }
         let mut heat = match taken {
             Step::Adopt(heat) | Step::Putback(heat) | Step::EndReturn(heat) => heat,
@@ -117,6 +121,7 @@ impl ModelSpace {
             self.counted.pgactivate += u64::from(heat == Heat::Hot);
             self.counted.workingset_restore_anon += u64::from(recent && record.workingset);
             record.workingset = recent && (asked == Heat::Hot || record.workingset);
+            record.referenced = recent && asked == Heat::Hot && !record.tried;
         }
         if matches!(taken, Step::CommitStore(_) | Step::Discarded) {
             record.stamp = self.age;
@@ -126,6 +131,7 @@ impl ModelSpace {
         self.counted.pgrotated += u64::from(taken == Step::Putback(Heat::Warm));
         let touched = matches!(taken, Step::Putback(Heat::Hot) | Step::EndReturn(Heat::Hot));
         self.counted.pgactivate += u64::from(touched);
+        record.referenced |= taken == Step::EndReturn(Heat::Hot);
         self.pages.insert(page, record);
         if after == State::Absent {
             self.pages.remove(&page);
@@ -164,6 +170,37 @@ impl ModelSpace {
     pub(super) fn pick(&mut self, max: usize) -> Vec<u64> {
         let mut out = Vec::new();
         let mut limit = self.max_seq - 1; // the rank of the youngest inactive one
+        self.grow_old();
+        let mut left = 4 * max;
+        while out.len() < max {
+            let Some((oldest, rank)) = self.oldest() else {
+                if !out.is_empty() || self.resident() == 0 {
+                    break;
+                }
+                self.grow_old();
+                continue;
+            };
+            if out.is_empty() {
+                limit = limit.max(rank);
+            } else if rank > limit {
+                break;
+            }
+            let record = self.pages.get_mut(&oldest).unwrap();
+            if left > 0 && std::mem::take(&mut record.referenced) {
+                left -= 1;
+                self.unlist(oldest);
+                self.enlist(oldest, Heat::Hot);
+                continue;
+            }
+            self.apply(oldest, Step::Isolate).unwrap();
+            out.push(oldest);
+        }
+        self.counted.pgscan += out.len() as u64;
+        out.sort_unstable();
+        out
+    }
+
+    fn grow_old(&mut self) {
         if self.settled() > 0 {
             self.advance();
             while self.min_seq + 2 >= self.max_seq {
@@ -173,21 +210,6 @@ impl ModelSpace {
                 self.advance();
             }
         }
-        while out.len() < max {
-            let Some((oldest, rank)) = self.oldest() else {
-                break;
-            };
-            if out.is_empty() {
-                limit = limit.max(rank);
-            } else if rank > limit {
-                break;
-            }
-            self.apply(oldest, Step::Isolate).unwrap();
-            out.push(oldest);
-        }
-        self.counted.pgscan += out.len() as u64;
-        out.sort_unstable();
-        out
     }
 
     pub(super) fn inside(&self, range: std::ops::Range<u64>) -> Vec<u64> {

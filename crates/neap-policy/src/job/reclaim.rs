@@ -2,8 +2,13 @@
 
 use neap_units::{PageId, SpaceId};
 
+use super::lru::Lru;
 use super::{Core, Space};
 use crate::page::{State, Table};
+
+/// A pick for so many pages passes over this many times as many, and then takes them as they come: it is made under a
+/// lock for which faults wait.
+const PASS_OVER: usize = 4;
 
 impl Core {
     /// The space to take pages from next among those that `may` give some, or `None` when nothing is
@@ -44,23 +49,35 @@ impl Core {
     /// Ages first when fewer than four generations are left (`Mglru614`, SPEC 3.6). When
     /// the oldest generation does not fill the request, it goes on to the next, but not
     /// to one that was among the two youngest when it was called: those are taken only
-    /// when nothing else is left.
+    /// when nothing else is left. Referenced pages are passed over.
     pub fn pick(&mut self, space: SpaceId, max: usize, out: &mut Vec<PageId>) {
         let first = out.len();
         let Space { lru, live, .. } = &mut self.spaces[space.index()];
         assert!(*live, "{space} was dropped");
         let mut limit = lru.youngest_inactive();
-        let (opened, demoted) = lru.age();
-        self.vmstat.aged_generations += opened;
-        self.vmstat.pgrefill += demoted.0;
+        let mut age = |lru: &mut Lru| {
+            let (opened, demoted) = lru.age();
+            self.vmstat.aged_generations += opened;
+            self.vmstat.pgrefill += demoted.0;
+        };
+        age(lru);
+        let mut passed_over = 0;
         while out.len() - first < max {
             let Some((id, rank)) = lru.oldest() else {
-                break;
+                if out.len() > first || lru.resident() == 0 {
+                    break;
+                }
+                age(lru); // all that could leave was passed over
+                continue;
             };
             if out.len() == first {
                 limit = limit.max(rank);
             } else if rank > limit {
                 break;
+            }
+            if passed_over < max * PASS_OVER && lru.pass_over(&mut self.table, id) {
+                passed_over += 1;
+                continue;
             }
             let (leaf, at) = self.table.at(id);
             let State::Resident { copy } = leaf.state(at) else {

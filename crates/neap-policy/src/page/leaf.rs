@@ -46,6 +46,8 @@ const PROTECTED: u8 = 8;
 const DISCARDING: u8 = 9;
 /// `Resident`, and on probation instead of in a generation.
 const ON_PROBATION: u8 = 10;
+/// `Resident`, in a generation and referenced: passed over once.
+const REFERENCED: u8 = 11;
 
 /// The list of pages on probation, where [`Leaf::list`] names that of a generation otherwise.
 pub(crate) const PROBATION: usize = 4;
@@ -120,7 +122,7 @@ impl Leaf {
 
     #[inline]
     pub(crate) fn is_resident(&self, at: usize) -> bool {
-        matches!(self.meta[at] & TAG, RESIDENT | ON_PROBATION)
+        matches!(self.meta[at] & TAG, RESIDENT | ON_PROBATION | REFERENCED)
     }
 
     pub(crate) fn state(&self, at: usize) -> State {
@@ -129,7 +131,7 @@ impl Leaf {
         let entry = EntryId(c);
         let copy = (c != NONE).then_some(entry);
         match self.meta[at] & TAG {
-            RESIDENT | ON_PROBATION => State::Resident { copy },
+            RESIDENT | ON_PROBATION | REFERENCED => State::Resident { copy },
             ISOLATED => State::Isolated { copy },
             STAGED => State::Staged { slot, copy },
             STORING => State::Storing { slot, copy },
@@ -142,12 +144,12 @@ impl Leaf {
         }
     }
 
-    /// Writes the state. Leaves the list of a resident page, its links (words a and b) and
+    /// Writes the state. Leaves the list of a resident page, whether it is referenced, its links (words a and b) and
     /// the eviction stamp alone, and clears the flags of a page that becomes absent.
     pub(crate) fn set_state(&mut self, at: usize, state: State) {
         let tag = match state {
             State::Absent => ABSENT,
-            State::Resident { .. } if self.meta[at] & TAG == ON_PROBATION => ON_PROBATION,
+            State::Resident { .. } if self.is_resident(at) => self.meta[at] & TAG,
             State::Resident { .. } => RESIDENT,
             State::Isolated { .. } => ISOLATED,
             State::Staged { .. } => STAGED,
@@ -193,7 +195,20 @@ impl Leaf {
         self.meta[at] & GENERATION != 0
     }
 
-    /// Notes the list of a resident page.
+    /// Whether a resident page is referenced.
+    #[inline]
+    pub(crate) fn referenced(&self, at: usize) -> bool {
+        self.meta[at] & TAG == REFERENCED
+    }
+
+    /// A page in a generation is referenced, until it is put on a list again.
+    #[inline]
+    pub(crate) fn set_referenced(&mut self, at: usize) {
+        debug_assert!(self.is_resident(at) && self.list(at) != PROBATION);
+        self.meta[at] = self.meta[at] & !TAG | REFERENCED;
+    }
+
+    /// Notes the list of a resident page, which is not referenced then.
     #[inline]
     pub(crate) fn set_list(&mut self, at: usize, list: usize) {
         debug_assert!(self.is_resident(at));
@@ -296,7 +311,7 @@ impl Leaf {
         for at in 0..LEAF_PAGES {
             let meta = self.meta[at];
             assert!(
-                meta & TAG <= ON_PROBATION,
+                meta & TAG <= REFERENCED,
                 "state tag {meta:#x} of {}",
                 self.page(at)
             );

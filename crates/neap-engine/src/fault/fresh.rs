@@ -1,0 +1,109 @@
+//! Where the fresh memory of a program is being filled, to fill ahead of it.
+
+use neap_units::PageNr;
+
+/// So many places are followed: an allocator hands out from one for each size and thread, and data grows beside it.
+const PLACES: usize = 8;
+
+/// A place where fresh pages were filled last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    /// The page behind it.
+    next: u64,
+    /// Pages of the last fill.
+    len: u64,
+}
+
+/// The places, the one that was filled last first.
+#[derive(Debug, Default)]
+pub(super) struct FreshRuns {
+    runs: [Run; PLACES],
+}
+
+impl FreshRuns {
+    /// How many pages to fill at `page`, at most `most`: twice as many as the last time if that ended here, else one.
+    pub fn wanted(&self, page: PageNr, most: u64) -> u64 {
+        let run = self.runs.iter().find(|run| run.next == page.0);
+        run.map_or(1, |run| (run.len * 2).clamp(1, most))
+    }
+
+    /// So many pages have been filled from `page` on; none: the page was there already.
+    pub fn note(&mut self, page: PageNr, filled: u64) {
+        let at = self.runs.iter().position(|run| run.next == page.0);
+        let at = at.unwrap_or(PLACES - 1);
+        let len = filled.max(1);
+        self.runs[..=at].rotate_right(1);
+        self.runs[0] = Run {
+            next: page.0 + len,
+            len,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: u64 = 32;
+
+    /// Fills what is wanted at each of the pages that the walks have come to, by turns.
+    fn walk(runs: &mut FreshRuns, places: &mut [u64], turns: usize) -> Vec<u64> {
+        let mut last = Vec::new();
+        for _ in 0..turns {
+            last.clear();
+            for place in &mut *places {
+                let len = runs.wanted(PageNr(*place), MOST);
+                runs.note(PageNr(*place), len);
+                *place += len;
+                last.push(len);
+            }
+        }
+        last
+    }
+
+    #[test]
+    fn a_walk_is_filled_in_runs_that_double() {
+        let mut runs = FreshRuns::default();
+        let lens: Vec<u64> = (0..7)
+            .scan(1000, |place, _| {
+                let len = walk(&mut runs, std::slice::from_mut(place), 1)[0];
+                Some(len)
+            })
+            .collect();
+        assert_eq!(lens, [1, 2, 4, 8, 16, 32, 32]);
+        assert_eq!(runs.wanted(PageNr(5), MOST), 1, "elsewhere");
+    }
+
+    #[test]
+    fn as_many_walks_as_there_are_places_do_not_disturb_each_other() {
+        let mut runs = FreshRuns::default();
+        let mut places: Vec<u64> = (1..=PLACES as u64).map(|n| n << 20).collect();
+        assert_eq!(walk(&mut runs, &mut places, 6), [32; PLACES]);
+        places.push(1 << 30);
+        assert_eq!(
+            walk(&mut runs, &mut places, 6),
+            [1; PLACES + 1],
+            "of one more each is forgotten before its turn"
+        );
+    }
+
+    #[test]
+    fn a_walk_goes_on_beside_pages_that_nothing_follows() {
+        let mut runs = FreshRuns::default();
+        let mut place = [1 << 20];
+        for turn in 0..6u64 {
+            walk(&mut runs, &mut place, 1);
+            for single in 0..PLACES as u64 - 1 {
+                runs.note(PageNr((turn * 100 + single) << 40), 1);
+            }
+        }
+        assert_eq!(runs.wanted(PageNr(place[0]), MOST), 32);
+    }
+
+    #[test]
+    fn a_page_that_was_there_already_is_a_run_of_one() {
+        let mut runs = FreshRuns::default();
+        runs.note(PageNr(7), 0);
+        assert_eq!(runs.wanted(PageNr(8), MOST), 2);
+    }
+}
