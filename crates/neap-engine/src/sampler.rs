@@ -78,6 +78,7 @@ impl Sampler {
 
     fn tick(&mut self) -> Nanos {
         let spaces = self.job.spaces();
+        self.step_aside(&spaces);
         self.measure_shares(&spaces);
         self.measure_agents(&spaces);
         let sample = self.measure(&spaces);
@@ -105,6 +106,14 @@ impl Sampler {
             return SOONEST; // what is mapped meanwhile waits for nothing
         }
         plan.next_sample
+    }
+
+    /// Goes ahead of everybody where it wakes, and so not where the only one that it might disturb is at work.
+    fn step_aside(&self, spaces: &[Arc<Space>]) {
+        let mut served = spaces.iter().filter(|space| space.is_served());
+        if let (Some(only), None) = (served.next(), served.next()) {
+            self.job.keeper.leave(only.served_on.load(Relaxed) - 1);
+        }
     }
 
     /// Measures how much each process shares with others: of all at once, so that the parts sum up. Not of

@@ -337,9 +337,8 @@ impl Reclaimer {
     /// Reclaim is not to take the cpu from those it works for: the waiting thread and who serves it. Not
     /// where it works for several: they are everywhere, and each step costs more than it gains.
     fn step_aside(&mut self, space: &Space) {
-        let served = |space: &&Arc<Space>| space.served_on.load(Relaxed) > 0;
         let spaces = self.job.spaces();
-        if spaces.iter().filter(served).count() > 1 {
+        if spaces.iter().filter(|space| space.is_served()).count() > 1 {
             return;
         }
         if let Some(cpu) = space.served_on.load(Relaxed).checked_sub(1) {

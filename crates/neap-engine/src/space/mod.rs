@@ -178,6 +178,11 @@ impl Space {
         }
     }
 
+    /// Whether faults of it have been served on a cpu that is known.
+    pub fn is_served(&self) -> bool {
+        self.served_on.load(Relaxed) > 0
+    }
+
     pub fn is_dead(&self) -> bool {
         self.dead.load(Relaxed)
     }
