@@ -107,21 +107,7 @@ impl ModelSpace {
         };
         let mut on_probation = taken == Step::Putback(Heat::Warm) && record.tried;
         if let Step::EndLoad { heat: asked, .. } = taken {
-            let kept = if record.tried {
-                self.settled()
-            } else {
-                self.settled() / 4
-            };
-            let recent = self.age - record.stamp <= kept;
-            self.late += u64::from(!recent);
-            on_probation = !recent && !self.late.is_multiple_of(32);
-            heat = if recent { asked } else { Heat::Warm };
-            self.counted.workingset_refault_anon += 1;
-            self.counted.workingset_activate_anon += u64::from(heat == Heat::Hot);
-            self.counted.pgactivate += u64::from(heat == Heat::Hot);
-            self.counted.workingset_restore_anon += u64::from(recent && record.workingset);
-            record.workingset = recent && (asked == Heat::Hot || record.workingset);
-            record.referenced = recent && asked == Heat::Hot && !record.tried;
+            (heat, on_probation) = self.refault(&mut record, asked);
         }
         if matches!(taken, Step::CommitStore(_) | Step::Discarded) {
             record.stamp = self.age;
@@ -143,6 +129,25 @@ impl ModelSpace {
             }
         }
         Ok(effect)
+    }
+
+    /// How hot a page is that comes back, and whether it is on probation.
+    fn refault(&mut self, record: &mut Page, asked: Heat) -> (Heat, bool) {
+        let kept = if record.tried {
+            self.settled()
+        } else {
+            self.settled() / 4
+        };
+        let recent = self.age - record.stamp <= kept;
+        self.late += u64::from(!recent);
+        let heat = if recent { asked } else { Heat::Warm };
+        self.counted.workingset_refault_anon += 1;
+        self.counted.workingset_activate_anon += u64::from(heat == Heat::Hot);
+        self.counted.pgactivate += u64::from(heat == Heat::Hot);
+        self.counted.workingset_restore_anon += u64::from(recent && record.workingset);
+        record.workingset = recent && (asked == Heat::Hot || record.workingset);
+        record.referenced = recent && asked == Heat::Hot && !record.tried;
+        (heat, !recent && !self.late.is_multiple_of(32))
     }
 
     pub(super) fn advance(&mut self) {
