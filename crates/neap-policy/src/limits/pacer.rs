@@ -23,8 +23,8 @@ const WORST_BYTES_PER_NANO: u64 = 3;
 const ARM_TIME: Nanos = Nanos::millis(4);
 
 /// The same where the sampler itself comes late, as on a machine whose cpus are shared with others: a thread ahead of
-/// all others that sleeps 1 ms woke up 10 ms late once in a minute beside a build on two such cpus, and a job grew by
-/// what 24 ms let it. Longer than is likely, so it holds for the growth that was seen and not for the fastest there is.
+/// all others that sleeps 1 ms woke up 10 ms late once in a minute beside a build on two such cpus, and a job had grown
+/// by what 24 ms let it before it was registered, whatever had kept that. Longer than is likely, so it holds for the growth that was seen and not for the fastest there is.
 const ARM_LATE: Nanos = Nanos::millis(24);
 
 /// Share of the limit, in percent, at which to register at the latest: adopting what is
