@@ -4,7 +4,9 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use neap_tests::{Managed, MemoryGroup, Neap, Need, Run, exclusive, paging, program, require};
+use neap_tests::{
+    Managed, MemoryGroup, Neap, Need, Run, disk, exclusive, paging, program, require,
+};
 
 fn words(name: &str, arguments: &[&str]) -> Run {
     let path = program(name);
@@ -59,6 +61,28 @@ fn data_that_was_out_reads_back_within_the_limit() {
     run.must_have_paged();
     run.must_be_within_limit();
     assert_eq!(run.text(), plain.text());
+}
+
+/// A kernel without preemption takes the cpu from no call at work in it, also for a thread that goes ahead of all:
+/// where the file lies in large folios, 60 MiB came in such a call before anything had looked.
+#[test]
+fn what_one_read_brings_stays_within_the_limit() {
+    let Some(_alone) = paging("what_one_read_brings_stays_within_the_limit") else {
+        return;
+    };
+    let dir = disk();
+    let file = dir.path().join("file");
+    let line = b"one line, as many others\n";
+    let bytes: Vec<u8> = line.iter().copied().cycle().take(128 << 20).collect();
+    std::fs::write(&file, bytes).expect("a file");
+    let slurp = words("slurp", &[file.to_str().expect("a name")]);
+    let plain = slurp.go();
+    for _ in 0..6 {
+        let run = Neap::limit("48M").run(&slurp);
+        run.must_have_paged();
+        run.must_be_within_limit();
+        assert_eq!(run.text(), plain.text());
+    }
 }
 
 /// Three times the memory a hard cgroup without swap gives: killed plainly, finished under neap with

@@ -281,6 +281,9 @@ fn take_over(
     ready.number = space.cookie;
     // Before the process may go on, and perhaps end, or ask for something, at once.
     space.pid.store(pid, Relaxed);
+    // From its answer on it grows, and the sampler sees nothing of that until this thread is done: where the process
+    // enters a call in which the kernel gives its cpu to nobody, that was 24 ms later.
+    neap_sys::raise_to_realtime();
     let uffd = give_uffd.then(|| space.uffd.as_fd());
     let answered = peer
         .set_timeout(PATIENCE_MILLIS)

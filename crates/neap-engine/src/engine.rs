@@ -6,8 +6,8 @@ use std::io::Read;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use neap_store::{Arena as StoreArena, BlockFile, Config, HashKey, NoFile, Store};
@@ -20,7 +20,7 @@ use crate::options::{Options, Swap, WayOut};
 use crate::reclaim::{Reclaimer, Work};
 use crate::record::Recording;
 use crate::report::Report;
-use crate::sampler::Sampler;
+use crate::sampler::{self, Sampler};
 use crate::spares::Spares;
 use crate::spawn::try_spawn;
 use crate::writeback;
@@ -240,8 +240,15 @@ impl Engine {
         threads.push(try_spawn("neap-listen", move || {
             listen(&job, &listener, device)
         })?);
-        let sampler = Sampler::new(self.job.clone());
-        threads.push(try_spawn("neap-sample", move || sampler.run())?);
+        let sampler = Arc::new(Mutex::new(Sampler::new(self.job.clone())));
+        let (job, shared) = (self.job.clone(), sampler.clone());
+        threads.push(try_spawn("neap-sample", move || {
+            sampler::sample(&job, &shared)
+        })?);
+        let job = self.job.clone();
+        threads.push(try_spawn("neap-deputy", move || {
+            sampler::deputise(&job, &sampler)
+        })?);
         let job = self.job.clone();
         threads.push(try_spawn("neap-watch", move || {
             job.watch.run(|| job.is_stopping())
@@ -288,6 +295,7 @@ impl Engine {
         self.job.compress.ring();
         self.job.shrink.ring();
         self.job.sampler.ring();
+        self.job.deputy.ring();
         self.job.watch.ring();
         for space in self.job.spaces() {
             space.set_dead();

@@ -16,7 +16,7 @@ use neap_units::{PAGE_SIZE, PageNr, Pages, SpaceId};
 use crate::fault::Watch;
 use crate::meter::{Bell, Meter};
 use crate::options::{Exhausted, Options, Swap, WayOut};
-use crate::report::ProcessReport;
+use crate::report::{ProcessReport, SamplerReport};
 use crate::room::Room;
 use crate::space::{Ranges, Space};
 use crate::spares::Spares;
@@ -55,8 +55,9 @@ pub(crate) struct Job {
     pub told_dry: AtomicBool,
     /// The shrinker is at work.
     pub writing: AtomicBool,
-    /// Wakes the sampler.
+    /// Wakes the sampler, and who stands in for it.
     pub sampler: Bell,
+    pub deputy: Bell,
     /// Wakes the listening thread.
     pub bell: Waker,
     pub spares: Spares,
@@ -66,6 +67,8 @@ pub(crate) struct Job {
     /// Processes that are being spoken with.
     pub conversations: AtomicUsize,
     pub events: Counters,
+    /// How punctual the sampler is, which alone writes it.
+    pub sampling: Mutex<SamplerReport>,
     next_cookie: AtomicU64,
     pub warnings: Mutex<Vec<String>>,
     pub processes: Mutex<Vec<ProcessReport>>,
@@ -123,12 +126,14 @@ impl Job {
             told_dry: AtomicBool::new(false),
             writing: AtomicBool::new(false),
             sampler: Bell::default(),
+            deputy: Bell::default(),
             bell,
             spares,
             stopping: AtomicBool::new(false),
             met: AtomicBool::new(false),
             conversations: AtomicUsize::new(0),
             events: Counters::default(),
+            sampling: Mutex::default(),
             next_cookie: AtomicU64::new(1),
             warnings: Mutex::default(),
             processes: Mutex::default(),

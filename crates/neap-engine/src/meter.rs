@@ -270,14 +270,14 @@ impl Bell {
         self.ring.notify_one();
     }
 
-    /// Waits until the bell rings or `limit` passes.
-    pub fn wait(&self, limit: Duration) {
+    /// Waits until the bell rings or `limit` passes. Whether it rang.
+    pub fn wait(&self, limit: Duration) -> bool {
         let rung = self.rung.lock().expect("bell lock");
         let (mut rung, _) = self
             .ring
             .wait_timeout_while(rung, limit, |rung| !*rung)
             .expect("bell lock");
-        *rung = false;
+        std::mem::take(&mut rung)
     }
 }
 

@@ -38,6 +38,23 @@ pub struct MemoryReport {
     pub metadata_bytes: u64,
 }
 
+/// How the sampler came to its work, in microseconds: what a limit was exceeded by may have come meanwhile.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct SamplerReport {
+    /// Latest that it woke up after it had meant to.
+    pub latest_us: u64,
+    /// Usage at which memory was first registered, in bytes.
+    pub armed_bytes: u64,
+    /// By how much the look was late that found that.
+    pub armed_late_us: u64,
+    /// Time since the look before.
+    pub armed_after_us: u64,
+    /// Time from that look to the memory being registered.
+    pub armed_took_us: u64,
+    /// Usage at the next look, in bytes.
+    pub registered_bytes: u64,
+}
+
 /// One process that was managed.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProcessReport {
@@ -73,6 +90,8 @@ pub struct Report {
     pub zswap: BTreeMap<&'static str, u64>,
     /// Counters that only neap has.
     pub neap: BTreeMap<&'static str, u64>,
+    /// The sampler's punctuality.
+    pub sampler: SamplerReport,
     /// Every process that attached.
     pub processes: Vec<ProcessReport>,
     /// What went to stderr.
@@ -98,6 +117,7 @@ impl Job {
                 metadata_bytes: metadata + self.store.metadata_bytes().0,
             },
             vmstat: vmstat.into_iter().collect(),
+            sampler: *self.sampling.lock().expect("sampling lock"),
             processes: self.processes.lock().expect("processes lock").clone(),
             warnings: self.warnings.lock().expect("warnings lock").clone(),
             ..Report::default()

@@ -139,12 +139,17 @@ pub fn raise_to_realtime() -> bool {
     // SAFETY: one sched_param; on Linux, 0 names the calling thread.
     let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) };
     if done < 0 {
-        let none = libc::sched_param { sched_priority: 0 };
-        // SAFETY: as above. Out of SCHED_IDLE, at least, if it was there.
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const none) };
+        lower_to_ordinary(); // out of SCHED_IDLE, at least, if it was there
         raise_priority();
     }
     done == 0
+}
+
+/// Goes back to the ordinary threads (SCHED_OTHER), which the scheduler gives an idle cpu when they wake.
+pub fn lower_to_ordinary() {
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: one sched_param; on Linux, 0 names the calling thread.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const none) };
 }
 
 /// Asks for the cpu behind every ordinary thread (SCHED_IDLE): a cpu that runs nobody else counts as idle. Only who

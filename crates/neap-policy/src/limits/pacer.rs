@@ -22,11 +22,6 @@ const WORST_BYTES_PER_NANO: u64 = 3;
 /// maps and one call for each mapping.
 const ARM_TIME: Nanos = Nanos::millis(4);
 
-/// The same where the sampler itself comes late, as on a machine whose cpus are shared with others: a thread ahead of
-/// all others that sleeps 1 ms woke up 10 ms late once in a minute beside a build on two such cpus, and a job had grown
-/// by what 24 ms let it before it was registered, whatever had kept that. Longer than is likely, so it holds for the growth that was seen and not for the fastest there is.
-const ARM_LATE: Nanos = Nanos::millis(24);
-
 /// Share of the limit, in percent, at which to register at the latest: adopting what is
 /// present takes time too, and grows with the limit.
 const ARM_AT_MOST: u64 = 75;
@@ -143,14 +138,12 @@ impl Pacer {
         self.limit
     }
 
-    /// Usage at which mappings are registered: what is left to the limit is what the fastest program could take
-    /// meanwhile, and what this one would take, as it has grown lately, until a sampler that is late has come.
+    /// Usage at which mappings are registered.
     #[must_use]
     pub fn arm_point(&self) -> Bytes {
         let share =
             |percent: u64| Bytes((u128::from(self.limit.0) * u128::from(percent) / 100) as u64);
-        let meanwhile = Bytes(self.worst * ARM_TIME.0).max(grown(self.rate, ARM_LATE));
-        let in_time = self.limit.saturating_sub(meanwhile);
+        let in_time = self.limit.saturating_sub(Bytes(self.worst * ARM_TIME.0));
         in_time.min(share(ARM_AT_MOST)).max(share(ARM_AT_LEAST))
     }
 
@@ -274,37 +267,6 @@ mod tests {
             Pacer::new(Bytes(u64::MAX), 1).arm_point(),
             Bytes(u64::MAX / 4 * 3 + 2)
         );
-    }
-
-    #[test]
-    fn the_arm_point_leaves_a_late_sampler_time_for_a_program_that_grows_fast() {
-        let mut pacer = Pacer::new(Bytes::mib(58), 2);
-        let calm = pacer.arm_point();
-        pacer.observe(ms(0), Bytes::mib(4));
-        pacer.observe(ms(1), Bytes::mib(4) + Bytes::kib(256));
-        assert_eq!(pacer.arm_point(), calm, "6 MiB in 24 ms");
-        // What sort reads of a file: 2 MiB a millisecond, so 48 MiB in 24.
-        let plan = pacer.observe(ms(2), Bytes::mib(6) + Bytes::kib(256));
-        assert_eq!(pacer.arm_point(), Bytes(58 * (1 << 20) / 4));
-        assert!(!plan.arm, "that is far away");
-        let plan = pacer.observe(ms(3), Bytes(58 * (1 << 20) / 4));
-        assert!(plan.arm);
-        let mut large = Pacer::new(Bytes::gib(4), 2);
-        let calm = large.arm_point();
-        large.observe(ms(0), Bytes::ZERO);
-        large.observe(ms(1), Bytes::mib(2));
-        assert_eq!(large.arm_point(), calm, "75 % leaves more");
-    }
-
-    #[test]
-    fn a_program_that_has_become_slow_is_left_alone_again() {
-        let mut pacer = Pacer::new(Bytes::mib(58), 2);
-        let calm = pacer.arm_point();
-        pacer.observe(ms(0), Bytes::ZERO);
-        pacer.observe(ms(1), Bytes::mib(4));
-        assert!(pacer.arm_point() < calm);
-        pacer.observe(ms(101), Bytes::mib(4));
-        assert_eq!(pacer.arm_point(), calm);
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! The limit: looking at the kernel's accounting, and acting before it is too late.
 
+mod turns;
+
+pub(crate) use turns::{deputise, sample};
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use neap_policy::Pacer;
 use neap_units::{Bytes, Nanos};
 
 use crate::job::Job;
 use crate::meter::Sample;
-use crate::report::ProcessReport;
+use crate::report::{ProcessReport, SamplerReport};
 use crate::space::Space;
 
 /// Growth since the last look for mappings that neap's own fills do not explain and that the next one must
@@ -49,6 +52,14 @@ pub(crate) struct Sampler {
     next_share: u64,
     /// When to look next at the time of the agents.
     next_agents: u64,
+    /// When it looked last, and when it is to look again; 0: not yet.
+    last: u64,
+    due: u64,
+    punctual: SamplerReport,
+    /// Whether its thread goes ahead of every ordinary one, once that has asked.
+    ahead: Option<bool>,
+    /// The cpu where it sleeps, once it has looked.
+    cpu: Option<usize>,
 }
 
 impl Sampler {
@@ -63,22 +74,18 @@ impl Sampler {
             unexplained: 0,
             next_share: 0,
             next_agents: 0,
+            last: 0,
+            due: 0,
+            punctual: SamplerReport::default(),
+            ahead: None,
+            cpu: None,
             job,
         }
     }
 
-    pub fn run(mut self) {
-        neap_sys::block_signals();
-        neap_sys::raise_to_realtime();
-        while !self.job.is_stopping() {
-            let next = self.tick();
-            self.job.sampler.wait(Duration::from_nanos(next.0));
-        }
-    }
-
     fn tick(&mut self) -> Nanos {
+        let woke = neap_sys::monotonic_nanos();
         let spaces = self.job.spaces();
-        self.step_aside(&spaces);
         self.measure_shares(&spaces);
         self.measure_agents(&spaces);
         let sample = self.measure(&spaces);
@@ -89,6 +96,7 @@ impl Sampler {
         self.pacer.observe_native(Nanos(now), Bytes(unexplained));
         let plan = self.pacer.observe(Nanos(now), Bytes(usage));
         self.job.meter.set_plan(plan.hold_above, plan.reclaim_to);
+        self.note_punctuality(woke, usage);
         if plan.arm {
             let enough = match plan.reclaim_to {
                 Some(_) => UNEXPLAINED_NEAR,
@@ -96,24 +104,61 @@ impl Sampler {
             };
             self.grows = self.unexplained >= enough;
             self.arm(&spaces, now);
+            self.note_armed(woke, usage);
         }
         self.job.note_reclaimable(); // with what was found just now
         if plan.reclaim_to.is_some() {
             self.job.reclaim.ring();
         }
         self.job.offer_room();
+        self.step_aside(&spaces);
         if self.grows && usage > plan.hold_above.0 {
             return SOONEST; // what is mapped meanwhile waits for nothing
         }
         plan.next_sample
     }
 
-    /// Goes ahead of everybody where it wakes, and so not where the only one that it might disturb is at work.
+    /// Keeps how late this look came, for the report.
+    fn note_punctuality(&mut self, woke: u64, usage: u64) {
+        let since = |then: u64| {
+            if then == 0 {
+                0
+            } else {
+                woke.saturating_sub(then) / 1000
+            }
+        };
+        let (late, after) = (since(self.due), since(self.last));
+        let punctual = &mut self.punctual;
+        punctual.latest_us = punctual.latest_us.max(late);
+        if punctual.armed_bytes == 0 {
+            (punctual.armed_late_us, punctual.armed_after_us) = (late, after);
+        } else if punctual.registered_bytes == 0 {
+            punctual.registered_bytes = usage;
+        }
+        self.last = woke;
+        *self.job.sampling.lock().expect("sampling lock") = *punctual;
+    }
+
+    /// The same of the first look that registered memory.
+    fn note_armed(&mut self, woke: u64, usage: u64) {
+        if !self.has_armed() {
+            self.punctual.armed_bytes = usage;
+            self.punctual.armed_took_us = (neap_sys::monotonic_nanos() - woke) / 1000;
+        }
+    }
+
+    /// Where it goes ahead of everybody it wakes on the cpu where it slept. That is not to be the one where a process
+    /// is served, if only one ever was.
     fn step_aside(&self, spaces: &[Arc<Space>]) {
         let mut served = spaces.iter().filter(|space| space.is_served());
-        if let (Some(only), None) = (served.next(), served.next()) {
+        if let (Some(true), Some(only), None) = (self.ahead, served.next(), served.next()) {
             self.job.keeper.leave(only.served_on.load(Relaxed) - 1);
         }
+    }
+
+    /// Whether memory has been registered.
+    fn has_armed(&self) -> bool {
+        self.punctual.armed_bytes > 0
     }
 
     /// Measures how much each process shares with others: of all at once, so that the parts sum up. Not of
@@ -166,11 +211,16 @@ impl Sampler {
 
     fn measure(&self, spaces: &[Arc<Space>]) -> Sample {
         let mut resident = 0;
+        let mut seen: Vec<i32> = Vec::with_capacity(spaces.len());
         let mut processes = self.job.processes.lock().expect("processes lock");
-        for space in spaces {
+        for space in spaces.iter().rev() {
             let Some(body) = space.body.get() else {
                 continue;
             };
+            if seen.contains(&body.pid) {
+                continue; // what it was before an exec, which nobody has noticed yet
+            }
+            seen.push(body.pid);
             let anon = if space.kin.shares() {
                 space.kin.proportional(body.pid)
             } else {
