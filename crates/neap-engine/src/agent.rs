@@ -22,8 +22,8 @@ use crate::space::BlockId;
 pub(crate) enum Errand {
     /// Pages on their way to consecutive slots.
     Stage { pages: Vec<PageId>, first: SlotId },
-    /// Staged pages on their way home.
-    Return(Vec<PageId>),
+    /// Staged pages on their way home; the first, if it is one that a thread touched.
+    Return { pages: Vec<PageId>, touched: bool },
     /// Staging blocks being emptied.
     Recycle(Vec<BlockId>),
     /// Pages of the older way out being thrown away.
@@ -207,7 +207,7 @@ impl Agent {
                 Called::Done(errand, Box::new(reply))
             }
             Err(error) if error.is_timeout() => {
-                let moves = matches!(errand, Errand::Stage { .. } | Errand::Return(_));
+                let moves = matches!(errand, Errand::Stage { .. } | Errand::Return { .. });
                 let late = if moves { LATE_MOVE } else { LATE };
                 self.late.store(late, Relaxed);
                 *turn = Some(errand);

@@ -215,6 +215,18 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_leaves_a_cpu_may_return_there() {
+        let keeper = Keeper::new();
+        let before = CpuSet::of(0).expect("affinity");
+        let cpu = this_cpu();
+        keeper.leave(cpu);
+        assert!(CpuSet::of(0).expect("affinity").equals(&before));
+        pin_to(0, cpu).expect("pin");
+        keeper.leave(cpu);
+        assert_eq!(this_cpu(), cpu, "it may go nowhere else");
+    }
+
+    #[test]
     fn a_kept_thread_gets_its_affinity_back() {
         let keeper = Keeper::new();
         let before = CpuSet::of(0).expect("affinity");

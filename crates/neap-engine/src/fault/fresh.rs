@@ -27,16 +27,18 @@ impl FreshRuns {
         run.map_or(1, |run| (run.len * 2).clamp(1, most))
     }
 
-    /// So many pages have been filled from `page` on; none: the page was there already.
+    /// So many pages have been filled from `page` on. None: one alone is to be tried there next, and the other places
+    /// are as before.
     pub fn note(&mut self, page: PageNr, filled: u64) {
-        let at = self.runs.iter().position(|run| run.next == page.0);
-        let at = at.unwrap_or(PLACES - 1);
-        let len = filled.max(1);
-        self.runs[..=at].rotate_right(1);
-        self.runs[0] = Run {
-            next: page.0 + len,
-            len,
+        let run = Run {
+            next: page.0 + filled,
+            len: filled,
         };
+        let others = self.runs.into_iter();
+        let others = others.filter(|other| other.next != page.0 && other.next != run.next);
+        let first = (filled > 0).then_some(run);
+        let mut all = first.into_iter().chain(others);
+        self.runs = std::array::from_fn(|_| all.next().unwrap_or_default());
     }
 }
 
@@ -101,9 +103,54 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_was_there_already_is_a_run_of_one() {
+    fn where_nothing_could_be_filled_one_page_is_tried_and_other_walks_go_on() {
         let mut runs = FreshRuns::default();
-        runs.note(PageNr(7), 0);
-        assert_eq!(runs.wanted(PageNr(8), MOST), 2);
+        let mut places: Vec<u64> = (1..=4).map(|n| n << 20).collect();
+        walk(&mut runs, &mut places, 6);
+        for _ in 0..2 * PLACES {
+            runs.note(PageNr(places[0]), 0);
+            runs.note(PageNr(1 << 40), 0);
+        }
+        let wanted: Vec<u64> = places
+            .iter()
+            .map(|&place| runs.wanted(PageNr(place), MOST))
+            .collect();
+        assert_eq!(wanted, [1, 32, 32, 32]);
+    }
+
+    #[test]
+    fn each_place_is_kept_once() {
+        let mut runs = FreshRuns::default();
+        let mut other = [1 << 20];
+        walk(&mut runs, &mut other, 6);
+        for turn in 0..4 * PLACES as u64 {
+            runs.note(PageNr(100 - turn), turn + 1); // all end at page 101
+            runs.note(PageNr(50), 1);
+            runs.note(PageNr(51), 50);
+        }
+        let ends = runs.runs.iter().filter(|run| run.next == 101).count();
+        assert_eq!(ends, 1);
+        assert_eq!(runs.wanted(PageNr(other[0]), MOST), 32);
+    }
+
+    /// Mappings of so many pages lie beside each other, and the kernel fills none across their border.
+    #[test]
+    fn a_border_that_nothing_is_filled_across_costs_one_try_each() {
+        for border in [1u64, 2, 16, 64] {
+            let (mut runs, mut place, mut failed) = (FreshRuns::default(), 0u64, 0);
+            while place < 4096 {
+                let page = PageNr(place);
+                let wanted = runs.wanted(page, MOST);
+                if place % border + wanted > border {
+                    runs.note(page, 0);
+                    failed += 1;
+                    assert_eq!(runs.wanted(page, MOST), 1);
+                } else {
+                    runs.note(page, wanted);
+                    place += wanted;
+                }
+            }
+            assert!(failed <= 2 * 4096 / border, "{failed} of {border}");
+        }
     }
 }

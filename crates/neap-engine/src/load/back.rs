@@ -19,6 +19,14 @@ struct Flock {
     first: PageNr,
     ids: Vec<PageId>,
     slots: Vec<SlotId>,
+    /// A thread waits for the first of them.
+    touched: bool,
+}
+
+impl Flock {
+    fn heat(&self) -> Heat {
+        if self.touched { Heat::Hot } else { Heat::Warm }
+    }
 }
 
 /// Brings a `Staged` or `Storing` page home, and with it the staged pages that follow it within
@@ -35,7 +43,7 @@ pub(crate) fn return_staged(
     let Some(body) = space.body.get() else {
         return Served::Done;
     };
-    let Some(flock) = gather(job, space, page, window) else {
+    let Some(flock) = gather(job, space, page, window, !wait) else {
         return Served::Later; // it moved on meanwhile: look again
     };
     for &slot in &flock.slots {
@@ -66,7 +74,10 @@ fn move_home(
     wait: bool,
 ) -> Served {
     let spans = spans(body, &flock.slots);
-    let errand = Errand::Return(flock.ids.clone());
+    let errand = Errand::Return {
+        pages: flock.ids.clone(),
+        touched: flock.touched,
+    };
     filler.before_call(space);
     let called = body
         .agent
@@ -82,11 +93,18 @@ fn move_home(
 }
 
 /// Marks the page and its staged followers as returning.
-fn gather(job: &Job, space: &Space, page: PageNr, window: &Range<PageNr>) -> Option<Flock> {
+fn gather(
+    job: &Job,
+    space: &Space,
+    page: PageNr,
+    window: &Range<PageNr>,
+    touched: bool,
+) -> Option<Flock> {
     let mut flock = Flock {
         first: page,
         ids: Vec::new(),
         slots: Vec::new(),
+        touched,
     };
     let mut core = job.core();
     let end = window.end.0.max(page.0 + 1);
@@ -143,6 +161,7 @@ fn settle(
         first: flock.first,
         ids: vec![flock.ids[0]],
         slots: vec![flock.slots[0]],
+        touched: flock.touched,
     };
     copy_home(job, space, body, filler, &alone)
 }
@@ -163,7 +182,7 @@ fn copy_home(job: &Job, space: &Space, body: &Body, filler: &mut Filler, flock: 
     let id = flock.ids[0];
     match copy(space, body, filler, flock.first, flock.slots[0]) {
         Ok(()) => {
-            let effect = job.must(job.core().apply(id, Step::EndReturn(Heat::Hot)));
+            let effect = job.must(job.core().apply(id, Step::EndReturn(flock.heat())));
             job.release(space, effect);
             job.events.returned.fetch_add(1, Relaxed);
             // The frame in the stage is still there until its block is recycled.

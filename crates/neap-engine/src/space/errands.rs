@@ -91,7 +91,9 @@ impl Space {
     fn finish(&self, job: &Job, body: &Body, errand: Errand, reply: &wire::Reply) -> usize {
         match errand {
             Errand::Stage { pages, first } => self.staged(job, body, &pages, first, &reply.pages),
-            Errand::Return(pages) => self.returned(job, body, &pages, &reply.pages),
+            Errand::Return { pages, touched } => {
+                self.returned(job, body, &pages, touched, &reply.pages)
+            }
             Errand::Recycle(mut blocks) => {
                 // One that failed is suspect, unless the program has no mapping left to split off for it: what is
                 // in it is dead, so that it can be tried again. Those after it were not tried.
@@ -195,15 +197,24 @@ impl Space {
     }
 
     /// The pages are home, or stay staged. Threads that came to wait for them are woken in either case.
-    fn returned(&self, job: &Job, body: &Body, ids: &[PageId], results: &[u8]) -> usize {
+    fn returned(
+        &self,
+        job: &Job,
+        body: &Body,
+        ids: &[PageId],
+        touched: bool,
+        results: &[u8],
+    ) -> usize {
         let (mut freed, mut pages, mut home) = (Vec::new(), Vec::new(), 0);
         let mut core = job.core();
         for (i, (&id, &result)) in ids.iter().zip(results).enumerate() {
             if !matches!(core.state(id), State::Returning { .. }) {
                 continue;
             }
-            // The first is the one that was asked for.
-            let heat = if i == 0 { Heat::Hot } else { Heat::Warm };
+            let heat = match i {
+                0 if touched => Heat::Hot,
+                _ => Heat::Warm,
+            };
             let step = if result == 0 {
                 Step::EndReturn(heat)
             } else {

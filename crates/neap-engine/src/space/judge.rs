@@ -26,7 +26,7 @@ impl Space {
         let slot_of = |slot: SlotId| PageNr::containing(body.stage.address(slot));
         let (ids, first) = match errand {
             Errand::Stage { pages, first } => (pages, Some(*first)),
-            Errand::Return(pages) => (pages, None),
+            Errand::Return { pages, .. } => (pages, None),
             _ => return,
         };
         let said = ids.iter().zip(&mut reply.pages).enumerate();
@@ -80,7 +80,7 @@ impl Space {
                     *result = if there(slot_of(slot)) { 0 } else { AGAIN };
                 }
             }
-            Errand::Return(pages) => {
+            Errand::Return { pages, .. } => {
                 for (&id, result) in pages.iter().zip(&mut reply.pages) {
                     let slot = job.core().state(id).slot();
                     let staged = slot.is_some_and(|slot| there(slot_of(slot)));

@@ -7,7 +7,7 @@
 //! (`lru/`).
 //!
 //! The rules of the kernel that want an accessed bit have no page table to look at in
-//! user space. So `neap run` differs in four things:
+//! user space. So `neap run` differs in five things:
 //!
 //! * A fault, or a touch while staged, is all that is ever seen of a page. It promotes
 //!   at once, by the rule of 6.7 ([`Insertion::V67`]), as there is no second sighting to
@@ -19,6 +19,8 @@
 //!   share of memory, and "evicted at most four generations ago" says little.
 //! * A recent refault that was asked for earns the mark of the working set at once, and
 //!   one that is not recent is put on probation ([`Refault::judge`], `job/lru.rs`).
+//! * A page that was touched while staged, or is recent so, is passed over once when its turn to leave has come
+//!   (`job/reclaim.rs`): the second chance of the clock, with that for the accessed bit.
 //!
 //! And there is one [`Kind`](crate::folio::Kind), anonymous memory, and no tiers
 //! (`feedback`), since nothing is read through descriptors.

@@ -193,6 +193,7 @@ impl ModelSpace {
             let record = self.pages.get_mut(&oldest).unwrap();
             if left > 0 && std::mem::take(&mut record.referenced) {
                 left -= 1;
+                self.counted.passed_over += 1;
                 self.unlist(oldest);
                 self.enlist(oldest, Heat::Hot);
                 continue;

@@ -49,7 +49,8 @@ impl Core {
     /// Ages first when fewer than four generations are left (`Mglru614`, SPEC 3.6). When
     /// the oldest generation does not fill the request, it goes on to the next, but not
     /// to one that was among the two youngest when it was called: those are taken only
-    /// when nothing else is left. Referenced pages are passed over.
+    /// when nothing else is left. Referenced pages are passed over; where all of the generations that may leave were,
+    /// pages on probation go before another is opened.
     pub fn pick(&mut self, space: SpaceId, max: usize, out: &mut Vec<PageId>) {
         let first = out.len();
         let Space { lru, live, .. } = &mut self.spaces[space.index()];
@@ -61,7 +62,7 @@ impl Core {
             self.vmstat.pgrefill += demoted.0;
         };
         age(lru);
-        let mut passed_over = 0;
+        let (mut passed_over, most_passed_over) = (0, max.saturating_mul(PASS_OVER));
         while out.len() - first < max {
             let Some((id, rank)) = lru.oldest() else {
                 if out.len() > first || lru.resident() == 0 {
@@ -75,7 +76,7 @@ impl Core {
             } else if rank > limit {
                 break;
             }
-            if passed_over < max * PASS_OVER && lru.pass_over(&mut self.table, id) {
+            if passed_over < most_passed_over && lru.pass_over(&mut self.table, id) {
                 passed_over += 1;
                 continue;
             }
@@ -91,6 +92,7 @@ impl Core {
         let picked = (out.len() - first) as u64;
         self.total_resident -= picked;
         self.vmstat.pgscan += picked;
+        self.vmstat.passed_over += passed_over as u64;
         sort_by_address(&self.table, &mut out[first..]);
     }
 }

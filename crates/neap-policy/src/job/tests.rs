@@ -466,6 +466,40 @@ fn something_leaves_though_all_pages_were_touched_while_staged() {
 }
 
 #[test]
+fn a_pick_passes_over_four_times_what_it_takes_at_most() {
+    let mut core = Core::new();
+    let space = core.add_space();
+    for page in 0..1000 {
+        let id = adopt(&mut core, space, page, Heat::Hot);
+        steps(&mut core, id, &[Step::Isolate]);
+        touch_while_staged(&mut core, id);
+    }
+    assert_eq!(core.vmstat().passed_over, 0);
+    assert_eq!(leave(&mut core, space, 2), [8, 9]);
+    assert_eq!(core.vmstat().passed_over, 8);
+    assert_eq!(leave(&mut core, space, 1), [14], "from the tenth on");
+    core.check();
+}
+
+#[test]
+fn a_page_that_came_back_with_another_is_not_passed_over() {
+    let mut core = Core::new();
+    let space = core.add_space();
+    let first = adopt(&mut core, space, 0, Heat::Hot);
+    let back = [
+        Step::Isolate,
+        Step::Stage(SlotId(0)),
+        Step::BeginReturn,
+        Step::EndReturn(Heat::Warm),
+    ];
+    steps(&mut core, first, &back);
+    for page in 1..=8 {
+        adopt(&mut core, space, page, Heat::Hot);
+    }
+    assert_eq!(leave(&mut core, space, 1), [0]);
+}
+
+#[test]
 fn a_page_that_came_back_soon_after_it_left_is_passed_over_once() {
     let mut core = Core::new();
     let space = core.add_space();

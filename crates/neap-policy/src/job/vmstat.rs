@@ -6,7 +6,7 @@ use crate::page::{Heat, Step};
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// What has happened to the pages of a job so far. All but
-        /// `aged_generations` are names of /proc/vmstat and count pages.
+        /// `aged_generations` and `passed_over` are names of /proc/vmstat and count pages.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Vmstat {
             $($(#[doc = $doc])+ pub $name: u64,)+
@@ -43,6 +43,8 @@ counters! {
     workingset_restore_anon,
     /// Generations opened by aging.
     aged_generations,
+    /// Pages whose turn to leave had come, and that stayed for once since they were referenced.
+    passed_over,
 }
 
 impl Vmstat {

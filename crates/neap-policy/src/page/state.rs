@@ -101,7 +101,8 @@ pub enum Step {
     CommitStore(EntryId),
     /// `Staged | Storing -> Returning`.
     BeginReturn,
-    /// `Returning -> Resident`, youngest generation.
+    /// `Returning -> Resident`: it was touched, and is passed over once (hot), or was near one that was, or no store
+    /// would take it (warm).
     EndReturn(Heat),
     /// `Returning -> Staged`.
     AbortReturn,
