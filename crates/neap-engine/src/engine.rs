@@ -246,11 +246,8 @@ impl Engine {
             sampler::sample(&job, &shared)
         })?);
         let job = self.job.clone();
-        threads.push(try_spawn("neap-deputy", move || {
-            sampler::deputise(&job, &sampler)
-        })?);
-        let job = self.job.clone();
         threads.push(try_spawn("neap-watch", move || {
+            sampler::deputise(&job, &sampler); // until then no fault is served
             job.watch.run(|| job.is_stopping())
         })?);
         let work = Arc::new(Work::new(self.job.clone()));

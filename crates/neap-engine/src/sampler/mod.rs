@@ -144,6 +144,7 @@ impl Sampler {
         if !self.has_armed() {
             self.punctual.armed_bytes = usage;
             self.punctual.armed_took_us = (neap_sys::monotonic_nanos() - woke) / 1000;
+            self.job.deputy.ring(); // it has other work now
         }
     }
 
