@@ -276,19 +276,9 @@ fn take_over(
     if job.options.require && !give_uffd {
         job.serve_early(space)?;
     }
-    let mut ready = wire::Ready::zeroed();
-    ready.magic = wire::MAGIC;
-    ready.number = space.cookie;
     // Before the process may go on, and perhaps end, or ask for something, at once.
     space.pid.store(pid, Relaxed);
-    // From its answer on it grows, and the sampler sees nothing of that until this thread is done: where the process
-    // enters a call in which the kernel gives its cpu to nobody, that was 24 ms later.
-    neap_sys::raise_to_realtime();
-    let uffd = give_uffd.then(|| space.uffd.as_fd());
-    let answered = peer
-        .set_timeout(PATIENCE_MILLIS)
-        .and_then(|()| peer.send(bytes_of(&ready), uffd.as_slice()));
-    answered.ok()?;
+    let_begin(space, &peer, give_uffd)?;
     if await_agent(job, &peer).is_none() && !give_uffd {
         return None;
     }
@@ -317,6 +307,20 @@ fn take_over(
     space.told.store(give_uffd, Relaxed);
     space.body.set(body).ok()?;
     begin.send(()).ok()
+}
+
+/// Lets the process go on. From here on it grows, and the sampler sees nothing of that until the calling thread is done:
+/// where the process enters a call in which the kernel gives its cpu to nobody, that was 24 ms later.
+fn let_begin(space: &Space, peer: &Peer, give_uffd: bool) -> Option<()> {
+    neap_sys::raise_to_realtime();
+    let mut ready = wire::Ready::zeroed();
+    ready.magic = wire::MAGIC;
+    ready.number = space.cookie;
+    let uffd = give_uffd.then(|| space.uffd.as_fd());
+    let answered = peer
+        .set_timeout(PATIENCE_MILLIS)
+        .and_then(|()| peer.send(bytes_of(&ready), uffd.as_slice()));
+    answered.ok()
 }
 
 fn register_stage(job: &Job, space: &Space, peer: &Peer, stage: &Range<u64>) -> Option<()> {

@@ -17,6 +17,8 @@ mod model;
 #[cfg(test)]
 mod model_space;
 #[cfg(test)]
+mod passing_tests;
+#[cfg(test)]
 mod probation_tests;
 #[cfg(test)]
 mod tests;
