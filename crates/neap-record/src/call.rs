@@ -66,7 +66,7 @@ pub struct Moved {
     pub state: State,
 }
 
-/// Resident pages of the job, and every counter of [`Vmstat`] in its order.
+/// Resident pages of the job, and every counter of [`Vmstat`] in its order, to which new ones are appended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counts {
     /// Resident pages.
@@ -121,6 +121,20 @@ pub enum Answer {
     Flag(bool),
     /// The counters.
     Counts(Counts),
+}
+
+impl Answer {
+    /// Whether a record says the same. One that an earlier neap made lacks the counters that have come since, which are
+    /// the last.
+    #[must_use]
+    pub fn agrees_with(&self, recorded: &Answer) -> bool {
+        match (self, recorded) {
+            (Answer::Counts(now), Answer::Counts(then)) => {
+                now.resident == then.resident && now.vmstat.starts_with(&then.vmstat)
+            }
+            (now, then) => now == then,
+        }
+    }
 }
 
 impl From<Result<Effect, Illegal>> for Answer {

@@ -6,7 +6,7 @@ use neap_policy::{Heat, State, Step};
 use neap_units::{EntryId, PageId, PageNr, Pages, SlotId, SpaceId};
 use proptest::prelude::*;
 
-use crate::{Answer, Call, End, Header, Reader, Recorded, Replay, Sink, block, end_block};
+use crate::{Answer, Call, Counts, End, Header, Reader, Recorded, Replay, Sink, block, end_block};
 
 /// A sink in memory, whose clock goes on by a step at each look.
 #[derive(Clone, Default)]
@@ -286,4 +286,20 @@ fn another_version_and_other_files_are_named() {
     assert_eq!(fault(b"NEAPTRC\x01"), "not a record of neap run");
     assert_eq!(fault(b""), "nothing was recorded");
     assert_eq!(fault(b"NEAPREC\x01\xff"), "nothing was recorded");
+}
+
+#[test]
+fn a_record_that_lacks_a_newer_counter_agrees_in_those_it_has() {
+    let counts = |resident, vmstat: &[u64]| {
+        Answer::Counts(Counts {
+            resident,
+            vmstat: vmstat.to_vec(),
+        })
+    };
+    let now = counts(3, &[1, 2, 9]);
+    assert!(now.agrees_with(&counts(3, &[1, 2])));
+    assert!(!now.agrees_with(&counts(3, &[1, 4])));
+    assert!(!now.agrees_with(&counts(2, &[1, 2])));
+    assert!(!now.agrees_with(&counts(3, &[1, 2, 9, 0])));
+    assert!(!now.agrees_with(&Answer::Nothing));
 }

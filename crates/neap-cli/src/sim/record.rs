@@ -163,7 +163,8 @@ pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
         tally.calls += 1;
         now.line(&call, done.place, done.answer.as_ref())?;
         then.line(&call, done.place, Some(&recorded))?;
-        if done.answer.as_ref() != Some(&recorded) {
+        let answer = done.answer.as_ref();
+        if !answer.is_some_and(|answer| answer.agrees_with(&recorded)) {
             tally.differs(&call, done.place, &recorded, done.answer.as_ref());
         }
     }
