@@ -247,7 +247,7 @@ impl Engine {
         })?);
         let job = self.job.clone();
         threads.push(try_spawn("neap-watch", move || {
-            sampler::deputise(&job, &sampler); // until then no fault is served
+            sampler::deputise(&job, &sampler); // until memory is registered
             job.watch.run(|| job.is_stopping())
         })?);
         let work = Arc::new(Work::new(self.job.clone()));

@@ -67,7 +67,7 @@ pub(crate) struct Job {
     /// Processes that are being spoken with.
     pub conversations: AtomicUsize,
     pub events: Counters,
-    /// How punctual the sampler is, which alone writes it.
+    /// How punctual the sampler is, as it noted last.
     pub sampling: Mutex<SamplerReport>,
     next_cookie: AtomicU64,
     pub warnings: Mutex<Vec<String>>,

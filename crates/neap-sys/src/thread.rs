@@ -145,8 +145,8 @@ pub fn raise_to_realtime() -> bool {
     done == 0
 }
 
-/// Goes back to the ordinary threads (SCHED_OTHER), which the scheduler gives an idle cpu when they wake.
-pub fn lower_to_ordinary() {
+/// Goes back to the ordinary threads (SCHED_OTHER).
+fn lower_to_ordinary() {
     let none = libc::sched_param { sched_priority: 0 };
     // SAFETY: one sched_param; on Linux, 0 names the calling thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const none) };

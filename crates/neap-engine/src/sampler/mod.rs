@@ -136,7 +136,11 @@ impl Sampler {
             punctual.registered_bytes = usage;
         }
         self.last = woke;
-        *self.job.sampling.lock().expect("sampling lock") = *punctual;
+        self.publish_punctuality();
+    }
+
+    fn publish_punctuality(&self) {
+        *self.job.sampling.lock().expect("sampling lock") = self.punctual;
     }
 
     /// The same of the first look that registered memory.
@@ -144,6 +148,7 @@ impl Sampler {
         if !self.has_armed() {
             self.punctual.armed_bytes = usage;
             self.punctual.armed_took_us = (neap_sys::monotonic_nanos() - woke) / 1000;
+            self.publish_punctuality(); // there may be no other look
             self.job.deputy.ring(); // it has other work now
         }
     }
