@@ -42,20 +42,23 @@ pub(crate) fn deputise(job: &Job, sampler: &Mutex<Sampler>) {
     neap_sys::block_signals();
     neap_sys::raise_to_realtime();
     while !job.is_stopping() {
-        let pause = {
+        let cpu = {
             let mut sampler = sampler.lock().expect("sampler lock");
             if sampler.ahead == Some(false) || sampler.has_armed() {
                 return;
             }
-            match sampler.cpu {
-                Some(cpu) => {
-                    sampler.look(false, LATE);
-                    job.keeper.leave(cpu);
-                    sampler.pause(LATE)
-                }
-                None => UNTIL_RUNG, // nothing has grown yet
+            if sampler.cpu.is_some() {
+                sampler.look(false, LATE); // before, nothing has grown yet
             }
+            sampler.cpu
         };
+        let Some(cpu) = cpu else {
+            job.deputy.wait(UNTIL_RUNG);
+            continue;
+        };
+        // Without the lock: the cpu it goes to may be kept just now.
+        job.keeper.leave(cpu);
+        let pause = sampler.lock().expect("sampler lock").pause(LATE);
         job.deputy.wait(pause);
     }
 }
