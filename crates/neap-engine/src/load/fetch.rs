@@ -3,21 +3,20 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_policy::{Heat, Readahead, State, Step};
+use neap_policy::{Heat, State, Step};
 use neap_record::Recorded;
 use neap_store::{Codec, Source};
 use neap_sys::Stop;
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr};
 
+use super::ahead::{Ahead, MAX_WINDOW};
 use super::stride::Stride;
 use super::{Filler, return_staged};
 use crate::fault::Served;
 use crate::job::Job;
 use crate::space::{Space, addresses};
 
-/// Largest readahead window, in pages (the kernel's SWAP_RA_ORDER_CEILING of 5).
-const MAX_WINDOW: u32 = 32;
-/// The same near the limit: what may be loaded without room for it.
+/// Largest window near the limit: what may be loaded without room for it.
 const LEAST_WINDOW: u64 = 16;
 /// Loaded pages keep their compressed copies while the pool takes less than this share of the limit.
 const KEEP_BELOW_PERCENT: u64 = 25;
@@ -55,10 +54,7 @@ pub(crate) struct Loader {
     buffer: Vec<u8>,
     pub filler: Filler,
     inbound: Vec<Inbound>,
-    readahead: Readahead,
-    /// The last window loaded. User space sees no accessed bits: a fault just beyond the window is
-    /// taken as proof that its pages were used.
-    last: Range<PageNr>,
+    ahead: Ahead,
     stride: Stride,
 }
 
@@ -69,15 +65,15 @@ impl Loader {
             buffer: vec![0; MAX_WINDOW as usize * PAGE_SIZE],
             filler: Filler::at_once(),
             inbound: Vec::with_capacity(MAX_WINDOW as usize),
-            readahead: Readahead::new(MAX_WINDOW),
-            last: PageNr(0)..PageNr(0),
+            ahead: Ahead::new(),
             stride: Stride::default(),
         }
     }
 
     /// Brings `page` back, which the table says is staged, and what readahead wants with it.
     pub fn bring_home(&mut self, job: &Job, space: &Space, page: PageNr) -> Served {
-        let window = self.window(page);
+        let are_there = |range| are_there(&job.core(), space, range);
+        let window = self.ahead.fault(page, are_there);
         let _gate = space.gate.read().expect("gate");
         if space.is_dead() {
             return Served::Done;
@@ -132,15 +128,16 @@ impl Loader {
         if space.is_dead() || space.expects() {
             return false;
         }
-        let window = self.window(page);
         // Nothing that nobody asked for is filled unseen.
         let seen = space
             .registered(page)
             .filter(|_| space.body.get().is_some());
         let bounds = seen.unwrap_or(addresses(page, 1));
+        let mut core = job.core();
+        let are_there = |range| are_there(&core, space, range);
+        let window = self.ahead.fault(page, are_there);
         let first = window.start.max(PageNr::containing(bounds.start));
         let last = window.end.min(PageNr::containing(bounds.end));
-        let mut core = job.core();
         let State::Stored { entry } = core.state_at(space.id, page) else {
             return false;
         };
@@ -173,6 +170,10 @@ impl Loader {
             }
         }
         self.inbound.sort_unstable_by_key(|inbound| inbound.page);
+        let mut in_window = self.inbound.iter().map(|inbound| inbound.page);
+        if let Some(last) = in_window.rfind(|page| window.contains(page)) {
+            self.ahead.ends_at(PageNr(last.0 + 1));
+        }
         for inbound in &self.inbound {
             job.store.get(inbound.entry);
             job.must(core.apply(inbound.id, Step::BeginLoad));
@@ -181,20 +182,6 @@ impl Loader {
         let ahead = self.inbound.len() as u64 - 1;
         job.events.swap_ra.fetch_add(ahead, Relaxed);
         true
-    }
-
-    fn window(&mut self, page: PageNr) -> Range<PageNr> {
-        let last = self.last.clone();
-        if page == last.end {
-            (last.start.0 + 1..last.end.0).for_each(|used| self.readahead.hit_at(PageNr(used)));
-        } else if page.0 + 1 == last.start.0 {
-            (last.start.0..last.end.0 - 1)
-                .rev()
-                .for_each(|used| self.readahead.hit_at(PageNr(used)));
-        }
-        let window = self.readahead.fault(page);
-        self.last = window.clone();
-        window
     }
 
     /// Gets the bytes, without any lock; those in the swap file in one batch.
@@ -391,4 +378,13 @@ impl Loader {
             self.filler.let_go(space, addresses(inbound.page, 1));
         }
     }
+}
+
+/// Whether all pages of a range are there.
+fn are_there(core: &Recorded, space: &Space, range: Range<PageNr>) -> bool {
+    let (length, mut resident) = (range.end.0 - range.start.0, 0);
+    core.for_range(space.id, range, |_, _, state| {
+        resident += u64::from(matches!(state, State::Resident { .. }));
+    });
+    resident == length
 }

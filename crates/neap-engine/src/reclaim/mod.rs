@@ -31,8 +31,8 @@ use crate::job::Job;
 use crate::options::Exhausted;
 use crate::space::Space;
 
-/// Share of the limit that staged pages may take before the oldest are compressed: 1/32.
-const STAGE_SHARE: u64 = 32;
+/// Share of the limit that staged pages may take before the oldest are compressed: 1/128.
+const STAGE_SHARE: u64 = 128;
 /// Pages taken in one go: one staging block.
 const BATCH: usize = BLOCK_PAGES as usize;
 /// Longest sleep of reclaim.
@@ -350,29 +350,36 @@ impl Reclaimer {
         }
     }
 
-    /// Has the oldest blocks of every space compressed that stages more than its share. `all`: nothing
-    /// could be staged, so what is staged must go.
+    /// Has the oldest blocks compressed while the spaces stage more than their share. `all`: nothing could be
+    /// staged, so what is staged must go, that of every space.
     fn store_overdue(&mut self, all: bool) -> Taken {
         let spaces = self.job.spaces();
         let mut sum = self.work.take_done();
-        let mut allowance = self.work.allowance();
-        for space in &spaces {
-            let Some(body) = space.body.get() else {
-                continue;
-            };
-            let overdue = self.work.overdue(body, spaces.len());
-            let left = overdue.min(allowance);
-            allowance -= left;
-            if left > 0 {
-                self.job.compress.ring();
-            }
-            if overdue > left || all {
-                let taken = self.storer.store_block(space, body, all);
-                sum.stored += taken.stored;
-                sum.refused += taken.refused;
+        let overdue = self.work.overdue(&spaces);
+        let left = overdue.min(self.work.allowance());
+        if left > 0 {
+            self.job.compress.ring();
+        }
+        if all {
+            spaces
+                .iter()
+                .for_each(|space| self.store_block(space, true, &mut sum));
+            return sum;
+        }
+        for _ in left..overdue {
+            if let Some(space) = self.work.next(&spaces) {
+                self.store_block(space, false, &mut sum);
             }
         }
         sum
+    }
+
+    fn store_block(&mut self, space: &Arc<Space>, early: bool, sum: &mut Taken) {
+        if let Some(body) = space.body.get() {
+            let taken = self.storer.store_block(space, body, early);
+            sum.stored += taken.stored;
+            sum.refused += taken.refused;
+        }
     }
 
     /// Has the agent empty the dead blocks.

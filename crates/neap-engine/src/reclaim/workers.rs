@@ -2,7 +2,7 @@
 //! the cpus that nobody else wants.
 //!
 //! Reclaim alone picks, stages and recycles. A worker does one thing, storing the oldest block of a space
-//! that stages more than its share, and only while reclaim alone does not keep up: then the programs will have
+//! while all together stage more than their share, and only while reclaim alone does not keep up: then the programs will have
 //! to wait, and their cpus are better used so. Where workers do not keep up either reclaim goes on storing:
 //! one that gets no cpu holds up one block.
 
@@ -17,7 +17,7 @@ use super::samples::Samples;
 use super::store::{Storer, Taken};
 use super::{IDLE, STAGE_SHARE};
 use crate::job::Job;
-use crate::space::{Body, Space};
+use crate::space::Space;
 use crate::spawn::try_spawn;
 
 /// More would find the locks of table and store taken.
@@ -27,7 +27,7 @@ const MOST_WORKERS: usize = 3;
 const SMALLEST_LIMIT: Bytes = Bytes(16 << 20);
 
 /// Blocks that wait for a touch, at least one. It is the program's memory all the same, but each touch of it is
-/// a fault: of a small limit a second block would be a large part.
+/// a fault.
 fn stage_target(limit: Bytes) -> usize {
     let block = neap_wire::BLOCK_PAGES * PAGE_SIZE as u64;
     let share = limit.0 / STAGE_SHARE / block;
@@ -39,6 +39,8 @@ pub(crate) struct Work {
     pub(super) job: Arc<Job>,
     /// Blocks that all spaces may stage together before the oldest are stored.
     pub(super) stage_target: usize,
+    /// Whose turn it is to have a block stored.
+    turn: AtomicUsize,
     /// Most that the pool may take, in bytes.
     pool_max: u64,
     /// Threads beside reclaim that run.
@@ -58,6 +60,7 @@ impl Work {
         let zstd = matches!(job.options.compressor, CompressorKind::Zstd(_));
         Self {
             stage_target: stage_target(job.options.limit),
+            turn: AtomicUsize::new(0),
             pool_max: job.options.pool_max.0,
             workers: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
@@ -84,10 +87,19 @@ impl Work {
         threads
     }
 
-    /// Blocks of this space beyond its share.
-    pub(super) fn overdue(&self, body: &Body, spaces: usize) -> usize {
-        let target = self.stage_target / spaces.max(1);
-        body.stage.waiting().saturating_sub(target)
+    /// Blocks that all spaces together stage beyond the target.
+    pub(super) fn overdue(&self, spaces: &[Arc<Space>]) -> usize {
+        let waiting: usize = spaces.iter().map(|space| waiting(space)).sum();
+        waiting.saturating_sub(self.stage_target)
+    }
+
+    /// The space that is to have its oldest block stored, each in its turn: what an idle process staged once goes
+    /// soon, and leaves the room to those that are at work.
+    pub(super) fn next<'a>(&self, spaces: &'a [Arc<Space>]) -> Option<&'a Arc<Space>> {
+        let turn = self.turn.fetch_add(1, Relaxed) % spaces.len().max(1);
+        let (before, after) = spaces.split_at(turn);
+        let mut from_turn = after.iter().chain(before);
+        from_turn.find(|space| waiting(space) > 0)
     }
 
     /// Blocks that reclaim may leave to workers in one pass: each may have one more before it.
@@ -146,6 +158,11 @@ impl Work {
     }
 }
 
+/// Blocks of a space that wait for a touch.
+fn waiting(space: &Space) -> usize {
+    space.body.get().map_or(0, |body| body.stage.waiting())
+}
+
 /// One thread that stores what is overdue.
 struct Worker {
     work: Arc<Work>,
@@ -170,18 +187,12 @@ impl Worker {
             return false;
         }
         let spaces = job.spaces();
-        let overdue = |space: &&Arc<Space>| {
-            let body = space.body.get();
-            body.map_or(0, |body| self.work.overdue(body, spaces.len()))
-        };
-        let Some(space) = spaces.iter().max_by_key(overdue) else {
+        let overdue = self.work.overdue(&spaces);
+        let next = self.work.next(&spaces).filter(|_| overdue > 0);
+        let Some((space, body)) = next.and_then(|space| Some((space, space.body.get()?))) else {
             return false;
         };
-        let more = overdue(&space);
-        let Some(body) = space.body.get().filter(|_| more > 0) else {
-            return false;
-        };
-        if more > 1 {
+        if overdue > 1 {
             job.compress.ring(); // there is work for another
         }
         self.work.busy.fetch_add(1, Relaxed);
@@ -201,6 +212,6 @@ mod tests {
     #[test]
     fn a_small_limit_stages_one_block() {
         let at = |mib| stage_target(Bytes::mib(mib));
-        assert_eq!([at(4), at(8), at(16), at(256)], [1, 1, 2, 32]);
+        assert_eq!([at(4), at(32), at(64), at(256)], [1, 1, 2, 8]);
     }
 }

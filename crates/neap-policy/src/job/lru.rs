@@ -2,6 +2,7 @@
 
 use neap_units::{PageId, Pages};
 
+use super::regret::Regret;
 use crate::folio::{Kind, list_of};
 use crate::generations::{
     Aging, Arrival, Generations, Insertion, MIN_LRU_BATCH, NonresidentAge, Refault, Trigger,
@@ -39,6 +40,7 @@ pub(super) struct Lru {
     resident: u64,
     /// Pages so far that came back too late to have been kept.
     late: u64,
+    regret: Regret,
 }
 
 /// Where a page goes that becomes resident.
@@ -54,7 +56,8 @@ pub(super) enum Place {
     /// memory that is walked through again and again and does not fit. If it were taken
     /// for young, each would push out one that is needed before it. It takes its turn on a
     /// short list of its own instead: touched there while it is staged, or back soon after,
-    /// it joins a generation.
+    /// it joins a generation. So does a page that came back soon, but only along with another, while what leaves
+    /// generations comes back too: a walk finds it there in the order in which it leaves, just ahead of itself.
     Probation,
 }
 
@@ -84,6 +87,7 @@ impl Lru {
             age,
             resident: 0,
             late: 0,
+            regret: Regret::default(),
         }
     }
 
@@ -168,11 +172,14 @@ impl Lru {
         self.probation.len().into()
     }
 
-    /// A page left: the stamp it keeps.
+    /// A page left: the stamp it keeps. `tried`: from probation.
     #[inline]
-    pub(super) fn evicted(&mut self) -> u32 {
+    pub(super) fn evicted(&mut self, tried: bool) -> u32 {
         let stamp = self.stamp();
         self.age.advance(1);
+        if !tried {
+            self.regret.left();
+        }
         stamp
     }
 
@@ -196,6 +203,9 @@ impl Lru {
         let competing = competing(Kind::Anon, &sizes, true);
         let recent = distance <= if tried { competing } else { competing / SOON };
         let refault = Refault::judge(recent, heat == Heat::Hot, workingset);
+        if !tried && distance <= competing {
+            self.regret.came_back();
+        }
         (refault, self.place(recent, refault.activated, tried))
     }
 
@@ -206,7 +216,12 @@ impl Lru {
             (false, _) => (),
         }
         self.late += u64::from(!recent);
-        if recent || self.late.is_multiple_of(LET_OFF) {
+        let joins = if recent {
+            !self.regret.is_great()
+        } else {
+            self.late.is_multiple_of(LET_OFF)
+        };
+        if joins {
             Place::Generation(Heat::Warm)
         } else {
             Place::Probation
@@ -352,15 +367,15 @@ mod tests {
             let (refault, _) = lru.refault(stamp, tried, Heat::Warm, true);
             refault.restored
         };
-        let stamp = lru.evicted();
+        let stamp = lru.evicted(false);
         assert!(recent(&mut lru, stamp, true) && recent(&mut lru, stamp, false));
-        lru.evicted();
+        lru.evicted(false);
         assert!(recent(&mut lru, stamp, true), "distance 2 of 4");
         assert!(!recent(&mut lru, stamp, false), "more than a quarter");
-        lru.evicted();
-        lru.evicted();
+        lru.evicted(false);
+        lru.evicted(false);
         assert!(lru.refault(stamp, true, Heat::Hot, false).0.activated);
-        lru.evicted();
+        lru.evicted(false);
         let late = lru.refault(stamp, true, Heat::Hot, true);
         assert_eq!(late.1, Place::Probation, "distance 5 of 4");
     }

@@ -10,6 +10,7 @@ mod check;
 mod lru;
 mod ranges;
 mod reclaim;
+mod regret;
 mod vmstat;
 
 #[cfg(test)]
@@ -263,7 +264,8 @@ impl Core {
                 self.total_resident += 1;
             }
             State::Stored { .. } if matches!(taken, Step::CommitStore(_) | Step::Discarded) => {
-                leaf.set_stamp(at, lru.evicted());
+                let tried = leaf.tried(at);
+                leaf.set_stamp(at, lru.evicted(tried));
             }
             State::Absent if leaf.used() == 0 => self.free_leaf(split(id).0),
             _ => (),

@@ -25,6 +25,9 @@ pub(super) struct ModelSpace {
     pub(super) lists: BTreeMap<u64, Vec<u64>>,
     pub(super) probation: Vec<u64>,
     pub(super) late: u64,
+    /// Of the pages that left generations lately, and of those that came back.
+    pub(super) went: u32,
+    pub(super) came_back: u32,
     pub(super) max_seq: u64,
     pub(super) min_seq: u64,
     pub(super) age: u64,
@@ -39,6 +42,8 @@ impl ModelSpace {
             lists,
             probation: Vec::new(),
             late: 0,
+            went: 0,
+            came_back: 0,
             max_seq: 3,
             min_seq: 0,
             age: 0,
@@ -112,6 +117,12 @@ impl ModelSpace {
         if matches!(taken, Step::CommitStore(_) | Step::Discarded) {
             record.stamp = self.age;
             self.age += 1;
+            if !record.tried {
+                self.went += 1;
+                if self.went == 256 {
+                    (self.went, self.came_back) = (128, self.came_back / 2);
+                }
+            }
             self.counted.pgsteal += 1;
         }
         self.counted.pgrotated += u64::from(taken == Step::Putback(Heat::Warm));
@@ -140,6 +151,9 @@ impl ModelSpace {
         };
         let recent = self.age - record.stamp <= kept;
         self.late += u64::from(!recent);
+        if !record.tried && self.age - record.stamp <= self.settled() {
+            self.came_back = self.went.min(self.came_back + 1);
+        }
         let heat = if recent { asked } else { Heat::Warm };
         self.counted.workingset_refault_anon += 1;
         self.counted.workingset_activate_anon += u64::from(heat == Heat::Hot);
@@ -147,7 +161,12 @@ impl ModelSpace {
         self.counted.workingset_restore_anon += u64::from(recent && record.workingset);
         record.workingset = recent && (asked == Heat::Hot || record.workingset);
         record.referenced = recent && asked == Heat::Hot && !record.tried;
-        (heat, !recent && !self.late.is_multiple_of(32))
+        let joins = if recent {
+            heat == Heat::Hot || 2 * self.came_back <= self.went
+        } else {
+            self.late.is_multiple_of(32)
+        };
+        (heat, !joins)
     }
 
     pub(super) fn advance(&mut self) {

@@ -1,7 +1,9 @@
 //! What probation is for: memory that is walked through again and again and does not fit,
 //! and memory of an earlier time that must give way to what fits now.
 
-use neap_units::{EntryId, PageNr, SlotId, SpaceId};
+use std::ops::Range;
+
+use neap_units::{EntryId, PageId, PageNr, SlotId, SpaceId};
 
 use super::*;
 
@@ -28,24 +30,47 @@ impl Machine {
     /// Touches pages, one after the other. Returns how many had to be loaded.
     fn touch(&mut self, pages: impl Iterator<Item = u64>) -> u64 {
         let before = self.loads;
-        for page in pages {
-            let id = self.core.ensure(self.space, PageNr(page));
-            match self.core.state(id) {
-                State::Absent => self.take(id, Step::Adopt(Heat::Hot)),
-                State::Stored { .. } => {
-                    self.loads += 1;
-                    self.take(id, Step::BeginLoad);
-                    let (keep, heat) = (false, Heat::Hot);
-                    self.take(id, Step::EndLoad { keep, heat });
-                }
-                _ => continue,
-            }
-            while self.core.total_resident().0 > self.room {
-                self.evict();
-            }
+        pages.for_each(|page| self.touch_with(page..page + 1));
+        self.core.check();
+        self.loads - before
+    }
+
+    /// Walks over pages, and loads so many at once. Returns how many had to be loaded.
+    fn walk(&mut self, pages: Range<u64>, window: u64) -> u64 {
+        let before = self.loads;
+        for page in pages.clone() {
+            self.touch_with(page..pages.end.min(page + window));
         }
         self.core.check();
         self.loads - before
+    }
+
+    /// Touches the first page of a window. If it has to be loaded, those of the others that left come along.
+    fn touch_with(&mut self, window: Range<u64>) {
+        let id = self.core.ensure(self.space, PageNr(window.start));
+        match self.core.state(id) {
+            State::Absent => self.take(id, Step::Adopt(Heat::Hot)),
+            State::Stored { .. } => {
+                self.load(id, Heat::Hot);
+                for page in window.start + 1..window.end {
+                    let along = self.core.find(self.space, PageNr(page));
+                    let left = |&id: &PageId| matches!(self.core.state(id), State::Stored { .. });
+                    if let Some(id) = along.filter(left) {
+                        self.load(id, Heat::Warm);
+                    }
+                }
+            }
+            _ => return,
+        }
+        while self.core.total_resident().0 > self.room {
+            self.evict();
+        }
+    }
+
+    fn load(&mut self, id: PageId, heat: Heat) {
+        self.loads += 1;
+        self.take(id, Step::BeginLoad);
+        self.take(id, Step::EndLoad { keep: false, heat });
     }
 
     fn evict(&mut self) {
@@ -72,6 +97,26 @@ fn memory_walked_through_again_and_again_keeps_what_fits() {
         let loads = machine.touch(0..2_000);
         // An order by age alone loads all of them; at best 1,000 are.
         assert!((1_000..1_400).contains(&loads), "{loads} of 2,000 loaded");
+    }
+}
+
+#[test]
+fn a_walk_in_windows_does_not_push_out_what_it_comes_to_next() {
+    let room = 8_000;
+    for (pages, most) in [
+        (9_000, 18),
+        (10_000, 15),
+        (10_700, 15),
+        (12_000, 14),
+        (16_000, 12),
+    ] {
+        let mut machine = Machine::new(room);
+        machine.touch(0..pages);
+        (0..4).for_each(|_| _ = machine.walk(0..pages, 32));
+        let loads: u64 = (0..16).map(|_| machine.walk(0..pages, 32)).sum();
+        // At best what does not fit is loaded in each round.
+        let best = 16 * (pages - room);
+        assert!(loads * 10 < best * most, "{pages}: {loads}, at best {best}");
     }
 }
 

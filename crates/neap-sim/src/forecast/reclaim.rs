@@ -7,7 +7,7 @@ use super::job::{IN_POOL, ON_DISK, Player, UNWATCHED, WRITTEN};
 
 /// As in the engine: pages taken in one go, and the share of the limit that is staged.
 const BLOCK: usize = 64;
-const STAGE_SHARE: u64 = 32;
+const STAGE_SHARE: u64 = 128;
 /// So many pages sent home for each resident one, without one that stays out: it has no end.
 const IN_VAIN: u64 = 4;
 
