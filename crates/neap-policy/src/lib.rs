@@ -53,7 +53,7 @@ pub use shrinker::{
     DEF_PRIORITY, DEFAULT_SEEKS, LruState, MAX_RECLAIM_RETRIES, PoolWorker, SHRINK_BATCH,
     ScanResult, ShrinkRound, Shrunk, Verdict, Visit, do_shrink,
 };
-pub use swapin::{ClusterReadahead, Readahead, Source, Swapin, SwapinPath, window};
+pub use swapin::{ClusterReadahead, Readahead, Source, Swapin, SwapinPath, WalkReadahead, window};
 pub use switches::{
     FullPool, Incompressible, LargeStore, Lru, MemcgWalk, PenaltySpend, PoolWorkerVersion,
     RatioScope, Recency, ReclaimBatching, Rotate, ShrinkerLimit, ShrinkerScheme, SwapinCount,

@@ -1,22 +1,22 @@
 //! A stored page comes back: find the bytes, fill, wake; with it its neighbours, in one go.
 
-use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_policy::{Heat, State, Step};
+use neap_policy::{Heat, State, Step, WalkReadahead};
 use neap_record::Recorded;
 use neap_store::{Codec, Source};
 use neap_sys::Stop;
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr};
 
-use super::ahead::{Ahead, MAX_WINDOW};
 use super::stride::Stride;
 use super::{Filler, return_staged};
 use crate::fault::Served;
 use crate::job::Job;
 use crate::space::{Space, addresses};
 
-/// Largest window near the limit: what may be loaded without room for it.
+/// Largest readahead window, in pages (the kernel's SWAP_RA_ORDER_CEILING of 5).
+const MAX_WINDOW: u32 = 32;
+/// The same near the limit: what may be loaded without room for it.
 const LEAST_WINDOW: u64 = 16;
 /// Loaded pages keep their compressed copies while the pool takes less than this share of the limit.
 const KEEP_BELOW_PERCENT: u64 = 25;
@@ -54,7 +54,7 @@ pub(crate) struct Loader {
     buffer: Vec<u8>,
     pub filler: Filler,
     inbound: Vec<Inbound>,
-    ahead: Ahead,
+    readahead: WalkReadahead,
     stride: Stride,
 }
 
@@ -65,15 +65,13 @@ impl Loader {
             buffer: vec![0; MAX_WINDOW as usize * PAGE_SIZE],
             filler: Filler::at_once(),
             inbound: Vec::with_capacity(MAX_WINDOW as usize),
-            ahead: Ahead::new(),
+            readahead: WalkReadahead::new(MAX_WINDOW),
             stride: Stride::default(),
         }
     }
 
     /// Brings `page` back, which the table says is staged, and what readahead wants with it.
     pub fn bring_home(&mut self, job: &Job, space: &Space, page: PageNr) -> Served {
-        let are_there = |range| are_there(&job.core(), space, range);
-        let window = self.ahead.fault(page, are_there);
         let _gate = space.gate.read().expect("gate");
         if space.is_dead() {
             return Served::Done;
@@ -81,6 +79,17 @@ impl Loader {
         if space.expects() {
             return Served::Later;
         }
+        let core = job.core();
+        let there = |range| core.are_resident(space.id, range);
+        let window = self.readahead.fault(page, there);
+        // As far as it is staged it comes back now.
+        let staged = |&at: &u64| {
+            let state = core.state_at(space.id, PageNr(at));
+            matches!(state, State::Staged { .. } | State::Storing { .. })
+        };
+        let end = (page.0 + 1..window.end.0).find(|at| !staged(at));
+        self.readahead.ends_at(end.map_or(window.end, PageNr));
+        drop(core);
         return_staged(job, space, &mut self.filler, page, &window, false)
     }
 
@@ -134,13 +143,13 @@ impl Loader {
             .filter(|_| space.body.get().is_some());
         let bounds = seen.unwrap_or(addresses(page, 1));
         let mut core = job.core();
-        let are_there = |range| are_there(&core, space, range);
-        let window = self.ahead.fault(page, are_there);
-        let first = window.start.max(PageNr::containing(bounds.start));
-        let last = window.end.min(PageNr::containing(bounds.end));
         let State::Stored { entry } = core.state_at(space.id, page) else {
             return false;
         };
+        let there = |range| core.are_resident(space.id, range);
+        let window = self.readahead.fault(page, there);
+        let first = window.start.max(PageNr::containing(bounds.start));
+        let last = window.end.min(PageNr::containing(bounds.end));
         // A page from the pool is not worth a read of the swap file for its neighbours.
         let on_disk = job.store.is_on_disk(entry);
         let room = job.meter.room() / PAGE_SIZE as u64;
@@ -172,7 +181,7 @@ impl Loader {
         self.inbound.sort_unstable_by_key(|inbound| inbound.page);
         let mut in_window = self.inbound.iter().map(|inbound| inbound.page);
         if let Some(last) = in_window.rfind(|page| window.contains(page)) {
-            self.ahead.ends_at(PageNr(last.0 + 1));
+            self.readahead.ends_at(PageNr(last.0 + 1));
         }
         for inbound in &self.inbound {
             job.store.get(inbound.entry);
@@ -378,13 +387,4 @@ impl Loader {
             self.filler.let_go(space, addresses(inbound.page, 1));
         }
     }
-}
-
-/// Whether all pages of a range are there.
-fn are_there(core: &Recorded, space: &Space, range: Range<PageNr>) -> bool {
-    let (length, mut resident) = (range.end.0 - range.start.0, 0);
-    core.for_range(space.id, range, |_, _, state| {
-        resident += u64::from(matches!(state, State::Resident { .. }));
-    });
-    resident == length
 }

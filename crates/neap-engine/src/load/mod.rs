@@ -1,6 +1,5 @@
 //! Bringing pages back: from staging without copying, from the pool or the swap file by a fill.
 
-mod ahead;
 mod back;
 mod fetch;
 mod filler;

@@ -351,7 +351,7 @@ impl Reclaimer {
     }
 
     /// Has the oldest blocks compressed while the spaces stage more than their share. `all`: nothing could be
-    /// staged, so what is staged must go, that of every space.
+    /// staged, so what is staged must go, a block of every space.
     fn store_overdue(&mut self, all: bool) -> Taken {
         let spaces = self.job.spaces();
         let mut sum = self.work.take_done();
@@ -367,8 +367,12 @@ impl Reclaimer {
             return sum;
         }
         for _ in left..overdue {
+            let before = sum.stored;
             if let Some(space) = self.work.next(&spaces) {
                 self.store_block(space, false, &mut sum);
+            }
+            if sum.stored == before {
+                break; // it may not go now: later
             }
         }
         sum

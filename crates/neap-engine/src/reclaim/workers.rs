@@ -1,10 +1,10 @@
 //! Compressing beside reclaim: while it has the agent move pages, what was staged before is compressed on
 //! the cpus that nobody else wants.
 //!
-//! Reclaim alone picks, stages and recycles. A worker does one thing, storing the oldest block of a space
-//! while all together stage more than their share, and only while reclaim alone does not keep up: then the programs will have
-//! to wait, and their cpus are better used so. Where workers do not keep up either reclaim goes on storing:
-//! one that gets no cpu holds up one block.
+//! Reclaim alone picks, stages and recycles. A worker does one thing: it stores the block that has waited longest, of
+//! any space, while all together stage more than their share. It does so only while reclaim alone does not keep up:
+//! then the programs will have to wait, and their cpus are better used so. Where workers do not keep up either reclaim
+//! goes on storing: one that gets no cpu holds up one block.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use super::samples::Samples;
 use super::store::{Storer, Taken};
 use super::{IDLE, STAGE_SHARE};
 use crate::job::Job;
-use crate::space::Space;
+use crate::space::{Space, Stage};
 use crate::spawn::try_spawn;
 
 /// More would find the locks of table and store taken.
@@ -39,8 +39,6 @@ pub(crate) struct Work {
     pub(super) job: Arc<Job>,
     /// Blocks that all spaces may stage together before the oldest are stored.
     pub(super) stage_target: usize,
-    /// Whose turn it is to have a block stored.
-    turn: AtomicUsize,
     /// Most that the pool may take, in bytes.
     pool_max: u64,
     /// Threads beside reclaim that run.
@@ -60,7 +58,6 @@ impl Work {
         let zstd = matches!(job.options.compressor, CompressorKind::Zstd(_));
         Self {
             stage_target: stage_target(job.options.limit),
-            turn: AtomicUsize::new(0),
             pool_max: job.options.pool_max.0,
             workers: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
@@ -89,17 +86,22 @@ impl Work {
 
     /// Blocks that all spaces together stage beyond the target.
     pub(super) fn overdue(&self, spaces: &[Arc<Space>]) -> usize {
-        let waiting: usize = spaces.iter().map(|space| waiting(space)).sum();
+        let waiting: usize = spaces
+            .iter()
+            .filter_map(|space| stage(space))
+            .map(Stage::waiting)
+            .sum();
         waiting.saturating_sub(self.stage_target)
     }
 
-    /// The space that is to have its oldest block stored, each in its turn: what an idle process staged once goes
-    /// soon, and leaves the room to those that are at work.
+    /// The space that has the block which has waited longest of all: it is the next to be stored.
     pub(super) fn next<'a>(&self, spaces: &'a [Arc<Space>]) -> Option<&'a Arc<Space>> {
-        let turn = self.turn.fetch_add(1, Relaxed) % spaces.len().max(1);
-        let (before, after) = spaces.split_at(turn);
-        let mut from_turn = after.iter().chain(before);
-        from_turn.find(|space| waiting(space) > 0)
+        let oldest = |space: &'a Arc<Space>| Some((stage(space)?.oldest()?, space));
+        let oldest = spaces
+            .iter()
+            .filter_map(oldest)
+            .min_by_key(|(since, _)| *since);
+        oldest.map(|(_, space)| space)
     }
 
     /// Blocks that reclaim may leave to workers in one pass: each may have one more before it.
@@ -158,9 +160,10 @@ impl Work {
     }
 }
 
-/// Blocks of a space that wait for a touch.
-fn waiting(space: &Space) -> usize {
-    space.body.get().map_or(0, |body| body.stage.waiting())
+/// The stage of a space whose blocks can be stored.
+fn stage(space: &Space) -> Option<&Stage> {
+    let body = space.body.get().filter(|_| !space.is_dead());
+    body.map(|body| &body.stage)
 }
 
 /// One thread that stores what is overdue.

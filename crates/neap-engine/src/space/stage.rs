@@ -37,6 +37,8 @@ struct Block {
     pins: u32,
     /// Slots with a frame, live or not.
     frames: u32,
+    /// When it began to wait, in nanoseconds.
+    waits_since: u64,
     pages: [u32; SLOTS as usize],
 }
 
@@ -47,6 +49,7 @@ impl Block {
         live: 0,
         pins: 0,
         frames: 0,
+        waits_since: 0,
         pages: [0; SLOTS as usize],
     };
 }
@@ -241,6 +244,13 @@ impl Stage {
         self.lock().waiting.len()
     }
 
+    /// When the block began to wait that has waited longest, in nanoseconds.
+    pub fn oldest(&self) -> Option<u64> {
+        let inner = self.lock();
+        let number = *inner.waiting.front()?;
+        Some(inner.blocks[number as usize].waits_since)
+    }
+
     /// The agent could not be asked: the blocks are dead still.
     pub fn take_back(&self, blocks: &[BlockId]) {
         let mut inner = self.lock();
@@ -317,7 +327,10 @@ impl Blocks {
         match dead {
             _ if queued => {}
             true => self.dead.push(number),
-            false => self.waiting.push_back(number),
+            false => {
+                self.waiting.push_back(number);
+                self.blocks[number as usize].waits_since = neap_sys::monotonic_nanos();
+            }
         }
         dead
     }
@@ -384,6 +397,21 @@ mod tests {
         stage.check();
         let taken = stage.take_oldest(true).map(|(_, slots)| slots);
         assert_eq!(taken, Some(vec![reserved.first]));
+    }
+
+    #[test]
+    fn the_oldest_block_has_waited_longest() {
+        let (one, other) = (stage(2), stage(1));
+        assert_eq!(one.oldest(), None);
+        fill_block(&one);
+        fill_block(&other);
+        fill_block(&one);
+        assert!(one.oldest() < other.oldest());
+        let (block, _) = one.take_oldest(false).expect("block");
+        assert!(one.oldest() > other.oldest());
+        one.unpin_block(block); // refused, all of it
+        assert_eq!(one.waiting(), 2);
+        assert!(one.oldest() > other.oldest(), "it waits anew");
     }
 
     #[test]

@@ -217,7 +217,7 @@ impl Lru {
         }
         self.late += u64::from(!recent);
         let joins = if recent {
-            !self.regret.is_great()
+            !self.regret.keeps_out(self.resident - self.on_probation())
         } else {
             self.late.is_multiple_of(LET_OFF)
         };

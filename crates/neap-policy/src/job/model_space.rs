@@ -28,6 +28,9 @@ pub(super) struct ModelSpace {
     /// Of the pages that left generations lately, and of those that came back.
     pub(super) went: u32,
     pub(super) came_back: u32,
+    /// Pages kept out of generations since the last trial, and evictions until it ends.
+    pub(super) kept_out: u64,
+    pub(super) trial: u64,
     pub(super) max_seq: u64,
     pub(super) min_seq: u64,
     pub(super) age: u64,
@@ -44,6 +47,8 @@ impl ModelSpace {
             late: 0,
             went: 0,
             came_back: 0,
+            kept_out: 0,
+            trial: 0,
             max_seq: 3,
             min_seq: 0,
             age: 0,
@@ -118,6 +123,7 @@ impl ModelSpace {
             record.stamp = self.age;
             self.age += 1;
             if !record.tried {
+                self.trial = self.trial.saturating_sub(1);
                 self.went += 1;
                 if self.went == 256 {
                     (self.went, self.came_back) = (128, self.came_back / 2);
@@ -162,11 +168,21 @@ impl ModelSpace {
         record.workingset = recent && (asked == Heat::Hot || record.workingset);
         record.referenced = recent && asked == Heat::Hot && !record.tried;
         let joins = if recent {
-            heat == Heat::Hot || 2 * self.came_back <= self.went
+            heat == Heat::Hot || !self.keeps_out()
         } else {
             self.late.is_multiple_of(32)
         };
         (heat, !joins)
+    }
+
+    /// Most of those that left generations came back, and it is not the time to try whether they still would.
+    fn keeps_out(&mut self) -> bool {
+        let keeps = self.trial == 0 && 2 * self.came_back > self.went;
+        self.kept_out += u64::from(keeps);
+        if self.kept_out > 2 * self.settled() {
+            (self.kept_out, self.trial) = (0, self.settled());
+        }
+        keeps
     }
 
     pub(super) fn advance(&mut self) {

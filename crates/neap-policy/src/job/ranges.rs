@@ -39,6 +39,16 @@ impl Core {
         }
     }
 
+    /// Whether all pages of a range are resident.
+    #[must_use]
+    pub fn are_resident(&self, space: SpaceId, range: Range<PageNr>) -> bool {
+        let (length, mut resident) = (range.end.0 - range.start.0, 0);
+        self.for_range(space, range, |_, _, state| {
+            resident += u64::from(matches!(state, State::Resident { .. }));
+        });
+        resident == length
+    }
+
     /// The leaves of a range, collected so that the table can change under the walk.
     pub(super) fn leaves_of(&self, space: SpaceId, range: &Range<PageNr>) -> Vec<(u64, u32)> {
         self.space(space).index.range(leaf_numbers(range)).collect()

@@ -3,16 +3,24 @@
 /// Evictions after which older ones count half.
 const LATELY: u32 = 256;
 
+/// A trial costs a load for each page of the generations; so many times as many are kept out before.
+const BETWEEN_TRIALS: u64 = 2;
+
 /// Pages that left from generations lately, and those of them that came back while others, which stayed, could have
 /// made room for them. Nothing is seen of a page that stays: what happens to its like must speak for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Regret {
     left: u32,
     back: u32,
+    /// Pages kept out of generations since the last trial.
+    kept_out: u64,
+    /// Evictions until the trial ends.
+    trial: u64,
 }
 
 impl Regret {
     pub(super) fn left(&mut self) {
+        self.trial = self.trial.saturating_sub(1);
         self.left += 1;
         if self.left >= LATELY {
             (self.left, self.back) = (self.left / 2, self.back / 2);
@@ -23,8 +31,19 @@ impl Regret {
         self.back = self.left.min(self.back + 1);
     }
 
+    /// Whether a page is to be kept out of generations, of which there are so many pages. Now and then none is, until
+    /// all have been turned over once: those that are in use may be kept from leaving by younger ones that are not.
+    pub(super) fn keeps_out(&mut self, settled: u64) -> bool {
+        let keeps = self.trial == 0 && self.is_great();
+        self.kept_out += u64::from(keeps);
+        if self.kept_out > settled * BETWEEN_TRIALS {
+            (self.kept_out, self.trial) = (0, settled);
+        }
+        keeps
+    }
+
     /// Most of those that left came back.
-    pub(super) fn is_great(self) -> bool {
+    fn is_great(self) -> bool {
         self.back * 2 > self.left
     }
 }
@@ -58,6 +77,19 @@ mod tests {
         assert!(!regret(2 * LATELY, 0, long).is_great());
         let never = regret(10_000, 0, Regret::default());
         assert!(regret(2 * LATELY, 4, never).is_great());
+    }
+
+    #[test]
+    fn now_and_then_all_are_turned_over() {
+        let mut great = regret(1_000, 4, Regret::default());
+        let kept_out = (0..1_000).take_while(|_| great.keeps_out(100)).count();
+        assert_eq!(kept_out, 201);
+        for _ in 0..100 {
+            assert!(!great.keeps_out(100));
+            great.left();
+            great.came_back();
+        }
+        assert!(great.keeps_out(100), "they came back");
     }
 
     #[test]

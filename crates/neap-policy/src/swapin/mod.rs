@@ -4,10 +4,12 @@
 mod cluster;
 mod count;
 mod vma;
+mod walk;
 
 pub use cluster::ClusterReadahead;
 pub use count::{Source, Swapin};
 pub use vma::{Readahead, window};
+pub use walk::WalkReadahead;
 
 /// How a fault that missed the swap cache reads its page (SPEC 2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

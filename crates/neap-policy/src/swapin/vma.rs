@@ -103,6 +103,11 @@ impl Readahead {
     /// lookup_swap_cache, which moves the position on every hit).
     pub fn hit_at(&mut self, page: PageNr) {
         self.hit();
+        self.pass(page);
+    }
+
+    /// The program went on to this page: the next fault is judged from there.
+    pub(super) fn pass(&mut self, page: PageNr) {
         let low = self.packed & ((1 << (2 * FIELD_BITS)) - 1);
         self.packed = page.0 << (2 * FIELD_BITS) | low;
     }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use neap_policy::{Core, Heat, Pacer, Plan, PoolGate, Readahead, State, Step};
+use neap_policy::{Core, Heat, Pacer, Plan, PoolGate, State, Step, WalkReadahead};
 use neap_units::{Bytes, Nanos, PAGE_SIZE, PageId, PageNr, SlotId, SpaceId};
 use serde::Serialize;
 
@@ -101,8 +101,7 @@ pub(super) struct Player {
     pub(super) plan: Plan,
     pub(super) next_sample: Nanos,
     pub(super) gate: PoolGate,
-    pub(super) readahead: Readahead,
-    pub(super) last: Range<PageNr>,
+    pub(super) readahead: WalkReadahead,
     pub(super) flags: Vec<u8>,
     /// Staged blocks, oldest first: pages and the slot each got.
     pub(super) blocks: VecDeque<Vec<(PageId, SlotId)>>,
@@ -192,8 +191,7 @@ impl Player {
             plan,
             next_sample: Nanos::ZERO,
             gate: PoolGate::new(most.whole_pages(), ACCEPT_PERCENT),
-            readahead: Readahead::new(WINDOW),
-            last: PageNr(0)..PageNr(0),
+            readahead: WalkReadahead::new(WINDOW),
             flags: vec![0; trace.pages() as usize],
             blocks: VecDeque::new(),
             slots: 0,
@@ -279,16 +277,8 @@ impl Player {
 
     /// A fault, told to readahead as the engine tells it.
     fn window(&mut self, page: u32) -> Range<PageNr> {
-        let page = PageNr(page.into());
-        let last = self.last.clone();
-        if page == last.end {
-            (last.start.0 + 1..last.end.0).for_each(|used| self.readahead.hit_at(PageNr(used)));
-        } else if page.0 + 1 == last.start.0 {
-            let used = (last.start.0..last.end.0.saturating_sub(1)).rev();
-            used.for_each(|used| self.readahead.hit_at(PageNr(used)));
-        }
-        self.last = self.readahead.fault(page);
-        self.last.clone()
+        let there = |range| self.core.are_resident(self.space, range);
+        self.readahead.fault(PageNr(page.into()), there)
     }
 
     fn bring_home(&mut self, page: u32) {
@@ -304,6 +294,7 @@ impl Player {
                 break;
             }
         }
+        self.readahead.ends_at(PageNr(at));
         self.out.counts.returned += count;
         let costs = &self.assumed.costs;
         self.now += costs.fault + Nanos(costs.back.0 * count);
@@ -331,6 +322,9 @@ impl Player {
                 self.apply(id, Step::BeginLoad);
                 inbound.push((id, at));
             }
+        }
+        if let Some((_, last)) = inbound.last() {
+            self.readahead.ends_at(PageNr(u64::from(*last) + 1));
         }
         let read = inbound.iter().filter(|(_, at)| self.has(*at, ON_DISK));
         let read = read.count() as u64;

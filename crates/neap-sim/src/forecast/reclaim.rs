@@ -61,7 +61,7 @@ impl Player {
         self.stage(picked);
         let share = self.job.limit.0 / STAGE_SHARE / (BLOCK * PAGE_SIZE) as u64;
         let mut stored = 0;
-        if self.blocks.len() as u64 > share.max(2) || taken == 0 {
+        if self.blocks.len() as u64 > share.max(1) || taken == 0 {
             stored = self.store();
         }
         self.bounced = if stored > 0 { 0 } else { self.bounced };

@@ -1,56 +1,61 @@
-//! Which neighbours come with a page: readahead, for a program whose accesses nobody sees.
+//! Readahead for a program whose accesses nobody sees.
 //!
-//! The kernel finds accessed bits, and a mark in the page that it read ahead first. Here only faults are seen. One at
+//! The kernel finds accessed bits, and a mark in the page that it read ahead first. Where only faults are seen, one at
 //! the first page after the last window that is not there is taken as proof that the window was used, and that what
 //! was there already was passed: a walk through memory of which parts are resident is a walk all the same.
 
 use std::ops::Range;
 
-use neap_policy::Readahead;
 use neap_units::PageNr;
 
-/// Largest window, in pages (the kernel's SWAP_RA_ORDER_CEILING of 5).
-pub(super) const MAX_WINDOW: u32 = 32;
+use super::Readahead;
 
-/// The readahead of one space.
-#[derive(Debug)]
-pub(super) struct Ahead {
+/// The readahead of one address space, told of its faults alone.
+#[derive(Clone, Debug)]
+pub struct WalkReadahead {
     readahead: Readahead,
-    /// The last window, as far as it was loaded.
+    /// The last window, as far up as it was loaded.
     last: Range<PageNr>,
 }
 
-impl Ahead {
-    pub fn new() -> Self {
+impl WalkReadahead {
+    /// Readahead of at most `max` pages, capped at 32.
+    #[must_use]
+    pub fn new(max: u32) -> Self {
         Self {
-            readahead: Readahead::new(MAX_WINDOW),
+            readahead: Readahead::new(max),
             last: PageNr(0)..PageNr(0),
         }
     }
 
-    /// The window of a fault. `are_there`: whether all of so many pages are resident; none are, if there are none.
+    /// The window of a fault. `are_there`: whether all pages of a range, of one page at least, are resident.
     pub fn fault(
         &mut self,
         page: PageNr,
         are_there: impl Fn(Range<PageNr>) -> bool,
     ) -> Range<PageNr> {
+        let longest = self.readahead.max().0;
         let passed = |range: Range<PageNr>| {
             let length = range.end.0 - range.start.0;
-            length == 0 || length <= MAX_WINDOW.into() && are_there(range)
+            length == 0 || length <= longest && are_there(range)
         };
-        let (first, last) = (self.last.start, self.last.end.0.saturating_sub(1));
+        let (first, end) = (self.last.start, self.last.end);
         let next = PageNr(page.0 + 1);
-        if page >= self.last.end && passed(self.last.end..page) {
-            (first.0 + 1..page.0).for_each(|used| self.readahead.hit_at(PageNr(used)));
-        } else if page < first && passed(next..first) {
-            let used = (next.0..last).rev();
-            used.for_each(|used| self.readahead.hit_at(PageNr(used)));
+        let above = page >= end && passed(end..page);
+        let below = page < first && passed(next..first);
+        if above || below {
+            (first.0 + 1..end.0).for_each(|_| self.readahead.hit());
+        }
+        match (above, below) {
+            (true, _) if page.0 > 0 => self.readahead.pass(PageNr(page.0 - 1)),
+            (_, true) => self.readahead.pass(next),
+            _ => {}
         }
         self.last = self.readahead.fault(page);
         self.last.clone()
     }
 
-    /// Nothing of the last window was loaded from this page on.
+    /// Nothing of the last window was loaded from this page on, which lies above the one that was asked for.
     pub fn ends_at(&mut self, end: PageNr) {
         self.last.end = end;
     }
@@ -62,7 +67,7 @@ mod tests {
 
     /// Walks over pages, some of which are there, and says how many pages each fault asked for.
     fn walk(pages: impl Iterator<Item = u64>, is_there: impl Fn(u64) -> bool) -> Vec<usize> {
-        let mut ahead = Ahead::new();
+        let mut ahead = WalkReadahead::new(32);
         let mut loaded: Vec<u64> = Vec::new();
         let mut sizes = Vec::new();
         for page in pages {
@@ -96,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_walk_down_is_one_too() {
-        let mut ahead = Ahead::new();
+        let mut ahead = WalkReadahead::new(32);
         let (mut page, mut sizes) = (10_751, Vec::new());
         while page >= 10_300 {
             let window = ahead.fault(PageNr(page), |_| true);
@@ -108,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_fault_elsewhere_is_none() {
-        let mut ahead = Ahead::new();
+        let mut ahead = WalkReadahead::new(32);
         for page in [100u64, 9_000, 50, 70_000, 3_000] {
             ahead.fault(PageNr(page), |_| true);
         }
@@ -118,7 +123,7 @@ mod tests {
 
     #[test]
     fn pages_that_are_away_end_a_walk() {
-        let mut ahead = Ahead::new();
+        let mut ahead = WalkReadahead::new(32);
         let first = ahead.fault(PageNr(10_240), |_| false);
         let beyond = PageNr(first.end.0 + 3);
         let window = ahead.fault(beyond, |_| false);
