@@ -41,9 +41,9 @@ const MEMORY: [&str; 7] = [
 ];
 
 /// Times over that as many pages as the limit has came back before the summary speaks of it.
-const OFTEN: u64 = 16;
+const OFTEN: u64 = 2;
 /// And in each second: fewer leave the program most of its time.
-const FAST: f64 = 5000.0;
+const FAST: f64 = 10_000.0;
 
 /// A file the user asked for, made before the command starts so that a bad path is found in time.
 #[derive(Debug)]
@@ -353,10 +353,10 @@ mod tests {
             ]);
             run.summary()
         };
-        let told = "came back 16 times over; try: a larger --memory\n";
-        assert!(summary(3.0, 16 << 10).ends_with(told));
-        assert!(!summary(3.0, (16 << 10) - 1).contains("does not fit"));
-        assert!(!summary(4.0, 16 << 10).contains("does not fit"), "rarely");
+        let told = "came back 2 times over; try: a larger --memory\n";
+        assert!(summary(0.2, 2 << 10).ends_with(told));
+        assert!(!summary(0.1, (2 << 10) - 1).contains("does not fit"));
+        assert!(!summary(0.3, 2 << 10).contains("does not fit"), "rarely");
     }
 
     #[test]

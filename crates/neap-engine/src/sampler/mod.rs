@@ -1,5 +1,6 @@
 //! The limit: looking at the kernel's accounting, and acting before it is too late.
 
+mod strain;
 mod turns;
 
 pub(crate) use turns::{deputise, sample};
@@ -10,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use neap_policy::Pacer;
 use neap_units::{Bytes, Nanos};
 
+use self::strain::Strain;
 use crate::job::Job;
 use crate::meter::Sample;
 use crate::report::{ProcessReport, SamplerReport};
@@ -56,6 +58,7 @@ pub(crate) struct Sampler {
     last: u64,
     due: u64,
     punctual: SamplerReport,
+    strain: Strain,
     /// Whether its thread goes ahead of every ordinary one, once that has asked.
     ahead: Option<bool>,
     /// The cpu where it sleeps, once it has looked.
@@ -77,6 +80,7 @@ impl Sampler {
             last: 0,
             due: 0,
             punctual: SamplerReport::default(),
+            strain: Strain::default(),
             ahead: None,
             cpu: None,
             job,
@@ -107,6 +111,7 @@ impl Sampler {
             self.note_armed(woke, usage);
         }
         self.job.note_reclaimable(); // with what was found just now
+        self.tell_of_strain(now);
         if plan.reclaim_to.is_some() {
             self.job.reclaim.ring();
         }
@@ -116,6 +121,17 @@ impl Sampler {
             return SOONEST; // what is mapped meanwhile waits for nothing
         }
         plan.next_sample
+    }
+
+    /// Says once that the job gets on slowly, and why.
+    fn tell_of_strain(&mut self, now: u64) {
+        let refaults = self.job.core().vmstat().workingset_refault_anon;
+        if self.strain.note(now, refaults) {
+            self.job.warn(
+                "the working set does not fit, and the program mostly waits for its pages: give a larger -m"
+                    .into(),
+            );
+        }
     }
 
     /// Keeps how late this look came, for the report.

@@ -56,8 +56,9 @@ pub(super) enum Place {
     /// memory that is walked through again and again and does not fit. If it were taken
     /// for young, each would push out one that is needed before it. It takes its turn on a
     /// short list of its own instead: touched there while it is staged, or back soon after,
-    /// it joins a generation. So does a page that came back soon, but only along with another, while what leaves
-    /// generations comes back too: a walk finds it there in the order in which it leaves, just ahead of itself.
+    /// it joins a generation. A page that came along with another goes there also if it was away for a short time only,
+    /// while most of what leaves generations comes back: a walk finds them in the order in which they leave, so that it
+    /// would push out what it comes to next.
     Probation,
 }
 

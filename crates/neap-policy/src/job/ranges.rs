@@ -164,7 +164,7 @@ impl Core {
     /// child's page `Stored` in it, `None` leaves it as it is.
     ///
     /// The child inherits the parent's eviction stamps and age, so its refaults are
-    /// judged as the parent's would be. Pages that the child already has are not
+    /// judged as the parent's would be, but for what the parent has learnt of those who left. Pages that the child already has are not
     /// visited.
     pub fn fork(
         &mut self,

@@ -75,7 +75,7 @@ pub enum State {
 pub enum Heat {
     /// Demanded by a fault: youngest generation.
     Hot,
-    /// Brought by readahead or found by a scan: second youngest generation.
+    /// Brought by readahead or found by a scan: second youngest generation at most.
     Warm,
 }
 
