@@ -80,13 +80,16 @@ impl Loader {
             return Served::Later;
         }
         let core = job.core();
-        let there = |range| core.are_resident(space.id, range);
-        let window = self.readahead.fault(page, there);
-        // As far as it is staged it comes back now.
         let staged = |&at: &u64| {
             let state = core.state_at(space.id, PageNr(at));
             matches!(state, State::Staged { .. } | State::Storing { .. })
         };
+        if !staged(&page.0) {
+            return Served::Later; // it moved on meanwhile
+        }
+        let there = |range| core.are_resident(space.id, range);
+        let window = self.readahead.fault(page, there);
+        // As far as it is staged it comes back now.
         let end = (page.0 + 1..window.end.0).find(|at| !staged(at));
         self.readahead.ends_at(end.map_or(window.end, PageNr));
         drop(core);

@@ -16,6 +16,7 @@ use crate::job::Job;
 use crate::meter::Sample;
 use crate::report::{ProcessReport, SamplerReport};
 use crate::space::Space;
+use crate::spawn::try_spawn;
 
 /// Growth since the last look for mappings that neap's own fills do not explain and that the next one must
 /// follow: 1 MiB; near the limit 128 KiB, since the faults of a new mapping wait for nothing until it is found.
@@ -59,6 +60,7 @@ pub(crate) struct Sampler {
     due: u64,
     punctual: SamplerReport,
     strain: Strain,
+    told_of_strain: bool,
     /// Whether its thread goes ahead of every ordinary one, once that has asked.
     ahead: Option<bool>,
     /// The cpu where it sleeps, once it has looked.
@@ -81,6 +83,7 @@ impl Sampler {
             due: 0,
             punctual: SamplerReport::default(),
             strain: Strain::default(),
+            told_of_strain: false,
             ahead: None,
             cpu: None,
             job,
@@ -123,14 +126,18 @@ impl Sampler {
         plan.next_sample
     }
 
-    /// Says once that the job gets on slowly, and why.
+    /// Says once that the job gets on slowly, and why: by a thread of its own, since nobody may read what it says.
     fn tell_of_strain(&mut self, now: u64) {
-        let refaults = self.job.core().vmstat().workingset_refault_anon;
-        if self.strain.note(now, refaults) {
-            self.job.warn(
-                "the working set does not fit, and the program mostly waits for its pages: give a larger -m"
-                    .into(),
-            );
+        let faults = self.job.events.pgmajfault.load(Relaxed);
+        if self.strain.note(now, faults) && !std::mem::replace(&mut self.told_of_strain, true) {
+            let job = self.job.clone();
+            let say = move || {
+                job.warn(
+                    "the working set does not fit: for 10 s, more than 20000 faults a second waited for pages that were out; give a larger -m"
+                        .into(),
+                );
+            };
+            drop(try_spawn("neap-say", say)); // without a thread it stays unsaid
         }
     }
 

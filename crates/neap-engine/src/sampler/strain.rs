@@ -2,28 +2,29 @@
 
 /// Time that is looked at as a whole: 10 s, in nanoseconds. Shorter ones may be the change from one phase to the next.
 const WINDOW: u64 = 10_000_000_000;
-/// Pages that come back in each second of it: at some 15 us each they take a third of the time of one thread.
+/// Faults in each second of it that waited for pages which were out: at some 15 us each, a third of the time of one
+/// thread.
 const RATE: u64 = 20_000;
 
-/// How many pages come back.
+/// How many faults wait.
 #[derive(Debug, Default)]
 pub(super) struct Strain {
-    /// Start of the window, and how many had come back by then.
+    /// Start of the window, and how many had waited by then.
     since: u64,
     before: u64,
 }
 
 impl Strain {
-    /// Takes note of how many have come back so far. True at the end of a window in which they were too many.
-    pub fn note(&mut self, now: u64, refaults: u64) -> bool {
+    /// Takes note of how many have waited so far. True at the end of a window in which they were too many.
+    pub fn note(&mut self, now: u64, faults: u64) -> bool {
         let took = now - self.since;
         if took < WINDOW {
             return false;
         }
-        let came = refaults - self.before;
+        let waited = faults.saturating_sub(self.before);
         let first = self.since == 0;
-        (self.since, self.before) = (now, refaults);
-        !first && came / (took / 1_000_000_000) >= RATE
+        (self.since, self.before) = (now, faults);
+        !first && waited >= took / 1_000_000 * RATE / 1_000
     }
 }
 

@@ -177,9 +177,10 @@ impl ModelSpace {
 
     /// Most of those that left generations came back, and it is not the time to try whether they still would.
     fn keeps_out(&mut self) -> bool {
+        self.trial = self.trial.min(self.settled());
         let keeps = self.trial == 0 && 2 * self.came_back > self.went;
         self.kept_out += u64::from(keeps);
-        if self.kept_out > 2 * self.settled() {
+        if keeps && self.kept_out > 2 * self.settled() {
             (self.kept_out, self.trial) = (0, self.settled());
         }
         keeps

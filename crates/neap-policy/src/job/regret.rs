@@ -34,10 +34,13 @@ impl Regret {
     /// Whether a page is to be kept out of generations, of which there are so many pages. Now and then none is, until
     /// all have been turned over once: those that are in use may be kept from leaving by younger ones that are not.
     pub(super) fn keeps_out(&mut self, settled: u64) -> bool {
+        self.trial = self.trial.min(settled); // there may be fewer by now
         let keeps = self.trial == 0 && self.is_great();
-        self.kept_out += u64::from(keeps);
-        if self.kept_out > settled * BETWEEN_TRIALS {
-            (self.kept_out, self.trial) = (0, settled);
+        if keeps {
+            self.kept_out += 1;
+            if self.kept_out > settled * BETWEEN_TRIALS {
+                (self.kept_out, self.trial) = (0, settled);
+            }
         }
         keeps
     }
