@@ -1,6 +1,5 @@
 //! The limit: looking at the kernel's accounting, and acting before it is too late.
 
-mod strain;
 mod turns;
 
 pub(crate) use turns::{deputise, sample};
@@ -11,12 +10,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use neap_policy::Pacer;
 use neap_units::{Bytes, Nanos};
 
-use self::strain::Strain;
 use crate::job::Job;
 use crate::meter::Sample;
 use crate::report::{ProcessReport, SamplerReport};
 use crate::space::Space;
-use crate::spawn::try_spawn;
 
 /// Growth since the last look for mappings that neap's own fills do not explain and that the next one must
 /// follow: 1 MiB; near the limit 128 KiB, since the faults of a new mapping wait for nothing until it is found.
@@ -59,8 +56,6 @@ pub(crate) struct Sampler {
     last: u64,
     due: u64,
     punctual: SamplerReport,
-    strain: Strain,
-    told_of_strain: bool,
     /// Whether its thread goes ahead of every ordinary one, once that has asked.
     ahead: Option<bool>,
     /// The cpu where it sleeps, once it has looked.
@@ -82,8 +77,6 @@ impl Sampler {
             last: 0,
             due: 0,
             punctual: SamplerReport::default(),
-            strain: Strain::default(),
-            told_of_strain: false,
             ahead: None,
             cpu: None,
             job,
@@ -114,7 +107,6 @@ impl Sampler {
             self.note_armed(woke, usage);
         }
         self.job.note_reclaimable(); // with what was found just now
-        self.tell_of_strain(now);
         if plan.reclaim_to.is_some() {
             self.job.reclaim.ring();
         }
@@ -124,21 +116,6 @@ impl Sampler {
             return SOONEST; // what is mapped meanwhile waits for nothing
         }
         plan.next_sample
-    }
-
-    /// Says once that the job gets on slowly, and why: by a thread of its own, since nobody may read what it says.
-    fn tell_of_strain(&mut self, now: u64) {
-        let faults = self.job.events.pgmajfault.load(Relaxed);
-        if self.strain.note(now, faults) && !std::mem::replace(&mut self.told_of_strain, true) {
-            let job = self.job.clone();
-            let say = move || {
-                job.warn(
-                    "the working set does not fit: for 10 s, more than 20000 faults a second waited for pages that were out; give a larger -m"
-                        .into(),
-                );
-            };
-            drop(try_spawn("neap-say", say)); // without a thread it stays unsaid
-        }
     }
 
     /// Keeps how late this look came, for the report.
