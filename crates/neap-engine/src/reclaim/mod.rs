@@ -31,8 +31,6 @@ use crate::job::Job;
 use crate::options::Exhausted;
 use crate::space::Space;
 
-/// Share of the limit that staged pages may take before the oldest are compressed: 1/128.
-const STAGE_SHARE: u64 = 128;
 /// Pages taken in one go: one staging block.
 const BATCH: usize = BLOCK_PAGES as usize;
 /// Longest sleep of reclaim.
@@ -368,7 +366,7 @@ impl Reclaimer {
         }
         for _ in left..overdue {
             let before = sum.stored;
-            if let Some(space) = self.work.next(&spaces) {
+            if let Some(space) = workers::next(&spaces) {
                 self.store_block(space, false, &mut sum);
             }
             if sum.stored == before {

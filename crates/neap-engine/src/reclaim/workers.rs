@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use neap_policy::staged_blocks;
 use neap_store::CompressorKind;
 use neap_units::{Bytes, PAGE_SIZE};
 
+use super::IDLE;
 use super::samples::Samples;
 use super::store::{Storer, Taken};
-use super::{IDLE, STAGE_SHARE};
 use crate::job::Job;
 use crate::space::{Space, Stage};
 use crate::spawn::try_spawn;
@@ -26,13 +27,7 @@ const MOST_WORKERS: usize = 3;
 /// Below this limit the 130 KiB that a dictionary takes would be better spent on pages.
 const SMALLEST_LIMIT: Bytes = Bytes(16 << 20);
 
-/// Blocks that wait for a touch, at least one. It is the program's memory all the same, but each touch of it is
-/// a fault.
-fn stage_target(limit: Bytes) -> usize {
-    let block = neap_wire::BLOCK_PAGES * PAGE_SIZE as u64;
-    let share = limit.0 / STAGE_SHARE / block;
-    usize::try_from(share).unwrap_or(usize::MAX).max(1)
-}
+const BLOCK: Bytes = Bytes(neap_wire::BLOCK_PAGES * PAGE_SIZE as u64);
 
 /// What reclaim and its workers share.
 pub(crate) struct Work {
@@ -57,7 +52,7 @@ impl Work {
     pub fn new(job: Arc<Job>) -> Self {
         let zstd = matches!(job.options.compressor, CompressorKind::Zstd(_));
         Self {
-            stage_target: stage_target(job.options.limit),
+            stage_target: staged_blocks(job.options.limit, BLOCK) as usize,
             pool_max: job.options.pool_max.0,
             workers: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
@@ -92,16 +87,6 @@ impl Work {
             .map(Stage::waiting)
             .sum();
         waiting.saturating_sub(self.stage_target)
-    }
-
-    /// The space that has the block which has waited longest of all: it is the next to be stored.
-    pub(super) fn next<'a>(&self, spaces: &'a [Arc<Space>]) -> Option<&'a Arc<Space>> {
-        let oldest = |space: &'a Arc<Space>| Some((stage(space)?.oldest()?, space));
-        let oldest = spaces
-            .iter()
-            .filter_map(oldest)
-            .min_by_key(|(since, _)| *since);
-        oldest.map(|(_, space)| space)
     }
 
     /// Blocks that reclaim may leave to workers in one pass: each may have one more before it.
@@ -160,6 +145,15 @@ impl Work {
     }
 }
 
+/// The space that has the block which has waited longest of all: it is the next to be stored.
+pub(super) fn next(spaces: &[Arc<Space>]) -> Option<&Arc<Space>> {
+    let oldest = spaces
+        .iter()
+        .filter_map(|space| Some((stage(space)?.oldest()?, space)))
+        .min_by_key(|(since, _)| *since);
+    oldest.map(|(_, space)| space)
+}
+
 /// The stage of a space whose blocks can be stored.
 fn stage(space: &Space) -> Option<&Stage> {
     let body = space.body.get().filter(|_| !space.is_dead());
@@ -191,7 +185,7 @@ impl Worker {
         }
         let spaces = job.spaces();
         let overdue = self.work.overdue(&spaces);
-        let next = self.work.next(&spaces).filter(|_| overdue > 0);
+        let next = next(&spaces).filter(|_| overdue > 0);
         let Some((space, body)) = next.and_then(|space| Some((space, space.body.get()?))) else {
             return false;
         };
@@ -205,16 +199,5 @@ impl Worker {
         self.work.busy.fetch_sub(1, Relaxed);
         self.work.job.reclaim.ring(); // the block may be recycled
         taken.stored > 0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_small_limit_stages_one_block() {
-        let at = |mib| stage_target(Bytes::mib(mib));
-        assert_eq!([at(4), at(32), at(64), at(256)], [1, 1, 2, 8]);
     }
 }

@@ -2,6 +2,8 @@
 
 mod pacer;
 mod pool;
+mod stage;
 
 pub use pacer::{Pacer, Plan};
 pub use pool::{PoolGate, ZswapMax, zswap_max_allows};
+pub use stage::staged_blocks;

@@ -1,13 +1,12 @@
 //! Reclaim of an imagined job: when it runs, what it takes, and what that costs.
 
-use neap_policy::{Heat, State, Step};
+use neap_policy::{Heat, State, Step, staged_blocks};
 use neap_units::{Bytes, EntryId, Nanos, PAGE_SIZE, PageId, Pages, SlotId};
 
 use super::job::{IN_POOL, ON_DISK, Player, UNWATCHED, WRITTEN};
 
-/// As in the engine: pages taken in one go, and the share of the limit that is staged.
+/// As in the engine: pages taken in one go.
 const BLOCK: usize = 64;
-const STAGE_SHARE: u64 = 128;
 /// So many pages sent home for each resident one, without one that stays out: it has no end.
 const IN_VAIN: u64 = 4;
 
@@ -59,9 +58,10 @@ impl Player {
         self.core.pick(self.space, BLOCK, &mut picked);
         let taken = picked.len();
         self.stage(picked);
-        let share = self.job.limit.0 / STAGE_SHARE / (BLOCK * PAGE_SIZE) as u64;
+        let block = Bytes((BLOCK * PAGE_SIZE) as u64);
+        let staged = staged_blocks(self.job.limit, block);
         let mut stored = 0;
-        if self.blocks.len() as u64 > share.max(1) || taken == 0 {
+        if self.blocks.len() as u64 > staged || taken == 0 {
             stored = self.store();
         }
         self.bounced = if stored > 0 { 0 } else { self.bounced };
