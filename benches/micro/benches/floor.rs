@@ -4,7 +4,7 @@
 //! In `behind` the server has the least claim on the reader's cpu (SCHED_IDLE), as in bursts of faults under neap;
 //! `kept` keeps the reader on the server's cpu for the time of its wake-up, as neap does otherwise; in `pinned` both
 //! may run nowhere else, which cannot be done to a program; in `free` the scheduler chooses. Threads of one
-//! process: between two processes each switch costs a little more.
+//! process: a server in another takes as long (docs/design/limits.md).
 //!
 //! `fill` is a page that comes without a fault of its own, in windows of 32 as a walk has them, and `leave` one that
 //! moves to a stage and is thrown away there, in runs of 16 and alone: the kernel's part of readahead and of eviction,
