@@ -75,14 +75,14 @@ impl Figure {
         matches!(self, Figure::Is(figure) | Figure::Below(figure) if figure <= most)
     }
 
-    /// As a cell of a table.
+    /// As a cell of a table. A bound is rounded so that it stays one.
     #[must_use]
     pub fn cell(self, unit: &str) -> String {
         match self {
             Figure::None => "-".to_owned(),
             Figure::Is(figure) => format!("{figure:.2}{unit}"),
-            Figure::Above(figure) => format!("> {figure:.2}{unit}"),
-            Figure::Below(figure) => format!("< {figure:.2}{unit}"),
+            Figure::Above(figure) => format!("> {:.2}{unit}", (figure * 100.0).floor() / 100.0),
+            Figure::Below(figure) => format!("< {:.2}{unit}", (figure * 100.0).ceil() / 100.0),
         }
     }
 }
@@ -104,6 +104,7 @@ mod tests {
         assert!(late.is_bound() && !two.is_bound());
         assert!(two.by(late).is_at_most(0.1) && !late.is_at_most(60.0));
         let cells = [two, late, two.by(late), Figure::None].map(|figure| figure.cell(" s"));
-        assert_eq!(cells, ["2.00 s", "> 60.00 s", "< 0.03 s", "-"]);
+        assert_eq!(Figure::Above(19.078).cell(""), "> 19.07");
+        assert_eq!(cells, ["2.00 s", "> 60.00 s", "< 0.04 s", "-"]);
     }
 }

@@ -159,16 +159,15 @@ impl Ratios {
     /// The largest, also where only that it is at least so much is known.
     fn worst(&self) -> String {
         let least = |figure: &Figure| match *figure {
-            Figure::Is(ratio) => Some((ratio, "")),
-            Figure::Above(ratio) => Some((ratio, "> ")),
+            Figure::Is(ratio) | Figure::Above(ratio) => Some((*figure, ratio)),
             _ => None,
         };
         let worst = self
             .0
             .iter()
             .filter_map(least)
-            .max_by(|a, b| a.0.total_cmp(&b.0));
-        worst.map_or("-".to_owned(), |(ratio, sign)| format!("{sign}{ratio:.2}"))
+            .max_by(|a, b| a.1.total_cmp(&b.1));
+        worst.map_or("-".to_owned(), |(figure, _)| figure.cell(""))
     }
 }
 

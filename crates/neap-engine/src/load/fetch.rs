@@ -2,11 +2,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_policy::{Heat, State, Step, WalkReadahead};
-use neap_record::Recorded;
+use neap_policy::{Core, Heat, State, Step, WalkReadahead};
 use neap_store::{Codec, Source};
 use neap_sys::Stop;
-use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr};
+use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, SpaceId};
 
 use super::stride::Stride;
 use super::{Filler, return_staged};
@@ -37,8 +36,18 @@ struct Inbound {
     at: Option<usize>,
     /// Where they came from.
     source: Source,
-    /// It is in: what becomes of the page now is nothing to this loader.
+    /// It is in, or was given up: what becomes of the page now is nothing to this loader.
     done: bool,
+}
+
+impl Inbound {
+    /// Whether its record is still that of the claim. It may have been given up since with the page, and be another
+    /// space's by now, whose page comes from the same entry since a fork.
+    fn is_claimed(&self, core: &Core, space: SpaceId) -> bool {
+        let owner = core.try_locate(self.id).map(|(owner, _)| owner);
+        let entry = self.entry;
+        owner == Some(space) && core.state(self.id) == State::Loading { entry }
+    }
 }
 
 /// Whether pages that come from there leave their copies.
@@ -221,7 +230,7 @@ impl Loader {
         if space.is_dead() {
             return Served::Done;
         }
-        self.look_again(&mut job.core());
+        self.look_again(&job.core(), space.id);
         let keep = Keep {
             pool: self.inbound.len() >= KEEP_FROM
                 && job.keeps_copies(KEEP_BELOW_PERCENT)
@@ -267,13 +276,9 @@ impl Loader {
     }
 
     /// Events may have been applied since the claim: pages were removed, or moved elsewhere.
-    fn look_again(&mut self, core: &mut Recorded) {
+    fn look_again(&mut self, core: &Core, space: SpaceId) {
         for inbound in self.inbound.iter_mut().filter(|inbound| !inbound.done) {
-            if core.state(inbound.id)
-                == (State::Loading {
-                    entry: inbound.entry,
-                })
-            {
+            if inbound.is_claimed(core, space) {
                 inbound.page = core.locate(inbound.id).1;
             } else {
                 inbound.at = None;
@@ -378,16 +383,60 @@ impl Loader {
 
     /// The page stays stored. Threads that came to wait for it meanwhile try again.
     fn give_up(&mut self, job: &Job, space: &Space, at: usize) {
+        self.inbound[at].done = true; // from here on others may claim it
         let inbound = self.inbound[at];
         let mut core = job.core();
-        if core.state(inbound.id)
-            == (State::Loading {
-                entry: inbound.entry,
-            })
-        {
+        if inbound.is_claimed(&core, space.id) {
             job.must(core.apply(inbound.id, Step::AbortLoad));
             drop(core);
             self.filler.let_go(space, addresses(inbound.page, 1));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use neap_units::SlotId;
+
+    use super::*;
+
+    const ENTRY: EntryId = EntryId(7);
+    const PAGE: PageNr = PageNr(100);
+
+    /// A page of the space that is on its way in from [`ENTRY`].
+    fn inbound(core: &mut Core, space: SpaceId) -> Inbound {
+        let id = core.ensure(space, PAGE);
+        for step in [
+            Step::Adopt(Heat::Warm),
+            Step::Isolate,
+            Step::Stage(SlotId(0)),
+            Step::BeginStore,
+            Step::CommitStore(ENTRY),
+            Step::BeginLoad,
+        ] {
+            core.apply(id, step).unwrap();
+        }
+        Inbound {
+            id,
+            entry: ENTRY,
+            page: PAGE,
+            at: Some(0),
+            source: Source::Pool,
+            done: false,
+        }
+    }
+
+    #[test]
+    fn a_record_that_another_space_has_by_now_is_not_claimed() {
+        let mut core = Core::new();
+        let (parent, child) = (core.add_space(), core.add_space());
+        let claim = inbound(&mut core, parent);
+        assert!(claim.is_claimed(&core, parent));
+        core.remove_range(parent, PAGE..PageNr(PAGE.0 + 1));
+        assert!(!claim.is_claimed(&core, parent), "it is nobody's");
+        let theirs = inbound(&mut core, child);
+        assert_eq!(theirs.id, claim.id, "the record is used anew");
+        assert!(theirs.is_claimed(&core, child));
+        assert!(!claim.is_claimed(&core, parent));
     }
 }

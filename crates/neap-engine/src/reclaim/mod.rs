@@ -176,6 +176,7 @@ impl Reclaimer {
             let now = left.min(REST);
             std::thread::sleep(now);
             left -= now;
+            self.catch_up();
             self.tell();
         }
     }
