@@ -407,6 +407,37 @@ fn few_descriptors_never_leave_a_job_half_way() {
     }
 }
 
+/// Neap looks at what it has taken on also when it has no descriptor left.
+#[test]
+fn what_is_required_to_be_managed_is_seen_also_with_few_descriptors() {
+    if !ready("what_is_required_to_be_managed_is_seen_also_with_few_descriptors") {
+        return;
+    }
+    let neap = neap_binary().expect("a binary, as required");
+    let dir = tempfile::tempdir().expect("a directory");
+    let (hog, stats) = (program("incompressible"), dir.path().join("stats"));
+    let mut managed = 0;
+    for count in 14..=28 {
+        let script = format!(
+            "ulimit -n {count}; exec {} run -m 12M --require --stats {} -- {} 20",
+            neap.display(),
+            stats.display(),
+            hog.display()
+        );
+        let run = shell(&script).go();
+        match (run.code(), run.text().as_str()) {
+            (0, "incompressible: ok mib=20\n") => {
+                let stats = std::fs::read_to_string(&stats).expect("statistics");
+                assert!(!stats.contains("\"armed_bytes\":0"), "{count}: {stats}");
+                managed += 1;
+            }
+            (125, "") => {}
+            other => panic!("ulimit -n {count}: {other:?}, {}", run.stderr),
+        }
+    }
+    assert!(managed > 0);
+}
+
 /// A child needs a descriptor, and no more than that.
 #[test]
 fn a_child_is_served_with_the_last_descriptor() {

@@ -10,7 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 use bytemuck::{Zeroable, bytes_of, bytes_of_mut};
-use neap_sys::{Features, Listener, Maps, Message, Pagemap, Peer, Pidfd, Remote, Uffd, shortage};
+use neap_sys::{
+    Features, Listener, Maps, Message, Pagemap, Peer, Pidfd, Remote, Statm, Uffd, shortage,
+};
 use neap_units::PAGE_SIZE;
 use neap_wire as wire;
 use neap_wire::{lack, purpose};
@@ -270,6 +272,12 @@ fn take_over(
         .ok()?;
     let files = <[OwnedFd; 3]>::try_from(fds);
     let [mem, pagemap, maps] = files.map_err(|_| job.keeps_out(FEW_DESCRIPTORS)).ok()?;
+    let statm = Statm::open(pid).map_err(|error| {
+        if shortage(&error).is_some() {
+            job.keeps_out(FEW_DESCRIPTORS); // else it has ended
+        }
+    });
+    let statm = statm.ok()?;
     let stage = offer.stage..offer.stage.checked_add(STAGE_BYTES)?;
     register_stage(job, space, &peer, &stage)?;
     let begin = prepare_to_attend(job, space)?;
@@ -294,6 +302,7 @@ fn take_over(
         pid,
         same_pids,
         pidfd: Pidfd::open(pid).ok(),
+        statm,
         remote: Remote::new(pid, File::from(mem)),
         pagemap: Pagemap::adopt(File::from(pagemap)),
         maps: Maps::adopt(File::from(maps)),

@@ -240,7 +240,7 @@ impl Engine {
         threads.push(try_spawn("neap-listen", move || {
             listen(&job, &listener, device)
         })?);
-        let sampler = Arc::new(Mutex::new(Sampler::new(self.job.clone())));
+        let sampler = Arc::new(Mutex::new(Sampler::new(self.job.clone())?));
         let (job, shared) = (self.job.clone(), sampler.clone());
         threads.push(try_spawn("neap-sample", move || {
             sampler::sample(&job, &shared)

@@ -26,8 +26,8 @@ pub use maps::{Mapping, Maps};
 pub use measured::{Usage, own_time, start_within, swap_off, swap_on, usage_of_children};
 pub use pagemap::{Pagemap, Word};
 pub use process::{
-    CpuTime, Pidfd, anon_of_sharers, anon_resident, any_in_mremap, comm, cpu_nanos, cpu_time,
-    declared_free, descendants, is_in_mremap, kill_descendants, robust_lists, signal,
+    CpuTime, Pidfd, Statm, anon_of_sharers, anon_resident, any_in_mremap, comm, cpu_nanos,
+    cpu_time, declared_free, descendants, is_in_mremap, kill_descendants, robust_lists, signal,
     traps_missing, wiped_on_fork,
 };
 pub use remote::{Piece, Remote};

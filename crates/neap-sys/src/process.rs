@@ -1,9 +1,10 @@
 //! Facts about other processes, and signals to them.
 
 use std::fs;
-use std::io::Read;
+use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::Duration;
 
@@ -67,18 +68,33 @@ pub fn signal(pid: i32, signal: i32) -> Result<()> {
     Ok(())
 }
 
+/// An open `/proc/PID/statm`: how much memory a process has, also when no descriptor is left to ask with.
+#[derive(Debug)]
+pub struct Statm(fs::File);
+
+impl Statm {
+    /// That of process `pid`, whatever it runs.
+    pub fn open(pid: i32) -> io::Result<Self> {
+        fs::File::open(format!("/proc/{pid}/statm")).map(Self)
+    }
+
+    /// Anonymous memory resident in the process (`RssAnon`), in bytes; `None` once it is gone.
+    pub fn anon_resident(&self) -> Option<u64> {
+        // It costs a third of status: resident minus shared (file and shmem) pages.
+        // It is asked each millisecond: one read of the few bytes it has, and no look at its size before.
+        let mut text = [0; 160];
+        let len = self.0.read_at(&mut text, 0).ok()?;
+        let text = str::from_utf8(&text[..len]).ok()?;
+        let mut fields = text.split(' ').skip(1).map(str::parse::<u64>);
+        let resident = fields.next()?.ok()?;
+        let shared = fields.next()?.ok()?;
+        Some(resident.saturating_sub(shared) * 4096)
+    }
+}
+
 /// Anonymous memory resident in process `pid` (`RssAnon`), in bytes; `None` once it is gone.
 pub fn anon_resident(pid: i32) -> Option<u64> {
-    // statm costs a third of status: resident minus shared (file and shmem) pages.
-    // It is asked each millisecond: one read of the few bytes it has, and no look at its size before.
-    let mut text = [0; 160];
-    let mut file = fs::File::open(format!("/proc/{pid}/statm")).ok()?;
-    let len = file.read(&mut text).ok()?;
-    let text = str::from_utf8(&text[..len]).ok()?;
-    let mut fields = text.split(' ').skip(1).map(str::parse::<u64>);
-    let resident = fields.next()?.ok()?;
-    let shared = fields.next()?.ok()?;
-    Some(resident.saturating_sub(shared) * 4096)
+    Statm::open(pid).ok()?.anon_resident()
 }
 
 /// Processor time that all threads of process `pid` have taken so far, in nanoseconds; `None` once it is gone.
@@ -362,10 +378,12 @@ mod tests {
     #[test]
     fn anonymous_memory_of_this_process_grows_when_touched() {
         let pid = i32::try_from(std::process::id()).expect("pid");
-        let before = anon_resident(pid).expect("self");
+        let statm = Statm::open(pid).expect("self");
+        let before = statm.anon_resident().expect("self");
         let mut arena = crate::Arena::new(32 << 20).expect("arena");
         arena.bytes_mut().fill(1);
-        let after = anon_resident(pid).expect("self");
+        let after = statm.anon_resident().expect("self");
         assert!(after >= before + (30 << 20), "{before} {after}");
+        assert!(anon_resident(pid).expect("self") >= before + (30 << 20));
     }
 }

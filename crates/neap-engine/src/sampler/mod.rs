@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::Pacer;
+use neap_sys::Statm;
 use neap_units::{Bytes, Nanos};
 
 use crate::job::Job;
@@ -40,7 +41,7 @@ const AGENTS_EVERY: Nanos = Nanos(10_000_000);
 pub(crate) struct Sampler {
     job: Arc<Job>,
     pacer: Pacer,
-    own_pid: i32,
+    own: Statm,
     looked: u64,
     /// When to look again at the earliest.
     look_again: u64,
@@ -63,11 +64,11 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    pub fn new(job: Arc<Job>) -> Self {
+    pub fn new(job: Arc<Job>) -> std::io::Result<Self> {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self {
+        Ok(Self {
             pacer: Pacer::new(job.options.limit, u32::try_from(cpus).unwrap_or(u32::MAX)),
-            own_pid: std::process::id().cast_signed(),
+            own: Statm::open(std::process::id().cast_signed())?,
             looked: 0,
             look_again: 0,
             grows: false,
@@ -80,7 +81,7 @@ impl Sampler {
             ahead: None,
             cpu: None,
             job,
-        }
+        })
     }
 
     fn tick(&mut self) -> Nanos {
@@ -227,10 +228,11 @@ impl Sampler {
                 continue; // what it was before an exec, which nobody has noticed yet
             }
             seen.push(body.pid);
+            let anon = body.statm.anon_resident().unwrap_or(0);
             let anon = if space.kin.shares() {
-                space.kin.proportional(body.pid)
+                space.kin.proportional(anon)
             } else {
-                neap_sys::anon_resident(body.pid).unwrap_or(0)
+                anon
             };
             resident += anon;
             if let Some(process) = process_of(&mut processes, body.pid) {
@@ -239,7 +241,7 @@ impl Sampler {
         }
         Sample {
             resident,
-            own: neap_sys::anon_resident(self.own_pid).unwrap_or(0),
+            own: self.own.anon_resident().unwrap_or(0),
             pool: self.job.store.holding(),
             thaws: spaces.iter().any(|space| space.thawed.load(Relaxed) > 0),
         }

@@ -54,7 +54,7 @@ impl Kin {
         self.born.store(neap_sys::monotonic_nanos(), Relaxed);
         // All that a child has at first is its parent's.
         let inherited = parent.body.get();
-        let inherited = inherited.and_then(|body| neap_sys::anon_resident(body.pid));
+        let inherited = inherited.and_then(|body| body.statm.anon_resident());
         self.elsewhere.store(inherited.unwrap_or(0), Relaxed);
         if !parent.kin.shares() {
             parent.kin.elsewhere.store(0, Relaxed); // measured with children that are gone
@@ -146,9 +146,9 @@ impl Kin {
         self.elsewhere.store(elsewhere, Relaxed);
     }
 
-    /// Anonymous memory of process `pid` in bytes, shared pages divided by their sharers as measured last.
-    pub fn proportional(&self, pid: i32) -> u64 {
-        let resident = neap_sys::anon_resident(pid).unwrap_or(0);
+    /// Of the anonymous memory of a process, in bytes, what is its own: shared pages are divided by their sharers as
+    /// measured last.
+    pub fn proportional(&self, resident: u64) -> u64 {
         resident.saturating_sub(self.elsewhere.load(Relaxed))
     }
 }

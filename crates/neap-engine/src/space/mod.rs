@@ -27,7 +27,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Mutex, OnceLock, RwLock};
 
-use neap_sys::{Maps, Pagemap, Pidfd, Remote, Stop, Uffd, Waker, Word};
+use neap_sys::{Maps, Pagemap, Pidfd, Remote, Statm, Stop, Uffd, Waker, Word};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
@@ -47,6 +47,7 @@ pub(crate) struct Body {
     /// Its numbers of threads mean the same to us: it is in our pid namespace.
     pub same_pids: bool,
     pub pidfd: Option<Pidfd>,
+    pub statm: Statm,
     pub remote: Remote,
     pub pagemap: Pagemap,
     pub maps: Maps,
