@@ -28,6 +28,7 @@ use flags::{Cli, Command};
 const WRONG_FLAG: &str = "E0113";
 
 fn main() -> ExitCode {
+    machine::outlive_file_limit(&machine::Root::real());
     match Cli::try_parse() {
         Ok(cli) => match cli.command {
             Command::Run(args) => run::run(&args),

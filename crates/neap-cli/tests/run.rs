@@ -419,6 +419,47 @@ fn a_dash_is_no_file_to_write_to() {
 }
 
 #[test]
+fn where_no_file_may_grow_the_status_stays_and_what_is_lost_is_said() {
+    for (flag, lost) in [
+        ("--stats", "the statistics are lost"),
+        ("--exit-file", "how it ended is lost"),
+    ] {
+        let here = dir();
+        let file = here.path().join("file");
+        let run = neap(
+            &[flag, file.to_str().expect("a path")],
+            &["sh", "-c", "exit 4"],
+        );
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]);
+        limited.arg(run.get_program()).args(run.get_args());
+        let output = go(limited);
+        assert_eq!(output.status.code(), Some(4), "{output:?}");
+        let line = format!("neap: warning: {flag} ");
+        let said = said(&output);
+        assert!(
+            said[0].starts_with(&line) && said[0].ends_with(lost),
+            "{said:?}"
+        );
+        assert_eq!(said.len(), 1, "{said:?}");
+    }
+}
+
+#[test]
+fn a_command_ends_of_a_file_that_may_not_grow_as_it_would_alone() {
+    let here = dir();
+    let file = here.path().join("file");
+    let write = format!("ulimit -f 0; echo a > {}", file.display());
+    let output = go(watched(&here, &["sh", "-c", &write]));
+    assert_eq!(
+        output.status.signal(),
+        Some(Signal::XFSZ.as_raw()),
+        "{output:?}"
+    );
+    assert_eq!(exit_file(&here), "signaled 25 SIGXFSZ\n");
+}
+
+#[test]
 fn a_way_out_that_there_is_not_is_refused() {
     let mut run = neap(&[], &["true"]);
     let output = go_with(run.env("NEAP_WAY_OUT", "move"));

@@ -314,22 +314,51 @@ impl Engine {
     /// it is told of all the same.
     fn tell_of_excess(&self) {
         let meter = &self.job.meter;
-        let peak = meter.peaks().0;
-        if meter.was_far_over() && !self.job.told_dry.load(Relaxed) {
-            let forked =
-                "it forked, and without CAP_SYS_PTRACE all pages come back for that (neap doctor)";
-            let other = "memory that is locked, or came faster than it could be found (also as copies after a fork)";
-            let trouble = self.job.store.swap_trouble();
-            let cause = match trouble {
-                _ if meter.peaked_thawed() => forked.to_owned(),
-                Some(trouble) => format!("{other}; and {trouble}"),
-                None => other.to_owned(),
-            };
-            self.job.warn(format!(
-                "the job took {} at its peak, more than its limit of {}: {cause}",
-                Bytes(peak),
-                meter.limit()
-            ));
+        if !meter.was_far_over() || self.job.told_dry.load(Relaxed) {
+            return;
+        }
+        let (peak, highest) = meter.peaks();
+        let excess = Excess {
+            bytes: peak.saturating_sub(meter.limit().0),
+            own: highest.own,
+            thawed: meter.peaked_thawed(),
+        };
+        let cause = excess.cause(self.job.store.swap_trouble());
+        self.job.warn(format!(
+            "the job took {} at its peak, more than its limit of {}: {cause}",
+            Bytes(peak),
+            meter.limit()
+        ));
+    }
+}
+
+/// How far a job was over its limit.
+struct Excess {
+    /// That far.
+    bytes: u64,
+    /// The most that neap took for itself, without the pool.
+    own: u64,
+    /// Since all pages came back for a fork.
+    thawed: bool,
+}
+
+impl Excess {
+    /// What it was, as far as that is known; `trouble` is with the swap file.
+    fn cause(&self, trouble: Option<String>) -> String {
+        if self.thawed {
+            return "it forked, and without CAP_SYS_PTRACE all pages come back for that (neap doctor)".to_owned();
+        }
+        let cause = match self.own > self.bytes / 2 {
+            true => format!(
+                "neap itself took up to {}, which leaves a limit as small as this too little for the rest",
+                Bytes(self.own)
+            ),
+            false => "memory that is locked, or came faster than it could be found (also as copies after a fork)"
+                .to_owned(),
+        };
+        match trouble {
+            Some(trouble) => format!("{cause}; and {trouble}"),
+            None => cause,
         }
     }
 }
@@ -339,6 +368,22 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
+
+    #[test]
+    fn who_took_too_much_is_told_by_what_was_taken() {
+        let excess = |own, thawed| Excess {
+            bytes: 6 << 20,
+            own,
+            thawed,
+        };
+        let cause = |own| excess(own, false).cause(None);
+        assert!(cause(4 << 20).contains("neap itself took up to 4MiB"));
+        assert!(cause(2 << 20).starts_with("memory that is locked"));
+        let forked = excess(4 << 20, true).cause(Some("the disk is full".into()));
+        assert!(forked.contains("it forked"));
+        let full = excess(0, false).cause(Some("the disk is full".into()));
+        assert!(full.ends_with("; and the disk is full"));
+    }
 
     #[test]
     fn a_userfaultfd_that_is_refused_is_named_once() {

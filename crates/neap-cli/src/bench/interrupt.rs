@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::Signal;
 use signal_hook::consts;
@@ -51,7 +51,7 @@ impl From<Failure> for Stop {
 pub struct Interrupt(Arc<AtomicUsize>);
 
 impl Interrupt {
-    /// Catches the signals and SIGXFSZ, but for those that were ignored when neap started.
+    /// Catches the signals, but for those that were ignored when neap started.
     ///
     /// # Errors
     /// When the kernel refuses a handler.
@@ -63,10 +63,6 @@ impl Interrupt {
                 let value = usize::try_from(signal).unwrap_or_default();
                 signal_hook::flag::register_usize(signal, caught.0.clone(), value)?;
             }
-        }
-        // Its writer hears of the file that is too large.
-        if ignored >> (consts::SIGXFSZ - 1) & 1 == 0 {
-            signal_hook::flag::register(consts::SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
         }
         Ok(caught)
     }
@@ -131,7 +127,7 @@ mod tests {
             u64::from_str_radix(line.unwrap().trim(), 16).unwrap()
         };
         let kept = mask("SigCgt:") | mask("SigIgn:");
-        for signal in ENDING.into_iter().chain(REAL_TIME).chain([consts::SIGXFSZ]) {
+        for signal in ENDING.into_iter().chain(REAL_TIME) {
             assert_eq!(kept >> (signal - 1) & 1, 1, "signal {signal}");
         }
         for signal in [Signal::POWER.as_raw(), 40] {

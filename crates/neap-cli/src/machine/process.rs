@@ -1,6 +1,20 @@
-//! Facts about processes, from /proc.
+//! Facts about processes, from /proc, and what one should be before anything else.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::SIGXFSZ;
 
 use super::Root;
+
+/// A write to a file that may not grow (`ulimit -f`) fails from now on, so that its writer can say so, where it
+/// would end this process. A command that is executed ends of it as ever.
+pub fn outlive_file_limit(root: &Root) {
+    if ignored_signals(root) >> (SIGXFSZ - 1) & 1 == 0 {
+        // Refused, it is as it was.
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    }
+}
 
 /// `SigIgn` of this process: bit N-1 stands for signal N.
 ///
