@@ -105,6 +105,29 @@ impl Agent {
         if turn.is_some() || gone {
             return Called::Busy(errand);
         }
+        let _kept = self.meet_here();
+        if !self.send(op, spans, target) {
+            return self.end(errand);
+        }
+        self.receive(turn, errand)
+    }
+
+    /// Has the agent act, and leaves it to whoever completes late commands to hear of it. Nothing is sent while
+    /// another is under way.
+    pub fn ask(&self, op: u32, errand: Errand) -> Called {
+        let mut turn = match self.turn.try_lock() {
+            Ok(turn) if turn.is_none() && !self.is_gone() => turn,
+            _ => return Called::Busy(errand),
+        };
+        if !self.send(op, &[], 0) {
+            return self.end(errand);
+        }
+        self.keep(&mut turn, errand);
+        Called::Late
+    }
+
+    /// False: there is no agent any more.
+    fn send(&self, op: u32, spans: &[Range<u64>], target: u64) -> bool {
         let mut command = wire::Command::zeroed();
         command.magic = wire::MAGIC;
         command.op = op;
@@ -116,11 +139,15 @@ impl Agent {
                 bytes: span.end - span.start,
             };
         }
-        let _kept = self.meet_here();
-        if self.peer.send(bytes_of(&command), &[]).is_err() {
-            return self.end(errand);
-        }
-        self.receive(turn, errand)
+        self.peer.send(bytes_of(&command), &[]).is_ok()
+    }
+
+    /// What it was sent is late.
+    fn keep(&self, turn: &mut Option<Errand>, errand: Errand) {
+        let moves = matches!(errand, Errand::Stage { .. } | Errand::Return { .. });
+        self.late
+            .store(if moves { LATE_MOVE } else { LATE }, Relaxed);
+        *turn = Some(errand);
     }
 
     /// The agent works on the caller's cpu, and the caller stays there to hear of it: two wake-ups
@@ -207,10 +234,7 @@ impl Agent {
                 Called::Done(errand, Box::new(reply))
             }
             Err(error) if error.is_timeout() => {
-                let moves = matches!(errand, Errand::Stage { .. } | Errand::Return { .. });
-                let late = if moves { LATE_MOVE } else { LATE };
-                self.late.store(late, Relaxed);
-                *turn = Some(errand);
+                self.keep(&mut turn, errand);
                 Called::Late
             }
             _ => self.end(errand),
@@ -233,12 +257,9 @@ impl Agent {
     pub fn dismiss(&self) {
         let turn = self.turn.lock().expect("agent lock");
         self.gone.store(true, Relaxed);
-        let mut command = wire::Command::zeroed();
-        command.magic = wire::MAGIC;
-        command.op = wire::op::LEAVE;
-        let sent = self.peer.send(bytes_of(&command), &[]);
+        let sent = self.send(wire::op::LEAVE, &[], 0);
         drop(turn); // others need not wait for a program that is stopped
-        if sent.is_ok() {
+        if sent {
             neap_sys::wait_hangup(self.peer.as_fd());
         }
     }
@@ -252,5 +273,48 @@ impl Agent {
 impl AsFd for Agent {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.peer.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An agent, and the program's end.
+    fn agent() -> (Agent, Peer) {
+        let (peer, program) = Peer::pair().unwrap();
+        peer.set_timeout(PATIENCE_MILLIS).unwrap();
+        (Agent::new(peer, None), program)
+    }
+
+    #[test]
+    fn what_is_asked_for_is_late_until_the_answer_is_heard() {
+        let (agent, program) = agent();
+        let asked = agent.ask(wire::op::ARM, Errand::Arm);
+        assert!(matches!(asked, Called::Late) && agent.is_late());
+        assert!(!agent.has_late_move());
+        let again = agent.ask(wire::op::ARM, Errand::Arm);
+        assert!(matches!(again, Called::Busy(Errand::Arm)), "one at a time");
+        assert!(matches!(agent.collect(false), Some(Called::Late)));
+
+        let mut command = wire::Command::zeroed();
+        program.receive(bytes_of_mut(&mut command)).unwrap();
+        assert_eq!((command.op, command.count), (wire::op::ARM, 0));
+        let mut reply = wire::Reply::zeroed();
+        (reply.magic, reply.thread) = (wire::MAGIC, 7);
+        program.send(bytes_of(&reply), &[]).unwrap();
+        let heard = agent.collect(false);
+        assert!(matches!(heard, Some(Called::Done(Errand::Arm, _))));
+        assert!(!agent.is_late() && agent.has_answered());
+    }
+
+    #[test]
+    fn who_asks_an_agent_that_has_ended_hears_so() {
+        let (agent, program) = agent();
+        drop(program);
+        let asked = agent.ask(wire::op::ARM, Errand::Arm);
+        assert!(matches!(asked, Called::Gone(Errand::Arm)) && agent.is_gone());
+        let again = agent.ask(wire::op::ARM, Errand::Arm);
+        assert!(matches!(again, Called::Busy(Errand::Arm)));
     }
 }

@@ -38,6 +38,9 @@ const STAGE_GUARD: u64 = PAGE_SIZE as u64;
 /// Accepts connections until the engine stops.
 pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd>) {
     neap_sys::block_signals();
+    // Those that it starts, too: a thread begins by changing the mappings of this process, and while one that does
+    // so waits for a cpu, the sampler waits for it.
+    neap_sys::raise_to_realtime();
     let device = Arc::new(device);
     let strays = Strays::new();
     while !job.is_stopping() {
@@ -123,6 +126,9 @@ fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, thread: &io::Resu
     if hello.version != wire::VERSION {
         job.keeps_out("its libneap_preload.so is of another version");
         return;
+    }
+    if !matches!(hello.purpose, purpose::ATTACH | purpose::ADOPT) {
+        neap_sys::lower_to_ordinary(); // many pages may have to come back
     }
     match hello.purpose {
         purpose::ATTACH | purpose::ADOPT if let Err(error) = thread => {
@@ -319,9 +325,8 @@ fn take_over(
 }
 
 /// Lets the process go on. From here on it grows, and the sampler sees nothing of that until the calling thread is done:
-/// where the process enters a call in which the kernel gives its cpu to nobody, that was 24 ms later.
+/// where the process enters a call in which the kernel gives its cpu to nobody, that was 24 ms later for an ordinary thread.
 fn let_begin(space: &Space, peer: &Peer, give_uffd: bool) -> Option<()> {
-    neap_sys::raise_to_realtime();
     let mut ready = wire::Ready::zeroed();
     ready.magic = wire::MAGIC;
     ready.number = space.cookie;
@@ -404,6 +409,7 @@ impl Job {
     /// Starts the thread that serves a space's faults and events. Once for each space.
     pub fn start_serving(self: &Arc<Self>, space: &Arc<Space>) {
         space.armed.store(true, Relaxed);
+        space.first_look.set_made(); // all of it is registered already
         let (job, space) = (self.clone(), space.clone());
         let started = spawn("neap-fault", move || FaultThread::new(job, space).run());
         if let Err(error) = started {
@@ -411,18 +417,23 @@ impl Job {
         }
     }
 
-    /// The same where no page is registered yet: without a thread it stays so.
-    pub fn try_serving(self: &Arc<Self>, space: &Arc<Space>) -> bool {
+    /// Has the memory of a space registered, by the thread that serves it from then on: without one nothing is.
+    pub fn have_looked(self: &Arc<Self>, space: &Arc<Space>) {
+        space.first_look.ask();
+        if space.armed.load(Relaxed) {
+            return space.ring();
+        }
         let serve = (self.clone(), space.clone());
         let work = move || FaultThread::new(serve.0, serve.1).run();
-        self.is_served(space, try_spawn("neap-fault", work).map(drop))
+        if !self.is_served(space, try_spawn("neap-fault", work).map(drop)) {
+            space.first_look.take_back();
+        }
     }
 
     /// The same of a process that must not begin without.
     fn serve_early(self: &Arc<Self>, space: &Arc<Space>) -> Option<()> {
         let serve = (self.clone(), space.clone());
         let work = move || FaultThread::new(serve.0, serve.1).run();
-        space.unseen.store(true, Relaxed);
         self.is_served(space, spawn("neap-fault", work))
             .then_some(())
     }

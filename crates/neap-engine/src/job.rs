@@ -69,6 +69,8 @@ pub(crate) struct Job {
     pub events: Counters,
     /// How punctual the sampler is, as it noted last.
     pub sampling: Mutex<SamplerReport>,
+    /// Longest that the first look for a program's memory took, in microseconds.
+    pub longest_look: AtomicU64,
     next_cookie: AtomicU64,
     pub warnings: Mutex<Vec<String>>,
     pub processes: Mutex<Vec<ProcessReport>>,
@@ -134,6 +136,7 @@ impl Job {
             conversations: AtomicUsize::new(0),
             events: Counters::default(),
             sampling: Mutex::default(),
+            longest_look: AtomicU64::new(0),
             next_cookie: AtomicU64::new(1),
             warnings: Mutex::default(),
             processes: Mutex::default(),

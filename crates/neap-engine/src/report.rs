@@ -49,7 +49,7 @@ pub struct SamplerReport {
     pub armed_late_us: u64,
     /// Time since the look before.
     pub armed_after_us: u64,
-    /// Time from that look to the memory being registered.
+    /// Longest that registering the memory of a process took, at first.
     pub armed_took_us: u64,
     /// Usage at the next look, in bytes.
     pub registered_bytes: u64,
@@ -117,7 +117,10 @@ impl Job {
                 metadata_bytes: metadata + self.store.metadata_bytes().0,
             },
             vmstat: vmstat.into_iter().collect(),
-            sampler: *self.sampling.lock().expect("sampling lock"),
+            sampler: SamplerReport {
+                armed_took_us: self.longest_look.load(Relaxed),
+                ..*self.sampling.lock().expect("sampling lock")
+            },
             processes: self.processes.lock().expect("processes lock").clone(),
             warnings: self.warnings.lock().expect("warnings lock").clone(),
             ..Report::default()

@@ -34,9 +34,9 @@ pub use remote::{Piece, Remote};
 pub use socket::{Listener, Message, Peer};
 pub use startup::{hand_down, raise_descriptor_limit};
 pub use thread::{
-    Readiness, Waker, block_signals, give_way, is_runnable, monotonic_nanos, own_tid,
-    raise_priority, raise_thread, raise_to_realtime, thread_nanos, wait_hangup, wait_readable,
-    waits_for_reader,
+    Readiness, Waker, block_signals, give_way, is_runnable, lower_to_ordinary, monotonic_nanos,
+    own_tid, raise_priority, raise_thread, raise_to_realtime, thread_nanos, wait_hangup,
+    wait_readable, waits_for_reader,
 };
 pub use uffd::{Event, Features, Mode, Progress, Stop, Uffd, Wake};
 pub use zdict::finalize_dictionary;

@@ -98,6 +98,19 @@ impl AsFd for Peer {
 }
 
 impl Peer {
+    /// Both ends of a connection, without a listener.
+    pub fn pair() -> Result<(Self, Self)> {
+        let mut fds = [-1; 2];
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+        // SAFETY: the kernel writes two descriptors.
+        if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) } < 0 {
+            return Err(SysError::last("socketpair", "unix"));
+        }
+        // SAFETY: the kernel just gave us these descriptors and nobody else owns them.
+        let [one, other] = fds.map(|fd| Self(unsafe { OwnedFd::from_raw_fd(fd) }));
+        Ok((one, other))
+    }
+
     /// The process at the other end, as the kernel saw it connect, in our pid namespace.
     pub fn pid(&self) -> Result<i32> {
         let mut who = libc::ucred {

@@ -130,6 +130,21 @@ pub fn block_signals() {
 pub fn raise_priority() {
     // SAFETY: integers only; on Linux, 0 names the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) };
+    ask_for_short_turns();
+}
+
+/// Asks for short turns on a cpu, and soon (a slice of 0.1 ms, Linux 6.12); needs no right. No error if there is none.
+fn ask_for_short_turns() {
+    const SHORTEST: u64 = 100_000;
+    // SAFETY: an all-zero sched_attr is a valid one.
+    let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
+    attr.size = size_of::<libc::sched_attr>() as u32;
+    attr.sched_policy = libc::SCHED_OTHER as u32;
+    // SAFETY: integers only.
+    attr.sched_nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    attr.sched_runtime = SHORTEST;
+    // SAFETY: the kernel reads one sched_attr of the size that it tells; 0 names the calling thread.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
 }
 
 /// Asks for the cpu ahead of every ordinary thread (SCHED_FIFO), else for the best priority allowed.
@@ -146,7 +161,7 @@ pub fn raise_to_realtime() -> bool {
 }
 
 /// Goes back to the ordinary threads (SCHED_OTHER).
-fn lower_to_ordinary() {
+pub fn lower_to_ordinary() {
     let none = libc::sched_param { sched_priority: 0 };
     // SAFETY: one sched_param; on Linux, 0 names the calling thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const none) };

@@ -105,7 +105,7 @@ impl Sampler {
             };
             self.grows = self.unexplained >= enough;
             self.arm(&spaces, now);
-            self.note_armed(woke, usage);
+            self.note_armed(usage);
         }
         self.job.note_reclaimable(); // with what was found just now
         if plan.reclaim_to.is_some() {
@@ -145,10 +145,9 @@ impl Sampler {
     }
 
     /// The same of the first look that registered memory.
-    fn note_armed(&mut self, woke: u64, usage: u64) {
+    fn note_armed(&mut self, usage: u64) {
         if !self.has_armed() {
             self.punctual.armed_bytes = usage;
-            self.punctual.armed_took_us = (neap_sys::monotonic_nanos() - woke) / 1000;
             self.publish_punctuality(); // there may be no other look
             self.job.deputy.ring(); // it has other work now
         }
@@ -247,7 +246,7 @@ impl Sampler {
         }
     }
 
-    /// Registers what is not registered yet: all of it the first time, later what is new.
+    /// Has all that a process has registered the first time, and later registers what is new.
     fn arm(&mut self, spaces: &[Arc<Space>], now: u64) {
         let rested = now > self.look_again;
         let due = now - self.looked >= LOOK_EVERY.0 || self.grows && rested;
@@ -261,17 +260,10 @@ impl Sampler {
                 crate::thaw::leave_native(&self.job, space);
                 continue;
             }
-            let armed = space.armed.load(Relaxed);
-            if !armed || space.unseen.swap(false, Relaxed) {
+            if space.first_look.is_unasked() {
                 looked = true;
-                if !armed && !self.job.try_serving(space) {
-                    continue; // nothing is registered yet
-                }
-                space.register_cookie();
-                space.discover(&self.job);
-                // The agent may have to wait for a cpu that the program keeps busy.
-                space.arm_agent(&self.job);
-            } else if due {
+                self.job.have_looked(space);
+            } else if due && space.first_look.is_made() {
                 if !space.told.load(Relaxed) {
                     space.arm_agent(&self.job); // it was forking
                 }

@@ -73,10 +73,11 @@ impl Space {
         }
     }
 
-    /// When pages leave, the program depends on the engine, and its agent must know before.
+    /// When pages leave, the program depends on the engine, and its agent must know before. It is not waited for:
+    /// where more programs run than there are cpus, each would keep the next from being registered for milliseconds.
     pub fn arm_agent(&self, job: &Job) {
         if let Some(body) = self.body.get() {
-            let called = body.agent.call(wire::op::ARM, &[], 0, Errand::Arm, true);
+            let called = body.agent.ask(wire::op::ARM, Errand::Arm);
             self.complete(job, called);
         }
     }

@@ -12,6 +12,7 @@ mod errands;
 mod events;
 mod judge;
 mod kin;
+mod look;
 mod order;
 mod quarantine;
 mod ranges;
@@ -34,6 +35,7 @@ use crate::agent::Agent;
 use copies::Copies;
 pub(crate) use events::{Born, News};
 pub(crate) use kin::{Kin, offer};
+use look::FirstLook;
 use quarantine::Quarantine;
 pub(crate) use ranges::Ranges;
 pub(crate) use refused::Refused;
@@ -122,8 +124,7 @@ pub(crate) struct Space {
     pub queues: AtomicBool,
     /// It has a fault thread.
     pub armed: AtomicBool,
-    /// It has had one from its start, and was not looked at yet.
-    pub unseen: AtomicBool,
+    pub first_look: FirstLook,
     /// The program has a userfaultfd of its own, and may ask for the faults of what it has not touched.
     pub exact: AtomicBool,
     /// The agent knows that the program depends on the engine.
@@ -169,7 +170,7 @@ impl Space {
             rests_until: AtomicU64::new(0),
             queues: AtomicBool::new(false),
             armed: AtomicBool::new(false),
-            unseen: AtomicBool::new(false),
+            first_look: FirstLook::unasked(),
             exact: AtomicBool::new(false),
             told: AtomicBool::new(false),
             native: AtomicBool::new(false),
