@@ -93,7 +93,8 @@ fn one(plan: &Plan, row: &Row, place: &Place, out: &Path) -> RowIndex {
         let file = format!("{}-{percent}.json", row.name);
         let size = peak * percent / 100;
         let (start, load_before) = (neap_sys::monotonic_nanos(), index::load());
-        let ended = bench(plan, &command, size, &out.join(&file));
+        let ended = bench(plan, &command, size, &out.join(&file))
+            .and_then(|()| leave_out_places(&out.join(&file), &command, &place.repository));
         let seconds = (neap_sys::monotonic_nanos() - start) as f64 / 1e9;
         let fault = ended.err();
         let said = fault.as_ref().map(|fault| format!(": {fault}"));
@@ -143,6 +144,22 @@ fn bench(plan: &Plan, words: &[OsString], size: u64, json: &Path) -> Result<(), 
     }
 }
 
+/// The command as it is on any machine: without the folder of its program, and below the repository.
+fn leave_out_places(json: &Path, command: &[OsString], repository: &Path) -> Result<(), String> {
+    let lost = |e: std::io::Error| format!("{}: {e}", json.display());
+    let text = fs::read_to_string(json).map_err(lost)?;
+    let mut places = Vec::new();
+    if let Some(program) = command.first().map(Path::new)
+        && let Some(name) = program.file_name()
+    {
+        let quoted = |path: &Path| format!("\"{}\"", path.display());
+        places.push((quoted(program), quoted(Path::new(name))));
+    }
+    places.push((format!("\"{}/", repository.display()), "\"".to_owned()));
+    let replaced = |text: String, (from, to): &(String, String)| text.replace(from, to);
+    fs::write(json, places.iter().fold(text, replaced)).map_err(lost)
+}
+
 /// How it ended; `None` when it took too long and was told to stop, so that it tidies up.
 fn wait(command: &mut Command, patience: u64) -> std::io::Result<Option<ExitStatus>> {
     let mut child = command.spawn()?;
@@ -163,6 +180,17 @@ fn wait(command: &mut Command, patience: u64) -> std::io::Result<Option<ExitStat
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_result_tells_nothing_of_where_the_programs_are() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = r#"{"command": ["/r/x/target/python3", "/r/x/benches/job.py", "7"], "swap_dir": "/var/tmp"}"#;
+        fs::write(&file, text).unwrap();
+        let command = ["/r/x/target/python3", "/r/x/benches/job.py", "7"].map(OsString::from);
+        leave_out_places(file.path(), &command, Path::new("/r/x")).unwrap();
+        let kept = r#"{"command": ["python3", "benches/job.py", "7"], "swap_dir": "/var/tmp"}"#;
+        assert_eq!(fs::read_to_string(&file).unwrap(), kept);
+    }
 
     #[test]
     fn what_takes_too_long_is_told_to_stop() {

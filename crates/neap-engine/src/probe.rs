@@ -44,6 +44,9 @@ const MOVE: &str = "Linux 6.8 or later; or NEAP_WAY_OUT=write-protect, the older
 const ALLOW_FORK: &str = "give CAP_SYS_PTRACE (setcap cap_sys_ptrace+ep on the neap binary, or docker run --cap-add SYS_PTRACE); \
      without it every page is brought back before a fork";
 
+const ALLOW_AHEAD: &str = "give CAP_SYS_NICE (setcap cap_sys_nice+ep on the neap binary, or docker run --cap-add SYS_NICE); \
+     without it faults wait until the scheduler gives neap a cpu";
+
 /// Looks, without changing anything.
 pub fn probe() -> Probe {
     let device = open_device();
@@ -60,6 +63,7 @@ pub fn probe() -> Probe {
             ..feature("UFFDIO_MOVE", features.has(Features::MOVE), MOVE)
         });
     }
+    checks.push(feature("cpu priority", goes_ahead(), ALLOW_AHEAD));
     let pagemap = File::open("/proc/self/pagemap").map(Pagemap::adopt);
     checks.push(feature(
         "PAGEMAP_SCAN",
@@ -100,6 +104,13 @@ fn userfaultfd(
 fn kernel_faults() -> bool {
     let device = open_device().ok();
     Uffd::create(device.as_ref().map(std::os::fd::AsFd::as_fd)).is_ok()
+}
+
+/// Whether threads of neap may run ahead of all ordinary ones, also once they have run behind them.
+fn goes_ahead() -> bool {
+    let there_and_back =
+        || neap_sys::raise_to_realtime() && neap_sys::give_way() && neap_sys::raise_to_realtime();
+    std::thread::spawn(there_and_back).join().unwrap_or(false)
 }
 
 fn feature(name: &'static str, ok: bool, remedy: &'static str) -> Check {
