@@ -14,6 +14,7 @@ use neap_sys::{Features, Keeper, SysError, Uffd, Waker};
 use neap_units::{PAGE_SIZE, PageNr, Pages, SpaceId};
 
 use crate::fault::Watch;
+use crate::load::Desks;
 use crate::meter::{Bell, Meter};
 use crate::options::{Exhausted, Options, Swap, WayOut};
 use crate::report::{ProcessReport, SamplerReport};
@@ -67,6 +68,7 @@ pub(crate) struct Job {
     /// Processes that are being spoken with.
     pub conversations: AtomicUsize,
     pub events: Counters,
+    pub desks: Desks,
     /// How punctual the sampler is, as it noted last.
     pub sampling: Mutex<SamplerReport>,
     /// Longest that the first look for a program's memory took, in microseconds.
@@ -137,6 +139,7 @@ impl Job {
             events: Counters::default(),
             sampling: Mutex::default(),
             longest_look: AtomicU64::new(0),
+            desks: Desks::default(),
             next_cookie: AtomicU64::new(1),
             warnings: Mutex::default(),
             processes: Mutex::default(),

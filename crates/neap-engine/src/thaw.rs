@@ -158,7 +158,7 @@ fn bring_back(
     some: impl Fn(),
     end: impl FnOnce(),
 ) {
-    let mut loader = Loader::new(job);
+    let mut loader = Loader::new();
     while !space.is_dead() {
         let found = {
             let _gate = space.gate.write().expect("gate");

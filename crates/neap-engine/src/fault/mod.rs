@@ -115,7 +115,7 @@ pub(crate) struct FaultThread {
 impl FaultThread {
     pub fn new(job: Arc<Job>, space: Arc<Space>) -> Self {
         Self {
-            loader: Loader::new(&job),
+            loader: Loader::new(),
             rank: Rank::new(&job, &space),
             inbox: Inbox::new(&job, &space),
             job,

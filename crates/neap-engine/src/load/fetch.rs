@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{Core, Heat, State, Step, WalkReadahead};
-use neap_store::{Codec, Source};
+use neap_store::Source;
 use neap_sys::Stop;
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, SpaceId};
 
+use super::desk::Desk;
 use super::stride::Stride;
 use super::{Filler, return_staged};
 use crate::fault::Served;
@@ -14,7 +15,7 @@ use crate::job::Job;
 use crate::space::{Space, addresses};
 
 /// Largest readahead window, in pages (the kernel's SWAP_RA_ORDER_CEILING of 5).
-const MAX_WINDOW: u32 = 32;
+pub(super) const MAX_WINDOW: u32 = 32;
 /// The same near the limit: what may be loaded without room for it.
 const LEAST_WINDOW: u64 = 16;
 /// Loaded pages keep their compressed copies while the pool takes less than this share of the limit.
@@ -57,10 +58,8 @@ struct Keep {
     disk: bool,
 }
 
-/// The scratch of one fault thread.
+/// What one fault thread keeps in mind from load to load.
 pub(crate) struct Loader {
-    codec: Codec,
-    buffer: Vec<u8>,
     pub filler: Filler,
     inbound: Vec<Inbound>,
     readahead: WalkReadahead,
@@ -68,10 +67,8 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    pub fn new(job: &Job) -> Self {
+    pub fn new() -> Self {
         Self {
-            codec: job.store.codec(),
-            buffer: vec![0; MAX_WINDOW as usize * PAGE_SIZE],
             filler: Filler::at_once(),
             inbound: Vec::with_capacity(MAX_WINDOW as usize),
             readahead: WalkReadahead::new(MAX_WINDOW),
@@ -126,16 +123,18 @@ impl Loader {
         {
             self.filler.wake(space); // those of other faults are not to wait for the disk
         }
-        self.find(job, space, page);
+        let mut desk = job.desks.take(&job.store);
+        self.find(job, space, page, &mut desk);
         let mut served = Served::Later;
         for tries_left in (0..TRIES).rev() {
-            served = self.fill(job, space, page, tries_left == 0);
+            served = self.fill(job, space, page, &desk.buffer, tries_left == 0);
             if served == Served::Done {
                 break;
             }
             self.filler.wake(space); // what is in is not to wait for the rest
             let_change();
         }
+        job.desks.leave(desk);
         for inbound in self.inbound.drain(..) {
             job.store.put(inbound.entry);
         }
@@ -206,10 +205,10 @@ impl Loader {
     }
 
     /// Gets the bytes, without any lock; those in the swap file in one batch.
-    fn find(&mut self, job: &Job, space: &Space, wanted: PageNr) {
+    fn find(&mut self, job: &Job, space: &Space, wanted: PageNr, desk: &mut Desk) {
         let entries: Vec<EntryId> = self.inbound.iter().map(|inbound| inbound.entry).collect();
-        let buffer = &mut self.buffer[..entries.len() * PAGE_SIZE];
-        let loaded = job.store.load_cluster(&entries, buffer, &mut self.codec);
+        let buffer = &mut desk.buffer[..entries.len() * PAGE_SIZE];
+        let loaded = job.store.load_cluster(&entries, buffer, &mut desk.codec);
         for (at, (inbound, loaded)) in self.inbound.iter_mut().zip(loaded).enumerate() {
             match loaded {
                 Ok(source) => {
@@ -225,7 +224,14 @@ impl Loader {
     }
 
     /// Puts the pages into the program, run by run. `last`: those that cannot be filled now stay stored.
-    fn fill(&mut self, job: &Job, space: &Space, wanted: PageNr, last: bool) -> Served {
+    fn fill(
+        &mut self,
+        job: &Job,
+        space: &Space,
+        wanted: PageNr,
+        buffer: &[u8],
+        last: bool,
+    ) -> Served {
         let _gate = space.gate.read().expect("gate");
         if space.is_dead() {
             return Served::Done;
@@ -251,7 +257,10 @@ impl Loader {
             let run = self.without_guards(space, from, self.run_at(from), wanted);
             let done = match self.inbound[from].at {
                 Some(_) if space.expects() => Err(Some(Stop::Retry)),
-                Some(at) if run > 0 => self.fill_run(job, space, from, run, at, keep, wanted),
+                Some(at) if run > 0 => {
+                    let bytes = &buffer[at * PAGE_SIZE..(at + run) * PAGE_SIZE];
+                    self.fill_run(job, space, from, bytes, keep, wanted)
+                }
                 _ => Err(None),
             };
             match done {
@@ -320,19 +329,17 @@ impl Loader {
         clear
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one fill, spelled out once")]
+    /// Puts the pages from `from` on into the program, whose bytes follow each other. How many it were.
     fn fill_run(
         &mut self,
         job: &Job,
         space: &Space,
         from: usize,
-        run: usize,
-        at: usize,
+        bytes: &[u8],
         keep: Keep,
         wanted: PageNr,
     ) -> Result<usize, Option<Stop>> {
         let first = self.inbound[from].page;
-        let bytes = &self.buffer[at * PAGE_SIZE..(at + run) * PAGE_SIZE];
         let progress = self.filler.copy(space, first.addr(), bytes);
         let mut done = (progress.done / PAGE_SIZE as u64) as usize;
         let exists = done == 0 && progress.stop == Some(Stop::Exists);
@@ -349,8 +356,8 @@ impl Loader {
                 }
             }
             // A run that crosses two mappings is refused whole: page by page it goes.
-            if run > 1 && progress.stop == Some(Stop::Absent) {
-                return self.fill_run(job, space, from, 1, at, keep, wanted);
+            if bytes.len() > PAGE_SIZE && progress.stop == Some(Stop::Absent) {
+                return self.fill_run(job, space, from, &bytes[..PAGE_SIZE], keep, wanted);
             }
             return Err(progress.stop);
         }

@@ -1,10 +1,12 @@
 //! Bringing pages back: from staging without copying, from the pool or the swap file by a fill.
 
 mod back;
+mod desk;
 mod fetch;
 mod filler;
 mod stride;
 
 pub(crate) use back::return_staged;
+pub(crate) use desk::Desks;
 pub(crate) use fetch::Loader;
 pub(crate) use filler::Filler;
