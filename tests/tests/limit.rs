@@ -110,6 +110,21 @@ fn many_programs_that_start_at_once_stay_near_the_limit() {
     assert!(peaks[1] <= 70 && peaks[2] <= 96, "{peaks:?} MiB of 64");
 }
 
+/// A thread that throws memory away waits until that is read; nothing is registered before, so that whoever registers
+/// must not be who reads.
+#[test]
+fn what_changes_while_it_is_registered_stays_within_the_limit() {
+    let Some(_alone) = paging("what_changes_while_it_is_registered_stays_within_the_limit") else {
+        return;
+    };
+    for _ in 0..4 {
+        let run = Neap::limit("96M").run(&words("restless", &["600", "150"]));
+        run.must_have_paged();
+        assert_eq!(run.text(), "restless: ok\n");
+        run.must_be_within_limit();
+    }
+}
+
 /// Three times the memory a hard cgroup without swap gives: killed plainly, finished under neap with
 /// a limit 8 % below the cgroup's.
 #[test]

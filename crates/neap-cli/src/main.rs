@@ -28,14 +28,16 @@ use flags::{Cli, Command};
 const WRONG_FLAG: &str = "E0113";
 
 fn main() -> ExitCode {
-    machine::outlive_file_limit(&machine::Root::real());
     match Cli::try_parse() {
-        Ok(cli) => match cli.command {
-            Command::Run(args) => run::run(&args),
-            Command::Doctor(args) => doctor::run(&args),
-            Command::Bench(args) => bench::run(&args),
-            Command::Sim(args) => sim::run(&args),
-        },
+        Ok(cli) => {
+            machine::outlive_file_limit(&machine::Root::real());
+            match cli.command {
+                Command::Run(args) => run::run(&args),
+                Command::Doctor(args) => doctor::run(&args),
+                Command::Bench(args) => bench::run(&args),
+                Command::Sim(args) => sim::run(&args),
+            }
+        }
         Err(error) => {
             match complaint(&error) {
                 Some(lines) => talk::say(&lines),

@@ -1,7 +1,7 @@
 //! The engine's end of the agents: one small thread in each program that acts for us where the
 //! kernel accepts only a thread of the address space: UFFDIO_MOVE and madvise.
 //!
-//! One command at a time, and the caller waits for its reply, which takes microseconds. A stopped
+//! One command at a time, and the caller waits for its reply, which takes microseconds, but where it only asks. A stopped
 //! program (SIGSTOP, a debugger) does not reply: then the command is *late*, the caller goes on with
 //! other spaces, and whoever comes next completes what the command was for.
 

@@ -127,7 +127,7 @@ fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, thread: &io::Resu
         job.keeps_out("its libneap_preload.so is of another version");
         return;
     }
-    if !matches!(hello.purpose, purpose::ATTACH | purpose::ADOPT) {
+    if !listens && !matches!(hello.purpose, purpose::ATTACH | purpose::ADOPT) {
         neap_sys::lower_to_ordinary(); // many pages may have to come back
     }
     match hello.purpose {
@@ -417,17 +417,11 @@ impl Job {
         }
     }
 
-    /// Has the memory of a space registered, by the thread that serves it from then on: without one nothing is.
-    pub fn have_looked(self: &Arc<Self>, space: &Arc<Space>) {
-        space.first_look.ask();
-        if space.armed.load(Relaxed) {
-            return space.ring();
-        }
+    /// The same where no page is registered yet: without a thread it stays so.
+    pub fn try_serving(self: &Arc<Self>, space: &Arc<Space>) -> bool {
         let serve = (self.clone(), space.clone());
         let work = move || FaultThread::new(serve.0, serve.1).run();
-        if !self.is_served(space, try_spawn("neap-fault", work).map(drop)) {
-            space.first_look.take_back();
-        }
+        self.is_served(space, try_spawn("neap-fault", work).map(drop))
     }
 
     /// The same of a process that must not begin without.

@@ -317,10 +317,11 @@ impl Engine {
         if !meter.was_far_over() || self.job.told_dry.load(Relaxed) {
             return;
         }
-        let (peak, highest) = meter.peaks();
+        let peak = meter.peaks().0;
         let excess = Excess {
+            limit: meter.limit().0,
             bytes: peak.saturating_sub(meter.limit().0),
-            own: highest.own,
+            own: meter.peaked_own(),
             thawed: meter.peaked_thawed(),
         };
         let cause = excess.cause(self.job.store.swap_trouble());
@@ -332,11 +333,15 @@ impl Engine {
     }
 }
 
+/// Where neap itself takes more than this share of the limit, that is what the limit is too small for.
+const MUCH_OWN: u64 = 8;
+
 /// How far a job was over its limit.
 struct Excess {
+    limit: u64,
     /// That far.
     bytes: u64,
-    /// The most that neap took for itself, without the pool.
+    /// What neap took for itself then, without the pool.
     own: u64,
     /// Since all pages came back for a fork.
     thawed: bool,
@@ -348,9 +353,10 @@ impl Excess {
         if self.thawed {
             return "it forked, and without CAP_SYS_PTRACE all pages come back for that (neap doctor)".to_owned();
         }
-        let cause = match self.own > self.bytes / 2 {
+        let crowds = self.own > self.bytes / 2 && self.own > self.limit / MUCH_OWN;
+        let cause = match crowds {
             true => format!(
-                "neap itself took up to {}, which leaves a limit as small as this too little for the rest",
+                "neap itself took {} of it, which leaves a limit as small as this too little for the rest",
                 Bytes(self.own)
             ),
             false => "memory that is locked, or came faster than it could be found (also as copies after a fork)"
@@ -372,12 +378,18 @@ mod tests {
     #[test]
     fn who_took_too_much_is_told_by_what_was_taken() {
         let excess = |own, thawed| Excess {
+            limit: 24 << 20,
             bytes: 6 << 20,
             own,
             thawed,
         };
         let cause = |own| excess(own, false).cause(None);
-        assert!(cause(4 << 20).contains("neap itself took up to 4MiB"));
+        assert!(cause(4 << 20).contains("neap itself took 4MiB of it"));
+        let large = Excess {
+            limit: 400 << 20,
+            ..excess(4 << 20, false)
+        };
+        assert!(large.cause(None).starts_with("memory that is locked"));
         assert!(cause(2 << 20).starts_with("memory that is locked"));
         let forked = excess(4 << 20, true).cause(Some("the disk is full".into()));
         assert!(forked.contains("it forked"));

@@ -30,6 +30,8 @@ pub(crate) struct Meter {
     thawed: AtomicBool,
     /// It was so at the peak.
     peaked_thawed: AtomicBool,
+    /// What neap itself took at the peak, without the pool.
+    peaked_own: AtomicU64,
     peak_resident: AtomicU64,
     peak_pool: Mutex<Holding>,
     overhead: AtomicU64,
@@ -68,6 +70,7 @@ impl Meter {
             peak: zero(),
             thawed: AtomicBool::new(false),
             peaked_thawed: AtomicBool::new(false),
+            peaked_own: zero(),
             peak_resident: zero(),
             peak_pool: Mutex::default(),
             overhead: zero(),
@@ -95,9 +98,11 @@ impl Meter {
         if usage <= self.limit.0 && !sample.thaws {
             self.thawed.store(false, Relaxed);
         }
+        let own = sample.own.saturating_sub(sample.pool.bytes);
         if usage > self.peak.fetch_max(usage, Relaxed) {
             let thawed = self.thawed.load(Relaxed);
             self.peaked_thawed.store(thawed, Relaxed);
+            self.peaked_own.store(own, Relaxed);
         }
         self.peak_resident.fetch_max(sample.resident, Relaxed);
         {
@@ -106,8 +111,7 @@ impl Meter {
                 *peak = sample.pool;
             }
         }
-        self.overhead
-            .fetch_max(sample.own.saturating_sub(sample.pool.bytes), Relaxed);
+        self.overhead.fetch_max(own, Relaxed);
         usage.saturating_sub(before)
     }
 
@@ -231,6 +235,11 @@ impl Meter {
     /// Whether the peak is due to such a fork.
     pub fn peaked_thawed(&self) -> bool {
         self.peaked_thawed.load(Relaxed)
+    }
+
+    /// What neap itself took at the peak, without the pool.
+    pub fn peaked_own(&self) -> u64 {
+        self.peaked_own.load(Relaxed)
     }
 
     fn far(&self) -> u64 {

@@ -43,7 +43,7 @@ pub struct MemoryReport {
 pub struct SamplerReport {
     /// Latest that it woke up after it had meant to.
     pub latest_us: u64,
-    /// Usage at which memory was first registered, in bytes.
+    /// Usage at which memory was first to be registered, in bytes.
     pub armed_bytes: u64,
     /// By how much the look was late that found that.
     pub armed_late_us: u64,
@@ -51,7 +51,7 @@ pub struct SamplerReport {
     pub armed_after_us: u64,
     /// Longest that registering the memory of a process took, at first.
     pub armed_took_us: u64,
-    /// Usage at the next look, in bytes.
+    /// Usage at the look after the first that found some registered, in bytes.
     pub registered_bytes: u64,
 }
 

@@ -53,6 +53,7 @@ impl Strays {
 impl Looks {
     fn look(&mut self, job: &Job) {
         neap_sys::block_signals();
+        neap_sys::lower_to_ordinary(); // out of what the listener is
         let before = neap_sys::thread_nanos();
         let much = job.options.limit.0 / MUCH;
         let spaces = job.spaces();

@@ -79,6 +79,12 @@ pub(crate) fn leave_native(job: &Arc<Job>, space: &Arc<Space>) {
         .expect("ranges lock")
         .touches(&everything);
     if registered {
+        if let Some(body) = space.body.get() {
+            job.warn(format!(
+                "process {} stays unmanaged: neap could not be told of memory that its children are to find empty (MADV_WIPEONFORK); no descriptor left, or another network namespace?",
+                body.pid
+            ));
+        }
         let_go(job, space, everything);
         space.unregister_cookie();
     }

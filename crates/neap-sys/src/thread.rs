@@ -126,11 +126,12 @@ pub fn block_signals() {
     }
 }
 
-/// Asks for the best priority the machine allows the calling thread; no error if it allows none.
+/// Asks for a good priority for the calling thread, or for short turns if it may have none; no error.
 pub fn raise_priority() {
     // SAFETY: integers only; on Linux, 0 names the calling thread.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) };
-    ask_for_short_turns();
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) } < 0 {
+        ask_for_short_turns();
+    }
 }
 
 /// Asks for short turns on a cpu, and soon (a slice of 0.1 ms, Linux 6.12); needs no right. No error if there is none.

@@ -135,9 +135,6 @@ impl FaultThread {
         neap_sys::block_signals();
         self.ahead = neap_sys::raise_to_realtime();
         while !self.space.is_dead() {
-            if self.space.first_look.is_asked() {
-                self.look();
-            }
             if self.rank.is_behind() && self.reads_on() {
                 continue;
             }
@@ -171,17 +168,6 @@ impl FaultThread {
         let job = self.job.clone();
         drop(self); // and its descriptors
         job.spares.keep();
-    }
-
-    /// Registers the memory of the program for the first time.
-    fn look(&self) {
-        let start = neap_sys::monotonic_nanos();
-        self.space.register_cookie();
-        self.space.discover(&self.job);
-        self.space.arm_agent(&self.job);
-        self.space.first_look.set_made();
-        let took = neap_sys::monotonic_nanos() - start;
-        self.job.longest_look.fetch_max(took / 1000, Relaxed);
     }
 
     /// Sleeps until there is something to do, or it is time to look. Whether there is something to be read.

@@ -57,6 +57,8 @@ pub(crate) struct Sampler {
     last: u64,
     due: u64,
     punctual: SamplerReport,
+    /// Memory has been registered.
+    registered: bool,
     /// Whether its thread goes ahead of every ordinary one, once that has asked.
     ahead: Option<bool>,
     /// The cpu where it sleeps, once it has looked.
@@ -78,6 +80,7 @@ impl Sampler {
             last: 0,
             due: 0,
             punctual: SamplerReport::default(),
+            registered: false,
             ahead: None,
             cpu: None,
             job,
@@ -105,9 +108,9 @@ impl Sampler {
             };
             self.grows = self.unexplained >= enough;
             self.arm(&spaces, now);
-            self.note_armed(usage);
+            self.note_armed(usage, &spaces);
         }
-        self.job.note_reclaimable(); // with what was found just now
+        self.job.note_reclaimable();
         if plan.reclaim_to.is_some() {
             self.job.reclaim.ring();
         }
@@ -133,7 +136,7 @@ impl Sampler {
         punctual.latest_us = punctual.latest_us.max(late);
         if punctual.armed_bytes == 0 {
             (punctual.armed_late_us, punctual.armed_after_us) = (late, after);
-        } else if punctual.registered_bytes == 0 {
+        } else if self.registered && punctual.registered_bytes == 0 {
             punctual.registered_bytes = usage;
         }
         self.last = woke;
@@ -144,11 +147,14 @@ impl Sampler {
         *self.job.sampling.lock().expect("sampling lock") = self.punctual;
     }
 
-    /// The same of the first look that registered memory.
-    fn note_armed(&mut self, usage: u64) {
-        if !self.has_armed() {
+    /// The same of the first look that had memory registered, and whether some is by now.
+    fn note_armed(&mut self, usage: u64, spaces: &[Arc<Space>]) {
+        if self.punctual.armed_bytes == 0 {
             self.punctual.armed_bytes = usage;
             self.publish_punctuality(); // there may be no other look
+        }
+        if !self.registered && spaces.iter().any(|space| space.first_look.is_made()) {
+            self.registered = true;
             self.job.deputy.ring(); // it has other work now
         }
     }
@@ -160,11 +166,6 @@ impl Sampler {
         if let (Some(true), Some(only), None) = (self.ahead, served.next(), served.next()) {
             self.job.keeper.leave(only.served_on.load(Relaxed) - 1);
         }
-    }
-
-    /// Whether memory has been registered.
-    fn has_armed(&self) -> bool {
-        self.punctual.armed_bytes > 0
     }
 
     /// Measures how much each process shares with others: of all at once, so that the parts sum up. Not of
@@ -260,9 +261,11 @@ impl Sampler {
                 crate::thaw::leave_native(&self.job, space);
                 continue;
             }
-            if space.first_look.is_unasked() {
+            if space.first_look.is_due() {
                 looked = true;
-                self.job.have_looked(space);
+                if space.armed.load(Relaxed) || self.job.try_serving(space) {
+                    space.look_first(&self.job);
+                }
             } else if due && space.first_look.is_made() {
                 if !space.told.load(Relaxed) {
                     space.arm_agent(&self.job); // it was forking

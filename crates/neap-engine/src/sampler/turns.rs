@@ -44,7 +44,7 @@ pub(crate) fn deputise(job: &Job, sampler: &Mutex<Sampler>) {
     while !job.is_stopping() {
         let cpu = {
             let mut sampler = sampler.lock().expect("sampler lock");
-            if sampler.ahead == Some(false) || sampler.has_armed() {
+            if sampler.ahead == Some(false) || sampler.registered {
                 return;
             }
             if sampler.cpu.is_some() {

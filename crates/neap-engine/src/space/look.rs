@@ -1,37 +1,24 @@
-//! The first look for a program's memory, made by its fault thread: the kernel may keep whoever registers memory for
-//! as long as a thread of the program that changes its mappings waits for a cpu, and others are not to wait for it.
+//! The first look for a program's memory. Each has a thread of its own: the kernel may keep whoever registers memory for
+//! as long as a thread of that program waits for a cpu, and neither the others are to wait for that nor its faults.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-const UNASKED: u8 = 0;
-const ASKED: u8 = 1;
+use super::Space;
+use crate::job::Job;
+use crate::spawn::try_spawn;
+
+const DUE: u8 = 0;
+const BEGUN: u8 = 1;
 const MADE: u8 = 2;
 
-/// How far it is.
+/// How far it is. Nobody else looks before it was made.
+#[derive(Default)]
 pub(crate) struct FirstLook(AtomicU8);
 
 impl FirstLook {
-    /// Nobody has asked for it yet.
-    pub fn unasked() -> Self {
-        Self(AtomicU8::new(UNASKED))
-    }
-
-    pub fn is_unasked(&self) -> bool {
-        self.0.load(Relaxed) == UNASKED
-    }
-
-    /// The fault thread is to make it.
-    pub fn ask(&self) {
-        self.0.store(ASKED, Relaxed);
-    }
-
-    /// There is no fault thread.
-    pub fn take_back(&self) {
-        self.0.store(UNASKED, Relaxed);
-    }
-
-    pub fn is_asked(&self) -> bool {
-        self.0.load(Relaxed) == ASKED
+    pub fn is_due(&self) -> bool {
+        self.0.load(Relaxed) == DUE
     }
 
     /// All later ones are the sampler's.
@@ -41,5 +28,32 @@ impl FirstLook {
 
     pub fn is_made(&self) -> bool {
         self.0.load(Acquire) == MADE
+    }
+}
+
+impl Space {
+    /// Registers what the program has. The caller is the only one who does so, and has seen that it is due.
+    pub fn look_first(self: &Arc<Self>, job: &Arc<Job>) {
+        self.first_look.0.store(BEGUN, Relaxed);
+        let its = (self.clone(), job.clone());
+        let looks = try_spawn("neap-look", move || {
+            neap_sys::block_signals();
+            neap_sys::raise_to_realtime();
+            its.0.make_first_look(&its.1);
+        });
+        if looks.is_err() {
+            self.make_first_look(job); // no thread is left: all wait for it
+        }
+    }
+
+    fn make_first_look(&self, job: &Job) {
+        let start = neap_sys::monotonic_nanos();
+        self.register_cookie();
+        self.discover(job);
+        self.arm_agent(job);
+        self.first_look.set_made();
+        job.note_reclaimable(); // with what was found just now
+        let took = neap_sys::monotonic_nanos() - start;
+        job.longest_look.fetch_max(took / 1000, Relaxed);
     }
 }

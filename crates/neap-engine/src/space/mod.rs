@@ -170,7 +170,7 @@ impl Space {
             rests_until: AtomicU64::new(0),
             queues: AtomicBool::new(false),
             armed: AtomicBool::new(false),
-            first_look: FirstLook::unasked(),
+            first_look: FirstLook::default(),
             exact: AtomicBool::new(false),
             told: AtomicBool::new(false),
             native: AtomicBool::new(false),
