@@ -160,6 +160,17 @@ pub struct Kept {
     after: CpuSet,
 }
 
+impl Kept {
+    /// The same for a thread that the calling one starts meanwhile, which is born where it is kept: to be dropped there.
+    #[must_use]
+    pub fn of_child(&self) -> Self {
+        Self {
+            tid: 0,
+            after: self.after,
+        }
+    }
+}
+
 impl Drop for Kept {
     fn drop(&mut self) {
         let _ = self.after.give_to(self.tid); // it has ended

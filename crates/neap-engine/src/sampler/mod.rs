@@ -264,7 +264,7 @@ impl Sampler {
             if space.first_look.is_due() {
                 looked = true;
                 if space.armed.load(Relaxed) || self.job.try_serving(space) {
-                    space.look_first(&self.job);
+                    space.look_first(&self.job, self.ahead == Some(true));
                 }
             } else if due && space.first_look.is_made() {
                 if !space.told.load(Relaxed) {

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
+use neap_sys::Kept;
+
 use super::Space;
 use crate::job::Job;
 use crate::spawn::try_spawn;
@@ -32,15 +34,22 @@ impl FirstLook {
 }
 
 impl Space {
-    /// Registers what the program has. The caller is the only one who does so, and has seen that it is due.
-    pub fn look_first(self: &Arc<Self>, job: &Arc<Job>) {
+    /// Registers what the program has. The caller is the only one who does so, and has seen that it is due. `ahead`: it goes
+    /// ahead of all others on its cpu. Then the look begins there, once the caller sleeps: on another cpu a call that
+    /// gives that to nobody may be at work, such as the `read` that the program grows by.
+    pub fn look_first(self: &Arc<Self>, job: &Arc<Job>, ahead: bool) {
         self.first_look.0.store(BEGUN, Relaxed);
         let its = (self.clone(), job.clone());
+        let here = || job.keeper.keep(0, neap_sys::this_cpu());
+        let here = ahead.then(here).flatten();
+        let begins = here.as_ref().map(Kept::of_child);
         let looks = try_spawn("neap-look", move || {
+            drop(begins);
             neap_sys::block_signals();
             neap_sys::raise_to_realtime();
             its.0.make_first_look(&its.1);
         });
+        drop(here);
         if looks.is_err() {
             self.make_first_look(job); // no thread is left: all wait for it
         }
