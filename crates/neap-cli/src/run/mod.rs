@@ -169,6 +169,7 @@ impl<'a> Job<'a> {
             )
         })?;
         neap_sys::raise_descriptor_limit();
+        neap_sys::keep_heap_small();
         // A device that is not there is all the more why there is no userfaultfd.
         let fault = self.plan.device_fault.as_deref();
         let engine = Engine::start(&self.plan, record)
