@@ -154,8 +154,12 @@ fn open_dir() -> TempDir {
 
 impl Managed {
     /// A number of the statistics, by its path in the object; 0 if it is not there.
+    ///
+    /// # Panics
+    /// If this is no path.
     #[must_use]
     pub fn number(&self, path: &str) -> u64 {
+        assert!(path.starts_with('/'), "{path} begins with no slash");
         self.stats
             .pointer(path)
             .and_then(Value::as_u64)

@@ -103,7 +103,7 @@ fn many_programs_that_start_at_once_stay_near_the_limit() {
             let run = Neap::limit("64M").run(&hogs);
             run.must_have_paged();
             assert_eq!(run.text().lines().count(), 12, "{}", run.stderr);
-            run.number("memory.peak_bytes") >> 20
+            run.number("/memory/peak_bytes") >> 20
         })
         .collect();
     peaks.sort_unstable();
@@ -122,6 +122,21 @@ fn what_changes_while_it_is_registered_stays_within_the_limit() {
         run.must_have_paged();
         assert_eq!(run.text(), "restless: ok\n");
         run.must_be_within_limit();
+    }
+}
+
+/// The kernel counts no memory for a copy of a page that a fork shared: the process had it all along.
+#[test]
+fn what_a_family_copies_of_what_it_shares_counts_at_once() {
+    let Some(_alone) = paging("what_a_family_copies_of_what_it_shares_counts_at_once") else {
+        return;
+    };
+    for _ in 0..3 {
+        let run = Neap::limit("96M").run(&words("heirs", &["24", "8", "16"]));
+        run.must_have_paged();
+        assert_eq!(run.text(), "0 wrong\n");
+        let peak = run.number("/memory/peak_bytes") >> 20;
+        assert!(peak <= 104, "{peak} MiB of 96");
     }
 }
 

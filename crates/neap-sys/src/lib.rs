@@ -29,8 +29,8 @@ pub use measured::{Usage, own_time, start_within, swap_off, swap_on, usage_of_ch
 pub use pagemap::{Pagemap, Word};
 pub use process::{
     CpuTime, Pidfd, Statm, anon_of_sharers, anon_resident, any_in_mremap, comm, cpu_nanos,
-    cpu_time, declared_free, descendants, is_in_mremap, kill_descendants, robust_lists, signal,
-    traps_missing, wiped_on_fork,
+    cpu_time, declared_free, descendants, is_in_mremap, kill_descendants, minor_faults,
+    robust_lists, signal, traps_missing, wiped_on_fork,
 };
 pub use remote::{Piece, Remote};
 pub use socket::{Listener, Message, Peer};

@@ -68,6 +68,8 @@ pub(crate) struct Reclaimer {
     /// There are two cpus for all of us.
     two_cpus: bool,
     company: Company,
+    /// This thread goes ahead of every ordinary one.
+    ahead: bool,
 }
 
 fn rests(space: &Space) -> bool {
@@ -108,6 +110,7 @@ impl Reclaimer {
             checks: std::env::var_os("NEAP_CHECK").is_some(),
             two_cpus: Keeper::has_two_cpus(),
             company: Company::default(),
+            ahead: false,
             job,
         }
     }
@@ -138,6 +141,7 @@ impl Reclaimer {
             if self.above_floor() == Pages(0) && !self.job.meter.is_full() {
                 break; // all that it may take was taken, and nobody waits
             }
+            self.go_ahead(self.job.meter.is_over() && self.supply == Supply::Flows);
             let pass = self.pass();
             self.job.crowded.store(false, Relaxed);
             if let Some(priority) = pressure.note(pass.stored, || self.job.store.holding()) {
@@ -155,6 +159,7 @@ impl Reclaimer {
             self.job.offer_room();
             if self.outlook.is_over() {
                 self.rest = rest_after(look.now - start);
+                self.go_ahead(false);
                 return;
             }
             still = if gets_on { 0 } else { still + 1 };
@@ -162,9 +167,24 @@ impl Reclaimer {
                 self.pause();
             }
         }
+        self.go_ahead(false);
         self.rest = Duration::ZERO;
         self.outlook.relieve();
         self.turn(Supply::Flows);
+    }
+
+    /// While a job is over its limit its programs have the cpus only that reclaim leaves: who exceeds a limit of the kernel's
+    /// reclaims itself meanwhile.
+    fn go_ahead(&mut self, ahead: bool) {
+        if ahead == self.ahead {
+            return;
+        }
+        self.ahead = ahead;
+        if ahead {
+            neap_sys::raise_to_realtime();
+        } else {
+            neap_sys::lower_to_ordinary();
+        }
     }
 
     /// Ends early when there is much more or less memory to try it with.

@@ -35,6 +35,10 @@ const WAITS: u64 = 4;
 /// A look at what processes share walks every page, so the next one waits this many times as long.
 const REST: u64 = 10;
 
+/// As many times if the processes may have copied more of it since than this share of the limit.
+const REST_IN_DOUBT: u64 = 4;
+const DOUBT: u64 = 64;
+
 /// Time between looks at what the agents have taken of a cpu, which nothing but the report waits for.
 const AGENTS_EVERY: Nanos = Nanos(10_000_000);
 
@@ -51,6 +55,10 @@ pub(crate) struct Sampler {
     unexplained: u64,
     /// When to measure again what a process shares.
     next_share: u64,
+    /// The same if much of it may be the process's own by now.
+    next_doubted: u64,
+    /// When to look again at how much that may be.
+    next_copies: u64,
     /// When to look next at the time of the agents.
     next_agents: u64,
     /// When it looked last, and when it is to look again; 0: not yet.
@@ -76,6 +84,8 @@ impl Sampler {
             grows: false,
             unexplained: 0,
             next_share: 0,
+            next_doubted: 0,
+            next_copies: 0,
             next_agents: 0,
             last: 0,
             due: 0,
@@ -181,7 +191,9 @@ impl Sampler {
             .iter()
             .filter(|space| space.kin.shares() && !nameless.contains(&space.kin.family()))
             .collect();
-        if start < self.next_share && !sharers.iter().any(|space| space.kin.is_new()) {
+        let is_new = || sharers.iter().any(|space| space.kin.is_new());
+        let doubted = start >= self.next_copies && self.measure_copies(&sharers, start);
+        if start < self.next_share && !(doubted && start >= self.next_doubted) && !is_new() {
             return;
         }
         for space in sharers {
@@ -191,6 +203,20 @@ impl Sampler {
         }
         let end = neap_sys::monotonic_nanos();
         self.next_share = end + (end - start) * REST;
+        self.next_doubted = end + (end - start) * REST_IN_DOUBT;
+    }
+
+    /// Looks at how much of what they share processes may have copied for themselves since. Whether that is much.
+    fn measure_copies(&mut self, sharers: &[&Arc<Space>], start: u64) -> bool {
+        let bodies = sharers
+            .iter()
+            .filter_map(|space| Some((space, space.body.get()?)));
+        let copied: u64 = bodies
+            .map(|(space, body)| space.kin.note_copies(body.pid))
+            .sum();
+        let end = neap_sys::monotonic_nanos();
+        self.next_copies = end + (end - start) * REST;
+        copied > self.job.meter.limit().0 / DOUBT
     }
 
     /// Looks at how long each agent has had a cpu: the kernel forgets it with the thread.

@@ -35,6 +35,10 @@ pub(crate) struct Kin {
     parted: Mutex<HashSet<PageNr>>,
     /// Bytes of the process that are counted elsewhere, as measured last.
     elsewhere: AtomicU64,
+    /// Minor faults of the process when that was measured. A child begins with none.
+    faults: AtomicU64,
+    /// Bytes that the process may have copied for itself since.
+    copied: AtomicU64,
     /// Not measured yet.
     new: AtomicBool,
     /// When it was forked, in nanoseconds.
@@ -100,6 +104,7 @@ impl Kin {
         let bytes = (pages * PAGE_SIZE) as u64;
         let less = |elsewhere: u64| Some(elsewhere.saturating_sub(bytes));
         let _ = self.elsewhere.fetch_update(Relaxed, Relaxed, less);
+        self.faults.fetch_add(pages as u64, Relaxed); // those of our agent
     }
 
     /// Whether the page was parted, once.
@@ -141,15 +146,31 @@ impl Kin {
     /// Measures how much of process `pid` is counted elsewhere. The kernel walks every page for that.
     pub fn measure(&self, pid: i32) {
         self.new.store(false, Relaxed);
+        if let Some(faults) = neap_sys::minor_faults(pid) {
+            self.faults.store(faults, Relaxed);
+        }
+        self.copied.store(0, Relaxed);
         // What may not be read is taken as its own.
         let elsewhere = neap_sys::anon_of_sharers(pid).unwrap_or(0);
         self.elsewhere.store(elsewhere, Relaxed);
     }
 
+    /// Looks at what the process may have copied since: the kernel copies a shared page that is written to at a minor fault,
+    /// and counts no memory for it that it did not count before. Other minor faults are taken for copies, too. How much that
+    /// is, in bytes.
+    pub fn note_copies(&self, pid: i32) -> u64 {
+        let now = neap_sys::minor_faults(pid).unwrap_or(0);
+        let pages = now.saturating_sub(self.faults.load(Relaxed));
+        let copied = self.elsewhere.load(Relaxed).min(pages * PAGE_SIZE as u64);
+        self.copied.store(copied, Relaxed);
+        copied
+    }
+
     /// Of the anonymous memory of a process, in bytes, what is its own: shared pages are divided by their sharers as
-    /// measured last.
+    /// measured last, but for those that it has copied since.
     pub fn proportional(&self, resident: u64) -> u64 {
-        resident.saturating_sub(self.elsewhere.load(Relaxed))
+        let elsewhere = self.elsewhere.load(Relaxed);
+        resident.saturating_sub(elsewhere.saturating_sub(self.copied.load(Relaxed)))
     }
 }
 
@@ -187,5 +208,34 @@ pub(crate) fn inherit(job: &Job, core: &mut Recorded, parent: &Space, child: &Sp
     }
     if let State::Resident { copy: Some(entry) } = core.state_at(parent.id, page) {
         accept(job, core, child, page, entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_since_counts_as_copied_until_it_is_measured_anew() {
+        let pid = std::process::id().cast_signed();
+        let after_writing = |kin: &Kin| {
+            let memory = std::hint::black_box(vec![1_u8; 40 << 20]); // more than malloc keeps
+            (kin.note_copies(pid), memory).0
+        };
+        let kin = Kin::default();
+        kin.measure(pid);
+        assert_eq!(after_writing(&kin), 0, "nothing is shared");
+        kin.elsewhere.store(1 << 40, Relaxed);
+        let (before, after) = (kin.note_copies(pid), after_writing(&kin));
+        assert!(after > before, "{after} after {before}");
+        assert_eq!(kin.proportional(1 << 40), after);
+        kin.elsewhere.store(PAGE_SIZE as u64, Relaxed);
+        assert_eq!(
+            kin.note_copies(pid),
+            PAGE_SIZE as u64,
+            "no more than is shared"
+        );
+        kin.measure(pid);
+        assert_eq!(kin.proportional(1 << 40), 1 << 40);
     }
 }
