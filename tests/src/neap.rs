@@ -153,17 +153,20 @@ fn open_dir() -> TempDir {
 }
 
 impl Managed {
-    /// A number of the statistics, by its path in the object; 0 if it is not there.
+    /// A number of the statistics, by its path in the object.
     ///
     /// # Panics
-    /// If this is no path.
+    /// If it is not there.
+    #[track_caller]
     #[must_use]
     pub fn number(&self, path: &str) -> u64 {
-        assert!(path.starts_with('/'), "{path} begins with no slash");
-        self.stats
-            .pointer(path)
-            .and_then(Value::as_u64)
-            .unwrap_or(0)
+        let number = self.stats.pointer(path).and_then(Value::as_u64);
+        number.unwrap_or_else(|| {
+            panic!(
+                "{}\nno number {path}\nstats: {}\nstderr: {}",
+                self.command, self.stats, self.stderr
+            )
+        })
     }
 
     /// The outcome alone.

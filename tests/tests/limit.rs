@@ -85,6 +85,22 @@ fn what_one_read_brings_stays_within_the_limit() {
     }
 }
 
+/// A run, and the most that its job and neap took, in MiB: by a cgroup around them, whose counter has some MiB of files and
+/// page tables as well, or by what neap says where there may be none.
+fn peak_of(limit: &str, run: &Run) -> (Managed, u64) {
+    let group = MemoryGroup::new(1 << 40).ok();
+    let neap = Neap::limit(limit);
+    let neap = match &group {
+        Some(group) => neap.wrapped(group.enter()),
+        None => neap,
+    };
+    let run = neap.run(run);
+    run.must_have_paged();
+    let said = run.number("/memory/peak_bytes");
+    let seen = group.and_then(|group| group.peak()).unwrap_or(said);
+    (run, said.max(seen) >> 20)
+}
+
 /// A build starts so. While they were registered one after the other, each time once an agent had had a cpu, such a
 /// job came to 2 and 3 times its limit in nearly every run. The one that comes late may, by its 24 MiB.
 #[test]
@@ -100,14 +116,13 @@ fn many_programs_that_start_at_once_stay_near_the_limit() {
     let hogs = Run::new(["sh", "-c", &hogs]).limit(Duration::from_secs(60));
     let mut peaks: Vec<u64> = (0..3)
         .map(|_| {
-            let run = Neap::limit("64M").run(&hogs);
-            run.must_have_paged();
+            let (run, peak) = peak_of("64M", &hogs);
             assert_eq!(run.text().lines().count(), 12, "{}", run.stderr);
-            run.number("/memory/peak_bytes") >> 20
+            peak
         })
         .collect();
     peaks.sort_unstable();
-    assert!(peaks[1] <= 70 && peaks[2] <= 96, "{peaks:?} MiB of 64");
+    assert!(peaks[1] <= 78 && peaks[2] <= 104, "{peaks:?} MiB of 64");
 }
 
 /// A thread that throws memory away waits until that is read; nothing is registered before, so that whoever registers
@@ -132,11 +147,9 @@ fn what_a_family_copies_of_what_it_shares_counts_at_once() {
         return;
     };
     for _ in 0..3 {
-        let run = Neap::limit("96M").run(&words("heirs", &["24", "8", "16"]));
-        run.must_have_paged();
+        let (run, peak) = peak_of("96M", &words("heirs", &["24", "8", "16"]));
         assert_eq!(run.text(), "0 wrong\n");
-        let peak = run.number("/memory/peak_bytes") >> 20;
-        assert!(peak <= 104, "{peak} MiB of 96");
+        assert!(peak <= 116, "{peak} MiB of 96");
     }
 }
 

@@ -29,16 +29,16 @@ pub use measured::{Usage, own_time, start_within, swap_off, swap_on, usage_of_ch
 pub use pagemap::{Pagemap, Word};
 pub use process::{
     CpuTime, Pidfd, Statm, anon_of_sharers, anon_resident, any_in_mremap, comm, cpu_nanos,
-    cpu_time, declared_free, descendants, is_in_mremap, kill_descendants, minor_faults,
-    robust_lists, signal, traps_missing, wiped_on_fork,
+    cpu_time, declared_free, descendants, faults, is_in_mremap, kill_descendants, robust_lists,
+    signal, traps_missing, wiped_on_fork,
 };
 pub use remote::{Piece, Remote};
 pub use socket::{Listener, Message, Peer};
 pub use startup::{hand_down, raise_descriptor_limit};
 pub use thread::{
     Readiness, Waker, block_signals, give_way, is_runnable, lower_to_ordinary, monotonic_nanos,
-    own_tid, raise_priority, raise_thread, raise_to_realtime, thread_nanos, wait_hangup,
-    wait_readable, waits_for_reader,
+    own_tid, raise_above_ordinary, raise_priority, raise_thread, raise_to_realtime, thread_nanos,
+    wait_hangup, wait_readable, waits_for_reader,
 };
 pub use uffd::{Event, Features, Mode, Progress, Stop, Uffd, Wake};
 pub use zdict::finalize_dictionary;

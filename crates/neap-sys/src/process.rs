@@ -164,12 +164,13 @@ pub fn anon_of_sharers(pid: i32) -> Option<u64> {
     Some(sum_of(&text, "Anonymous:")?.saturating_sub(sum_of(&text, "Pss_Anon:")?))
 }
 
-/// Faults of process `pid` that waited for nothing (`minflt`), among them one for each page that it wrote to while another
-/// process shared it.
-pub fn minor_faults(pid: i32) -> Option<u64> {
+/// Faults of process `pid`, minor and major, that came to their end.
+pub fn faults(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = text.rsplit_once(')')?; // which may hold anything
-    after_name.split_whitespace().nth(7)?.parse().ok()
+    let mut fields = after_name.split_whitespace().skip(7);
+    let mut next = |skip| fields.nth(skip)?.parse::<u64>().ok();
+    Some(next(0)? + next(1)?)
 }
 
 /// Bytes that process `pid` has declared free (MADV_FREE) and that are still there. Slow: the kernel walks every page.

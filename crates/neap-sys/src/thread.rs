@@ -148,17 +148,32 @@ fn ask_for_short_turns() {
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
 }
 
-/// Asks for the cpu ahead of every ordinary thread (SCHED_FIFO), else for the best priority allowed.
-/// For threads that work for microseconds at a time. Whether it got the former.
+/// Priorities among the threads that go ahead of every ordinary one (SCHED_FIFO): those that work for milliseconds do so
+/// only where those that work for microseconds do not want the cpu.
+const BRIEF: i32 = 2;
+const LONG: i32 = 1;
+
+/// Whether it was done; 0 names the calling thread.
+fn set_fifo(tid: i32, sched_priority: i32) -> bool {
+    let priority = libc::sched_param { sched_priority };
+    // SAFETY: one sched_param.
+    unsafe { libc::sched_setscheduler(tid, libc::SCHED_FIFO, &raw const priority) == 0 }
+}
+
+/// Asks for the cpu ahead of every ordinary thread, else for the best priority allowed. For threads that work for
+/// microseconds at a time. Whether it got the former.
 pub fn raise_to_realtime() -> bool {
-    let lowest = libc::sched_param { sched_priority: 1 };
-    // SAFETY: one sched_param; on Linux, 0 names the calling thread.
-    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) };
-    if done < 0 {
+    let done = set_fifo(0, BRIEF);
+    if !done {
         lower_to_ordinary(); // out of SCHED_IDLE, at least, if it was there
         raise_priority();
     }
-    done == 0
+    done
+}
+
+/// The same for threads that work for longer, without the second best.
+pub fn raise_above_ordinary() -> bool {
+    set_fifo(0, LONG)
 }
 
 /// Goes back to the ordinary threads (SCHED_OTHER).
@@ -178,9 +193,7 @@ pub fn give_way() -> bool {
 
 /// [`raise_to_realtime`] for another thread of this process, without the second best. Whether it was done.
 pub fn raise_thread(tid: i32) -> bool {
-    let lowest = libc::sched_param { sched_priority: 1 };
-    // SAFETY: one sched_param.
-    unsafe { libc::sched_setscheduler(tid, libc::SCHED_FIFO, &raw const lowest) == 0 }
+    set_fifo(tid, BRIEF)
 }
 
 /// The number of the calling thread.

@@ -259,6 +259,7 @@ impl FaultThread {
             match served {
                 Served::Done => {
                     self.job.events.pgfault.fetch_add(1, Relaxed);
+                    self.space.kin.explain(1);
                 }
                 Served::Later if self.lets_populate(&mut fault) => {}
                 Served::Later | Served::Held => {

@@ -118,7 +118,8 @@ impl FaultThread {
             let bytes = &ZEROS[..run * PAGE_SIZE];
             filler.copy(&self.space, fault.page.addr(), bytes)
         } else {
-            // Read before written: the shared zero page does, and costs nothing.
+            // Read before written: the shared zero page does, and costs nothing but a fault if it is written to.
+            self.space.kin.explain(1);
             filler.zero(&self.space, addresses(fault.page, 1))
         };
         let filled = progress.done / PAGE_SIZE as u64;

@@ -163,7 +163,7 @@ impl Reclaimer {
                 return;
             }
             still = if gets_on { 0 } else { still + 1 };
-            if still > self.job.spaces().len() {
+            if still > self.job.spaces().len() || self.ahead && still > 0 {
                 self.pause();
             }
         }
@@ -176,14 +176,11 @@ impl Reclaimer {
     /// While a job is over its limit its programs have the cpus only that reclaim leaves: who exceeds a limit of the kernel's
     /// reclaims itself meanwhile.
     fn go_ahead(&mut self, ahead: bool) {
-        if ahead == self.ahead {
-            return;
-        }
-        self.ahead = ahead;
-        if ahead {
-            neap_sys::raise_to_realtime();
-        } else {
+        if ahead && !self.ahead {
+            self.ahead = neap_sys::raise_above_ordinary();
+        } else if self.ahead && !ahead {
             neap_sys::lower_to_ordinary();
+            self.ahead = false;
         }
     }
 

@@ -14,7 +14,7 @@ use neap_units::{Bytes, Nanos};
 use crate::job::Job;
 use crate::meter::Sample;
 use crate::report::{ProcessReport, SamplerReport};
-use crate::space::Space;
+use crate::space::{Body, Space};
 
 /// Growth since the last look for mappings that neap's own fills do not explain and that the next one must
 /// follow: 1 MiB; near the limit 128 KiB, since the faults of a new mapping wait for nothing until it is found.
@@ -182,24 +182,24 @@ impl Sampler {
     /// those who share with a child that has no name yet, whose part nobody would count.
     fn measure_shares(&mut self, spaces: &[Arc<Space>]) {
         let start = neap_sys::monotonic_nanos();
+        let mut sharers: Vec<_> = spaces
+            .iter()
+            .filter(|space| space.kin.shares())
+            .filter_map(|space| Some((space, space.body.get()?)))
+            .collect();
+        let doubted = start >= self.next_copies && self.measure_copies(&sharers, start);
         let nameless: Vec<u64> = spaces
             .iter()
             .filter(|space| space.body.get().is_none() && space.kin.is_young(start))
             .map(|space| space.kin.family())
             .collect();
-        let sharers: Vec<_> = spaces
-            .iter()
-            .filter(|space| space.kin.shares() && !nameless.contains(&space.kin.family()))
-            .collect();
-        let is_new = || sharers.iter().any(|space| space.kin.is_new());
-        let doubted = start >= self.next_copies && self.measure_copies(&sharers, start);
-        if start < self.next_share && !(doubted && start >= self.next_doubted) && !is_new() {
+        sharers.retain(|(space, _)| !nameless.contains(&space.kin.family()));
+        let is_new = sharers.iter().any(|(space, _)| space.kin.is_new());
+        if start < self.next_share && !is_new && !(doubted && start >= self.next_doubted) {
             return;
         }
-        for space in sharers {
-            if let Some(body) = space.body.get() {
-                space.kin.measure(body.pid);
-            }
+        for (space, body) in sharers {
+            space.kin.measure(body.pid);
         }
         let end = neap_sys::monotonic_nanos();
         self.next_share = end + (end - start) * REST;
@@ -207,13 +207,11 @@ impl Sampler {
     }
 
     /// Looks at how much of what they share processes may have copied for themselves since. Whether that is much.
-    fn measure_copies(&mut self, sharers: &[&Arc<Space>], start: u64) -> bool {
-        let bodies = sharers
+    fn measure_copies(&mut self, sharers: &[(&Arc<Space>, &Body)], start: u64) -> bool {
+        let copied = sharers
             .iter()
-            .filter_map(|space| Some((space, space.body.get()?)));
-        let copied: u64 = bodies
-            .map(|(space, body)| space.kin.note_copies(body.pid))
-            .sum();
+            .map(|(space, body)| space.kin.note_copies(body.pid));
+        let copied: u64 = copied.sum();
         let end = neap_sys::monotonic_nanos();
         self.next_copies = end + (end - start) * REST;
         copied > self.job.meter.limit().0 / DOUBT

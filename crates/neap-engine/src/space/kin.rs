@@ -35,9 +35,11 @@ pub(crate) struct Kin {
     parted: Mutex<HashSet<PageNr>>,
     /// Bytes of the process that are counted elsewhere, as measured last.
     elsewhere: AtomicU64,
-    /// Minor faults of the process when that was measured. A child begins with none.
+    /// Faults of the process that copied nothing: neap served them, or they were the agent's.
+    explained: AtomicU64,
+    /// Its other faults when that was measured. A child begins with none.
     faults: AtomicU64,
-    /// Bytes that the process may have copied for itself since.
+    /// Bytes that it may have copied of what it shared since.
     copied: AtomicU64,
     /// Not measured yet.
     new: AtomicBool,
@@ -104,7 +106,7 @@ impl Kin {
         let bytes = (pages * PAGE_SIZE) as u64;
         let less = |elsewhere: u64| Some(elsewhere.saturating_sub(bytes));
         let _ = self.elsewhere.fetch_update(Relaxed, Relaxed, less);
-        self.faults.fetch_add(pages as u64, Relaxed); // those of our agent
+        self.explain(pages as u64); // the agent's faults
     }
 
     /// Whether the page was parted, once.
@@ -146,7 +148,7 @@ impl Kin {
     /// Measures how much of process `pid` is counted elsewhere. The kernel walks every page for that.
     pub fn measure(&self, pid: i32) {
         self.new.store(false, Relaxed);
-        if let Some(faults) = neap_sys::minor_faults(pid) {
+        if let Some(faults) = self.unexplained(pid) {
             self.faults.store(faults, Relaxed);
         }
         self.copied.store(0, Relaxed);
@@ -155,22 +157,35 @@ impl Kin {
         self.elsewhere.store(elsewhere, Relaxed);
     }
 
-    /// Looks at what the process may have copied since: the kernel copies a shared page that is written to at a minor fault,
-    /// and counts no memory for it that it did not count before. Other minor faults are taken for copies, too. How much that
-    /// is, in bytes.
-    pub fn note_copies(&self, pid: i32) -> u64 {
-        let now = neap_sys::minor_faults(pid).unwrap_or(0);
-        let pages = now.saturating_sub(self.faults.load(Relaxed));
-        let copied = self.elsewhere.load(Relaxed).min(pages * PAGE_SIZE as u64);
-        self.copied.store(copied, Relaxed);
-        copied
+    /// So many faults of the process copied nothing, or will turn out to.
+    pub fn explain(&self, faults: u64) {
+        self.explained.fetch_add(faults, Relaxed);
     }
 
-    /// Of the anonymous memory of a process, in bytes, what is its own: shared pages are divided by their sharers as
-    /// measured last, but for those that it has copied since.
+    fn unexplained(&self, pid: i32) -> Option<u64> {
+        let faults = neap_sys::faults(pid)?;
+        Some(faults.saturating_sub(self.explained.load(Relaxed)))
+    }
+
+    /// Looks at what the process may have copied since: the kernel copies a shared page at the first write to it, and
+    /// counts no memory for it that it did not count before. Faults of memory that is not registered are taken for copies,
+    /// too. How much that is, in bytes.
+    pub fn note_copies(&self, pid: i32) -> u64 {
+        if let Some(now) = self.unexplained(pid) {
+            let pages = now.saturating_sub(self.faults.load(Relaxed));
+            // All that it shares, of which at least a half counts elsewhere.
+            let most = self.elsewhere.load(Relaxed) * 2;
+            self.copied
+                .store(most.min(pages * PAGE_SIZE as u64), Relaxed);
+        }
+        self.copied.load(Relaxed)
+    }
+
+    /// What the process adds to the memory of its family, of `resident` bytes of its own: shared pages are divided by their
+    /// sharers as measured last, and each copy since is one page more.
     pub fn proportional(&self, resident: u64) -> u64 {
-        let elsewhere = self.elsewhere.load(Relaxed);
-        resident.saturating_sub(elsewhere.saturating_sub(self.copied.load(Relaxed)))
+        let own = resident.saturating_sub(self.elsewhere.load(Relaxed));
+        own + self.copied.load(Relaxed)
     }
 }
 
@@ -230,11 +245,10 @@ mod tests {
         assert!(after > before, "{after} after {before}");
         assert_eq!(kin.proportional(1 << 40), after);
         kin.elsewhere.store(PAGE_SIZE as u64, Relaxed);
-        assert_eq!(
-            kin.note_copies(pid),
-            PAGE_SIZE as u64,
-            "no more than is shared"
-        );
+        let most = 2 * PAGE_SIZE as u64;
+        assert_eq!(kin.note_copies(pid), most, "no more than is shared");
+        kin.explain(1 << 40);
+        assert_eq!(kin.note_copies(pid), 0, "neap served them all");
         kin.measure(pid);
         assert_eq!(kin.proportional(1 << 40), 1 << 40);
     }
