@@ -193,7 +193,12 @@ impl Worker {
             job.compress.ring(); // there is work for another
         }
         self.work.busy.fetch_add(1, Relaxed);
+        // As reclaim does.
+        let ahead = job.meter.is_over() && neap_sys::raise_above_ordinary();
         let taken = self.storer.store_block(space, body, false);
+        if ahead {
+            neap_sys::lower_to_ordinary();
+        }
         self.work.stored.fetch_add(taken.stored, Relaxed);
         self.work.refused.fetch_add(taken.refused, Relaxed);
         self.work.busy.fetch_sub(1, Relaxed);
