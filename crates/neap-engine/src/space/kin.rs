@@ -63,7 +63,9 @@ impl Kin {
         let inherited = inherited.and_then(|body| body.statm.anon_resident());
         self.elsewhere.store(inherited.unwrap_or(0), Relaxed);
         if !parent.kin.shares() {
-            parent.kin.elsewhere.store(0, Relaxed); // measured with children that are gone
+            // Measured with children that are gone.
+            parent.kin.elsewhere.store(0, Relaxed);
+            parent.kin.copied.store(0, Relaxed);
         }
         parent.kin.children.fetch_add(1, Relaxed);
         let _ = self.parent.set(Arc::downgrade(parent));
