@@ -153,6 +153,19 @@ fn what_a_family_copies_of_what_it_shares_counts_at_once() {
     }
 }
 
+/// The process that forked both of those who share it is gone.
+#[test]
+fn what_is_shared_counts_once_also_when_who_was_between_is_gone() {
+    let name = "what_is_shared_counts_once_also_when_who_was_between_is_gone";
+    let Some(_alone) = paging(name) else {
+        return;
+    };
+    let run = Neap::limit("96M").run(&words("orphan", &["60"]));
+    assert_eq!(run.text(), "0 wrong\n");
+    assert_eq!(run.number("/vmstat/zswpout"), 0, "it fits: {}", run.stats);
+    assert!(run.number("/memory/peak_bytes") < 80 << 20, "{}", run.stats);
+}
+
 /// Three times the memory a hard cgroup without swap gives: killed plainly, finished under neap with
 /// a limit 8 % below the cgroup's.
 #[test]

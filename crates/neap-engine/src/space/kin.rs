@@ -27,7 +27,8 @@ pub(crate) struct Kin {
     parent: OnceLock<Weak<Space>>,
     /// The space from which all of them come; 0: there was no fork.
     family: AtomicU64,
-    children: AtomicU32,
+    /// How many of them there are.
+    members: OnceLock<Arc<AtomicU32>>,
     /// The pages that were there at the fork are not in the table yet.
     inherits: AtomicBool,
     /// Pages that were shared until our agent made them the process's own: relatives may have the same
@@ -67,14 +68,17 @@ impl Kin {
             parent.kin.elsewhere.store(0, Relaxed);
             parent.kin.copied.store(0, Relaxed);
         }
-        parent.kin.children.fetch_add(1, Relaxed);
+        let members = || Arc::new(AtomicU32::new(1));
+        let members = parent.kin.members.get_or_init(members);
+        members.fetch_add(1, Relaxed);
+        let _ = self.members.set(members.clone());
         let _ = self.parent.set(Arc::downgrade(parent));
     }
 
-    /// The space is gone; what it shared is its parent's alone.
+    /// The space is gone; what it shared is the others' alone.
     pub fn leave(&self) {
-        if let Some(parent) = self.parent() {
-            parent.kin.children.fetch_sub(1, Relaxed);
+        if let Some(members) = self.members.get() {
+            members.fetch_sub(1, Relaxed);
         }
     }
 
@@ -82,10 +86,10 @@ impl Kin {
         self.parent.get().and_then(Weak::upgrade)
     }
 
-    /// Whether pages may be shared with another space.
+    /// Whether pages may be shared with another space: also with one whose parent, from which both have them, is gone.
     pub fn shares(&self) -> bool {
-        let parent = || self.parent().is_some_and(|parent| !parent.is_dead());
-        self.children.load(Relaxed) > 0 || parent()
+        let members = self.members.get();
+        members.is_some_and(|members| members.load(Relaxed) > 1)
     }
 
     /// Whether the pages that were there at the fork must still be found.
