@@ -1,5 +1,5 @@
-// A process and its grandchild, whose parent has ended. Both keep what they share for a second, and read it then.
-// `orphan MIB`
+// A process and a descendant of it, all between whom end as soon as they have forked. Both keep what they share for a
+// second, and read it then. `orphan MIB BETWEEN`
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +16,8 @@ static unsigned long wrong(const unsigned long *memory, size_t words) {
 }
 
 int main(int count, char **words) {
-    if (count != 2) {
-        fprintf(stderr, "usage: orphan MIB\n");
+    if (count != 3) {
+        fprintf(stderr, "usage: orphan MIB BETWEEN\n");
         return 2;
     }
     size_t bytes = strtoul(words[1], NULL, 10) << 20, all = bytes / sizeof(unsigned long);
@@ -32,14 +32,22 @@ int main(int count, char **words) {
     }
     pid_t child = fork();
     if (child == 0) {
-        if (fork() != 0) {
-            _exit(0);
+        for (int between = atoi(words[2]); between > 0; between--) {
+            pid_t next = fork();
+            if (next != 0) {
+                _exit(next < 0);
+            }
         }
         usleep(1000000);
         unsigned long found = wrong(memory, all);
         _exit(write(ends[1], &found, sizeof found) != sizeof found);
     }
-    waitpid(child, NULL, 0);
+    int status;
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
+        fprintf(stderr, "orphan: no descendant\n");
+        return 1;
+    }
+    close(ends[1]); // so that the read ends should they all be gone
     usleep(1000000);
     unsigned long found, own = wrong(memory, all);
     if (read(ends[0], &found, sizeof found) != sizeof found) {

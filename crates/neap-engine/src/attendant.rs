@@ -222,7 +222,7 @@ fn lack(offer: &wire::Attach) -> Option<String> {
 
 /// A process offers its address space.
 fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::Hello) {
-    let (parent, wipes) = (hello.arg, hello.arg2 != 0);
+    let (parent, family) = (hello.arg, hello.arg2);
     let Some((offer, message)) = welcome(job, &peer, device) else {
         return;
     };
@@ -239,11 +239,13 @@ fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::He
         job.stays_unmanaged(&error);
         return;
     }
-    let space = job.add_space(uffd, Ranges::default());
+    let family = (family != 0).then_some(family);
+    let space = job.add_space(uffd, Ranges::default(), family);
     if let Some(parent) = job.space_by_cookie(parent) {
-        space.kin.set_parent(&parent);
+        space.kin.inherit_from(&parent);
         space.kin.end_inherits(); // it was not registered, so all of its mappings will be found
     }
+    let wipes = hello.flags & wire::HELLO_WIPES != 0;
     space.wipes.store(wipes, Relaxed);
     if take_over(job, &space, peer, &offer, fds.collect(), false).is_none() {
         job.end_space(&space);
@@ -284,6 +286,7 @@ fn take_over(
         }
     });
     let statm = statm.ok()?;
+    space.kin.begin(statm.anon_resident());
     let stage = offer.stage..offer.stage.checked_add(STAGE_BYTES)?;
     register_stage(job, space, &peer, &stage)?;
     let begin = prepare_to_attend(job, space)?;
@@ -330,6 +333,7 @@ fn let_begin(space: &Space, peer: &Peer, give_uffd: bool) -> Option<()> {
     let mut ready = wire::Ready::zeroed();
     ready.magic = wire::MAGIC;
     ready.number = space.cookie;
+    ready.family = space.kin.family();
     let uffd = give_uffd.then(|| space.uffd.as_fd());
     let answered = peer
         .set_timeout(PATIENCE_MILLIS)

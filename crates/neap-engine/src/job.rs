@@ -19,7 +19,7 @@ use crate::meter::{Bell, Meter};
 use crate::options::{Exhausted, Options, Swap, WayOut};
 use crate::report::{ProcessReport, SamplerReport};
 use crate::room::Room;
-use crate::space::{Ranges, Space};
+use crate::space::{Kin, Ranges, Space};
 use crate::spares::Spares;
 use crate::spawn::PAUSE;
 
@@ -176,16 +176,21 @@ impl Job {
         self.stopping.load(Relaxed)
     }
 
-    /// A new space around a userfaultfd that has shaken hands; gives it back if there is none.
-    pub fn add_space(&self, uffd: Uffd, ranges: Ranges) -> Arc<Space> {
+    /// A new space around a userfaultfd that has shaken hands; `family`: the number of that from which it was forked.
+    pub fn add_space(&self, uffd: Uffd, ranges: Ranges, family: Option<u64>) -> Arc<Space> {
         let bell = Waker::new().ok(); // a forked child must be served though no descriptor is left
         let id = self.core().add_space();
         let cookie = self.next_cookie.fetch_add(1, Relaxed);
-        let space = Arc::new(Space::new(id, cookie, uffd, bell, ranges));
-        self.spaces
-            .write()
-            .expect("spaces lock")
-            .push(space.clone());
+        let mut spaces = self.spaces.write().expect("spaces lock");
+        let relative = spaces
+            .iter()
+            .find(|other| Some(other.kin.family()) == family);
+        let kin = match relative {
+            Some(relative) => relative.kin.another(),
+            None => Kin::first(family.unwrap_or(cookie)),
+        };
+        let space = Arc::new(Space::new(id, cookie, kin, uffd, bell, ranges));
+        spaces.push(space.clone());
         space
     }
 
@@ -207,8 +212,8 @@ impl Job {
         if spaces.len() == before {
             return;
         }
+        space.kin.leave(); // before another of its family can come
         drop(spaces);
-        space.kin.leave();
         // Whoever works on the space holds its gate; wait for them before the id may be reused.
         let _gate = space.gate.write().expect("gate");
         // The number is reused only after its last entry is gone from the store.

@@ -25,8 +25,8 @@ struct State {
     /// What `attach` mapped; all 0 while not attached.
     memory: Memory,
     thaw_around_fork: bool,
-    /// The engine's number of this address space.
-    number: u64,
+    /// The engine's numbers of this address space and of its family.
+    numbers: (u64, u64),
 }
 
 struct Shared(UnsafeCell<State>);
@@ -38,7 +38,7 @@ static STATE: Shared = Shared(UnsafeCell::new(State {
     name_len: 0,
     memory: Memory::NONE,
     thaw_around_fork: false,
-    number: 0,
+    numbers: (0, 0),
 }));
 
 fn state() -> &'static State {
@@ -68,7 +68,7 @@ pub unsafe fn start() {
     }
     let required = state.name[..state.name_len].ends_with(wire::REQUIRED_END.as_bytes());
     let emulated = is_emulated();
-    if !emulated && attach(wire::purpose::ATTACH, 0) {
+    if !emulated && attach(wire::purpose::ATTACH, (0, 0)) {
         hook::register_fork_handlers();
     } else if required {
         sys::write(
@@ -102,14 +102,14 @@ pub fn start_in_child() {
     // SAFETY: the cookie page was mapped by `attach` and is inherited, wiped: it reads zero, or the
     // engine fills it with the number of the child's space.
     let cookie = unsafe { (old as *const u64).read_volatile() };
-    let (purpose, number) = match cookie {
+    let (purpose, numbers) = match cookie {
         0 => {
             agent::disarm(); // all of its pages were brought back for the fork
-            (wire::purpose::ATTACH, state().number)
+            (wire::purpose::ATTACH, state().numbers)
         }
-        announced => (wire::purpose::ADOPT, announced),
+        announced => (wire::purpose::ADOPT, (announced, 0)),
     };
-    attach(purpose, number);
+    attach(purpose, numbers);
 }
 
 /// Set once the program has asked for memory that forked children find empty; they inherit it.
@@ -146,13 +146,16 @@ fn hello(purpose: u32, arg: u64, arg2: u64) -> wire::Hello {
         magic: wire::MAGIC,
         version: wire::VERSION,
         purpose,
-        reserved: 0,
+        flags: match WIPES.load(Relaxed) {
+            true => wire::HELLO_WIPES,
+            false => 0,
+        },
         arg,
         arg2,
     }
 }
 
-fn attach(purpose: u32, number: u64) -> bool {
+fn attach(purpose: u32, numbers: (u64, u64)) -> bool {
     let socket = match sys::connect(engine_name()) {
         Ok(socket) => socket,
         Err(errno) => {
@@ -169,11 +172,8 @@ fn attach(purpose: u32, number: u64) -> bool {
     };
     let mut device = None;
     let mut welcome = wire::Welcome::default();
-    let greeted = sys::send(
-        socket,
-        &hello(purpose, number, u64::from(WIPES.load(Relaxed))),
-        &[],
-    ) && sys::receive(socket, &mut welcome, &mut device) == Received::All
+    let greeted = sys::send(socket, &hello(purpose, numbers.0, numbers.1), &[])
+        && sys::receive(socket, &mut welcome, &mut device) == Received::All
         && welcome.magic == wire::MAGIC
         && welcome.refused == 0;
     let memory = greeted
@@ -182,13 +182,13 @@ fn attach(purpose: u32, number: u64) -> bool {
     if greeted && memory.is_none() {
         give_up(socket, lack::ROOM, 0);
     }
-    let number = memory.and_then(|memory| hand_over(socket, purpose, device, &memory));
+    let numbers = memory.and_then(|memory| hand_over(socket, purpose, device, &memory));
     if let Some(device) = device {
         sys::close(device);
     }
     // Before the memory goes: the kernel tells the engine of that as long as it serves the space.
     sys::close(socket);
-    let (Some(memory), Some(number)) = (memory, number) else {
+    let (Some(memory), Some(numbers)) = (memory, numbers) else {
         if let Some(memory) = memory {
             memory.unmap();
         }
@@ -197,7 +197,7 @@ fn attach(purpose: u32, number: u64) -> bool {
     // SAFETY: the constructor or the child of a fork: the only thread, see `State`.
     let state = unsafe { &mut *STATE.0.get() };
     state.memory = memory;
-    state.number = number;
+    state.numbers = numbers;
     state.thaw_around_fork = welcome.flags & wire::WELCOME_THAW_AROUND_FORK != 0;
     true
 }
@@ -269,8 +269,8 @@ fn give_up(socket: Fd, lacks: u32, errno: i32) {
     sys::send(socket, &refusal, &[]);
 }
 
-/// The number of the space, if the engine takes it.
-fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> Option<u64> {
+/// The numbers of the space and of its family, if the engine takes it.
+fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> Option<(u64, u64)> {
     const O_RDONLY: usize = 0;
     let mut fds = [Fd(-1); 4];
     let mut count = 0;
@@ -327,7 +327,7 @@ fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> O
     if let Some(fd) = extra {
         sys::close(fd);
     }
-    started.then_some(ready.number)
+    started.then_some((ready.number, ready.family))
 }
 
 const _: () = assert!(size_of::<usize>() == 8, "neap needs a 64-bit target");

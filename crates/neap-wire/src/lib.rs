@@ -20,7 +20,7 @@
 /// First word of every message.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"neap");
 /// Changes with any change of this file.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// The environment variable that names the engine's socket (abstract namespace).
 pub const SOCKET_ENV: &str = "NEAP_SOCKET";
 /// Ends the name of a socket if a program that does not become managed must not run: it may be one that cannot
@@ -33,9 +33,9 @@ pub const MAX_RANGES: usize = 64;
 
 /// Why the program's end speaks.
 pub mod purpose {
-    /// A process (or a forked child without inherited registration) offers its address space; `arg` is the
-    /// [`number`](crate::Ready::number) of the space that it was forked from, 0 if none, and `arg2` is not 0 if
-    /// that, or one before, has asked for [`WIPE`].
+    /// A process (or a forked child without inherited registration) offers its address space; `arg` and `arg2` are the
+    /// [`number`](crate::Ready::number) and the [`family`](crate::Ready::family) of the process that it was forked
+    /// from, which may have ended, or 0.
     pub const ATTACH: u32 = 1;
     /// A forked child whose userfaultfd the engine already has; `arg` is the space's cookie.
     pub const ADOPT: u32 = 2;
@@ -53,6 +53,9 @@ pub mod purpose {
     pub const FORKED: u32 = 8;
 }
 
+/// The process, or one that it comes from by forks, has asked for [`purpose::WIPE`].
+pub const HELLO_WIPES: u32 = 1;
+
 /// First message of a connection.
 #[repr(C)]
 #[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -64,8 +67,8 @@ pub struct Hello {
     pub version: u32,
     /// One of [`purpose`].
     pub purpose: u32,
-    /// Not used.
-    pub reserved: u32,
+    /// `HELLO_*` bits.
+    pub flags: u32,
     /// Meaning depends on the purpose.
     pub arg: u64,
     /// Meaning depends on the purpose.
@@ -140,6 +143,8 @@ pub struct Ready {
     pub refused: u32,
     /// The engine's number of the space, never 0 and never used again.
     pub number: u64,
+    /// The number of the first space of those that come from one by forks.
+    pub family: u64,
 }
 
 /// What the agent does with each range of a [`Command`].

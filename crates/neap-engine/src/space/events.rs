@@ -334,8 +334,8 @@ impl Space {
     /// stay with the parent, so their bytes are kept in the store for both.
     fn forked(self: &Arc<Self>, job: &Job, child: Uffd, mut kept: Kept) -> Born {
         let ranges = self.ranges.lock().expect("ranges lock").clone();
-        let child = job.add_space(child, ranges);
-        child.kin.set_parent(self);
+        let child = job.add_space(child, ranges, Some(self.kin.family()));
+        child.kin.inherit_from(self);
         // What children of its own find wiped is not registered in it either.
         child.wipes.store(self.wipes.load(Relaxed), Relaxed);
         child.frees.store(self.frees.load(Relaxed), Relaxed);

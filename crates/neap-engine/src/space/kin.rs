@@ -22,13 +22,17 @@ const OFFER_BELOW_PERCENT: u64 = 50;
 /// A child that has told nothing of itself after this never will (raw clone): 1 s, in nanoseconds.
 const CHILDHOOD: u64 = 1_000_000_000;
 
-#[derive(Default)]
+/// The spaces that come from one by forks.
+struct Family {
+    number: u64,
+    /// How many of them are left.
+    members: AtomicU32,
+}
+
 pub(crate) struct Kin {
+    family: Arc<Family>,
+    /// From whom it has what was absent at the fork.
     parent: OnceLock<Weak<Space>>,
-    /// The space from which all of them come; 0: there was no fork.
-    family: AtomicU64,
-    /// How many of them there are.
-    members: OnceLock<Arc<AtomicU32>>,
     /// The pages that were there at the fork are not in the table yet.
     inherits: AtomicBool,
     /// Pages that were shared until our agent made them the process's own: relatives may have the same
@@ -44,52 +48,67 @@ pub(crate) struct Kin {
     copied: AtomicU64,
     /// Not measured yet.
     new: AtomicBool,
-    /// When it was forked, in nanoseconds.
-    born: AtomicU64,
+    /// When it was forked, in nanoseconds; 0: never.
+    born: u64,
 }
 
 impl Kin {
-    pub fn set_parent(&self, parent: &Arc<Space>) {
-        let family = match parent.kin.family.load(Relaxed) {
-            0 => parent.cookie,
-            known => known,
-        };
-        parent.kin.family.store(family, Relaxed);
-        self.family.store(family, Relaxed);
-        self.inherits.store(true, Relaxed);
-        self.new.store(true, Relaxed);
-        self.born.store(neap_sys::monotonic_nanos(), Relaxed);
-        // All that a child has at first is its parent's.
-        let inherited = parent.body.get();
-        let inherited = inherited.and_then(|body| body.statm.anon_resident());
-        self.elsewhere.store(inherited.unwrap_or(0), Relaxed);
-        if !parent.kin.shares() {
-            // Measured with children that are gone.
-            parent.kin.elsewhere.store(0, Relaxed);
-            parent.kin.copied.store(0, Relaxed);
+    /// The first of a family, which has this number from now on.
+    pub fn first(number: u64) -> Self {
+        let members = AtomicU32::new(1);
+        Self::of(Arc::new(Family { number, members }), 0)
+    }
+
+    /// One more, forked just now. Where the process that forked it has ended since, any other of them knows the family.
+    pub fn another(&self) -> Self {
+        if self.family.members.fetch_add(1, Relaxed) == 1 {
+            // Measured with those that are gone.
+            self.elsewhere.store(0, Relaxed);
+            self.copied.store(0, Relaxed);
         }
-        let members = || Arc::new(AtomicU32::new(1));
-        let members = parent.kin.members.get_or_init(members);
-        members.fetch_add(1, Relaxed);
-        let _ = self.members.set(members.clone());
+        Self::of(self.family.clone(), neap_sys::monotonic_nanos())
+    }
+
+    fn of(family: Arc<Family>, born: u64) -> Self {
+        Self {
+            family,
+            parent: OnceLock::new(),
+            inherits: AtomicBool::new(false),
+            parted: Mutex::default(),
+            elsewhere: AtomicU64::new(0),
+            explained: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
+            copied: AtomicU64::new(0),
+            new: AtomicBool::new(born > 0),
+            born,
+        }
+    }
+
+    /// What was absent at the fork comes from there.
+    pub fn inherit_from(&self, parent: &Arc<Space>) {
         let _ = self.parent.set(Arc::downgrade(parent));
+        self.inherits.store(true, Relaxed);
+    }
+
+    /// All that a child has at first, `resident` bytes, is its relatives'.
+    pub fn begin(&self, resident: Option<u64>) {
+        if self.is_new() {
+            self.elsewhere.store(resident.unwrap_or(0), Relaxed);
+        }
     }
 
     /// The space is gone; what it shared is the others' alone.
     pub fn leave(&self) {
-        if let Some(members) = self.members.get() {
-            members.fetch_sub(1, Relaxed);
-        }
+        self.family.members.fetch_sub(1, Relaxed);
     }
 
     pub fn parent(&self) -> Option<Arc<Space>> {
         self.parent.get().and_then(Weak::upgrade)
     }
 
-    /// Whether pages may be shared with another space: also with one whose parent, from which both have them, is gone.
+    /// Whether pages may be shared with another space.
     pub fn shares(&self) -> bool {
-        let members = self.members.get();
-        members.is_some_and(|members| members.load(Relaxed) > 1)
+        self.family.members.load(Relaxed) > 1
     }
 
     /// Whether the pages that were there at the fork must still be found.
@@ -127,23 +146,22 @@ impl Kin {
 
     /// The other spaces that come from the same one. `own`: the id of this space.
     pub fn relatives(&self, job: &Job, own: SpaceId) -> Vec<Arc<Space>> {
-        let family = self.family();
-        if family == 0 {
+        if !self.shares() {
             return Vec::new();
         }
         let mut spaces = job.spaces();
-        spaces.retain(|other| other.id != own && other.kin.family() == family);
+        spaces.retain(|other| other.id != own && other.kin.family() == self.family());
         spaces
     }
 
-    /// The space from which this one comes; 0: there was no fork.
+    /// The number of the family: of no other space, of no other family.
     pub fn family(&self) -> u64 {
-        self.family.load(Relaxed)
+        self.family.number
     }
 
     /// Whether it was forked a moment ago, so that its agent may still come.
     pub fn is_young(&self, now: u64) -> bool {
-        now.saturating_sub(self.born.load(Relaxed)) < CHILDHOOD
+        now.saturating_sub(self.born) < CHILDHOOD
     }
 
     /// Whether it has come to the family since it was measured.
@@ -243,7 +261,7 @@ mod tests {
             let memory = std::hint::black_box(vec![1_u8; 40 << 20]); // more than malloc keeps
             (kin.note_copies(pid), memory).0
         };
-        let kin = Kin::default();
+        let kin = Kin::first(1);
         kin.measure(pid);
         assert_eq!(after_writing(&kin), 0, "nothing is shared");
         kin.elsewhere.store(1 << 40, Relaxed);

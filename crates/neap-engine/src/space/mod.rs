@@ -140,7 +140,14 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    pub fn new(id: SpaceId, cookie: u64, uffd: Uffd, bell: Option<Waker>, ranges: Ranges) -> Self {
+    pub fn new(
+        id: SpaceId,
+        cookie: u64,
+        kin: Kin,
+        uffd: Uffd,
+        bell: Option<Waker>,
+        ranges: Ranges,
+    ) -> Self {
         Self {
             id,
             cookie,
@@ -159,7 +166,7 @@ impl Space {
             frees: AtomicBool::new(false),
             vouched: Mutex::default(),
             quarantine: Mutex::default(),
-            kin: Kin::default(),
+            kin,
             news: Mutex::default(),
             copies: Copies::default(),
             unsure: AtomicBool::new(false),
