@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use neap_policy::{Heat, State, Step};
 use neap_sys::{Piece, Stop};
 use neap_units::{PAGE_SIZE, PageId, PageNr, SlotId};
-use neap_wire::op;
+use neap_wire::{BLOCK_PAGES, op};
 
 use super::Filler;
 use crate::agent::{Called, Errand};
@@ -92,7 +92,7 @@ fn move_home(
     }
 }
 
-/// Marks the page and its staged followers as returning.
+/// Marks the page and its staged followers as returning, no more than one command takes.
 fn gather(
     job: &Job,
     space: &Space,
@@ -107,7 +107,7 @@ fn gather(
         touched,
     };
     let mut core = job.core();
-    let end = window.end.0.max(page.0 + 1);
+    let end = window.end.0.clamp(page.0 + 1, page.0 + BLOCK_PAGES);
     for number in page.0..end {
         let id = core.find(space.id, PageNr(number));
         let found = id.map(|id| (id, core.state(id)));

@@ -14,8 +14,8 @@ use crate::fault::Served;
 use crate::job::Job;
 use crate::space::{Space, addresses};
 
-/// Largest readahead window, in pages (the kernel's SWAP_RA_ORDER_CEILING of 5).
-pub(super) const MAX_WINDOW: u32 = 32;
+/// Most pages that one fault loads.
+pub(super) const MAX_WINDOW: u32 = WalkReadahead::LONGEST;
 /// The same near the limit: what may be loaded without room for it.
 const LEAST_WINDOW: u64 = 16;
 /// Loaded pages keep their compressed copies while the pool takes less than this share of the limit.
@@ -71,7 +71,7 @@ impl Loader {
         Self {
             filler: Filler::at_once(),
             inbound: Vec::with_capacity(MAX_WINDOW as usize),
-            readahead: WalkReadahead::new(MAX_WINDOW),
+            readahead: WalkReadahead::default(),
             stride: Stride::default(),
         }
     }

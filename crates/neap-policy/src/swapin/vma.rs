@@ -8,10 +8,8 @@ use neap_units::{PageNr, Pages};
 /// Hits a mapping starts with, so that its first fault reads ahead.
 const INITIAL_HITS: u32 = 4;
 
-/// Largest window of VMA readahead, and the most hits counted (kernel:
-/// SWAP_RA_ORDER_CEILING 5, and the bits its packed state has for either).
+/// Largest window of VMA readahead (kernel: SWAP_RA_ORDER_CEILING 5).
 const WINDOW_CEILING: u32 = 32;
-const HITS_CEILING: u32 = 63;
 
 /// Pages of a page-table leaf range (2 MiB), which a window does not cross.
 const TABLE_PAGES: u64 = 512;
@@ -44,13 +42,13 @@ pub fn window(prev_pos: PageNr, pos: PageNr, hits: u32, max: u32, prev_window: u
 /// The readahead of one mapping, in two words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Readahead {
-    /// Page of the last fault, then 6 bits of window and 6 of hits: the packing of the
-    /// kernel's `swap_readahead_info`.
+    /// Page of the last fault, then its window and the hits since, as in the kernel's
+    /// `swap_readahead_info`; that has 6 bits for either.
     packed: u64,
     max: u32,
 }
 
-const FIELD_BITS: u32 = 6;
+const FIELD_BITS: u32 = 7;
 const FIELD: u64 = (1 << FIELD_BITS) - 1;
 
 fn pack(page: PageNr, window: u32, hits: u32) -> u64 {
@@ -66,6 +64,13 @@ impl Readahead {
             packed: pack(PageNr(0), 0, INITIAL_HITS),
             max: max.min(WINDOW_CEILING),
         }
+    }
+
+    /// Readahead of at most `max` pages, which the kernel's cap is nothing to, that begins without hits: its first fault
+    /// loads one page.
+    pub(super) const fn cold(max: u32) -> Readahead {
+        assert!(max as u64 <= FIELD);
+        Readahead { packed: 0, max }
     }
 
     /// A fault had to load `page`. Returns the pages to load: a range with `page` in it,
@@ -94,7 +99,7 @@ impl Readahead {
 
     /// A page loaded ahead was used.
     pub fn hit(&mut self) {
-        if self.hits() < HITS_CEILING {
+        if u64::from(self.hits()) < FIELD {
             self.packed += 1;
         }
     }
@@ -270,7 +275,7 @@ mod tests {
         #[test]
         fn any_walk_gets_windows_around_its_faults(
             max in 0u32..100,
-            walk in prop::collection::vec((0u64..1 << 45, 0u32..70), 1..60),
+            walk in prop::collection::vec((0u64..1 << 45, 0u32..140), 1..60),
         ) {
             let mut readahead = Readahead::new(max);
             for (page, hits) in walk {
@@ -279,7 +284,7 @@ mod tests {
                 prop_assert!(range.end - range.start <= readahead.max().max(Pages(1)));
                 prop_assert_eq!(range.start.0 / 512, (range.end.0 - 1) / 512);
                 (0..hits).for_each(|_| readahead.hit());
-                prop_assert_eq!(readahead.hits(), hits.min(HITS_CEILING));
+                prop_assert_eq!(readahead.hits(), hits.min(FIELD as u32));
             }
         }
     }

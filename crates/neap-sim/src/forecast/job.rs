@@ -14,9 +14,8 @@ use serde::Serialize;
 use super::NeapCosts;
 use crate::trace::{Backing, Event, Trace};
 
-/// As in the engine: the largest readahead; copies are kept where so many pages come at once, while the pool has
-/// less than this share of the limit.
-const WINDOW: u32 = 32;
+/// As in the engine: copies are kept where so many pages come at once, while the pool has less than this share of the
+/// limit.
 const KEEP_FROM: usize = 4;
 const KEEP_BELOW_PERCENT: u64 = 25;
 /// The pool opens again at this share of its limit, in percent.
@@ -191,7 +190,7 @@ impl Player {
             plan,
             next_sample: Nanos::ZERO,
             gate: PoolGate::new(most.whole_pages(), ACCEPT_PERCENT),
-            readahead: WalkReadahead::new(WINDOW),
+            readahead: WalkReadahead::default(),
             flags: vec![0; trace.pages() as usize],
             blocks: VecDeque::new(),
             slots: 0,
