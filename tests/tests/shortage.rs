@@ -121,7 +121,7 @@ fn a_program_that_few_threads_are_left_for_runs_managed_or_not_at_all_where_it_m
     let two = format!("{} 48; exit $?", hog.display());
     let two = Run::new(["sh", "-c", &two]).dir(user.dir());
     let (mut managed, mut refused) = (0, 0);
-    for count in 10..=20 {
+    for count in 9..=20 {
         let limit = format!("--nproc={count}:{count}");
         let neap = user.run("24M", &device, &["prlimit", &limit]);
         let run = neap.run(&two);

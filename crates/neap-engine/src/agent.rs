@@ -95,6 +95,10 @@ impl Agent {
         errand: Errand,
         wait: bool,
     ) -> Called {
+        assert!(
+            spans.len() <= wire::MAX_RANGES,
+            "what is left out would never be answered"
+        );
         let turn = match self.turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::WouldBlock) if !wait => return Called::Busy(errand),
@@ -132,10 +136,6 @@ impl Agent {
         command.magic = wire::MAGIC;
         command.op = op;
         command.target = target;
-        assert!(
-            spans.len() <= wire::MAX_RANGES,
-            "what is left out would never be answered"
-        );
         command.count = spans.len() as u32;
         for (to, span) in command.spans.iter_mut().zip(spans) {
             *to = wire::Span {

@@ -176,11 +176,12 @@ impl Job {
         self.stopping.load(Relaxed)
     }
 
-    /// A new space around a userfaultfd that has shaken hands; `family`: the number of that from which it was forked.
+    /// A new space around a userfaultfd that has shaken hands; `family`: the number of that of the process which forked it.
     pub fn add_space(&self, uffd: Uffd, ranges: Ranges, family: Option<u64>) -> Arc<Space> {
         let bell = Waker::new().ok(); // a forked child must be served though no descriptor is left
         let id = self.core().add_space();
         let cookie = self.next_cookie.fetch_add(1, Relaxed);
+        let family = family.filter(|&number| number < cookie); // a program may say anything
         let mut spaces = self.spaces.write().expect("spaces lock");
         let relative = spaces
             .iter()

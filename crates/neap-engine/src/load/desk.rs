@@ -1,5 +1,5 @@
 //! What a load works with. There are as many as load at once, and not one for each process: with its decoder it is
-//! a quarter of a MiB.
+//! a third of a MiB.
 
 use std::sync::Mutex;
 

@@ -31,7 +31,7 @@ struct Family {
 
 pub(crate) struct Kin {
     family: Arc<Family>,
-    /// From whom it has what was absent at the fork.
+    /// Who forked it: its copies may serve here, too, and what was absent there is absent here.
     parent: OnceLock<Weak<Space>>,
     /// The pages that were there at the fork are not in the table yet.
     inherits: AtomicBool,
@@ -48,7 +48,7 @@ pub(crate) struct Kin {
     copied: AtomicU64,
     /// Not measured yet.
     new: AtomicBool,
-    /// When it was forked, in nanoseconds; 0: never.
+    /// When it was forked, in nanoseconds; 0: never, or nobody is left of its family.
     born: u64,
 }
 
@@ -61,11 +61,12 @@ impl Kin {
 
     /// One more, forked just now. Where the process that forked it has ended since, any other of them knows the family.
     pub fn another(&self) -> Self {
-        if self.family.members.fetch_add(1, Relaxed) == 1 {
-            // Measured with those that are gone.
+        if !self.shares() {
+            // Measured with those that are gone; from here on it counts.
             self.elsewhere.store(0, Relaxed);
             self.copied.store(0, Relaxed);
         }
+        self.family.members.fetch_add(1, Relaxed);
         Self::of(self.family.clone(), neap_sys::monotonic_nanos())
     }
 
@@ -84,7 +85,7 @@ impl Kin {
         }
     }
 
-    /// What was absent at the fork comes from there.
+    /// What is found in it may have copies there.
     pub fn inherit_from(&self, parent: &Arc<Space>) {
         let _ = self.parent.set(Arc::downgrade(parent));
         self.inherits.store(true, Relaxed);

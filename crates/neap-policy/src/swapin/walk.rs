@@ -18,8 +18,8 @@ const WALKS: usize = 32;
 /// The readahead of one address space, told of its faults alone.
 #[derive(Clone, Debug)]
 pub struct WalkReadahead {
-    /// Where each walk is: the first page of its last window, as many bits as are needed to tell it from the others.
-    /// Beside each other, since most faults are near none of them.
+    /// Where each walk is: the low bits of the first page of its last window. Beside each other, since most faults are
+    /// near none of them.
     at: [u32; WALKS],
     walks: [Walk; WALKS],
     /// Those that were met again since the hand has passed them: who begins takes the place of another.
@@ -29,7 +29,7 @@ pub struct WalkReadahead {
     last: usize,
 }
 
-/// What may become a walk: each fault that is near none begins one.
+/// What may become a walk: each fault that continues none begins one.
 #[derive(Clone, Debug)]
 struct Walk {
     readahead: Readahead,
@@ -61,16 +61,22 @@ impl WalkReadahead {
         page: PageNr,
         are_there: impl Fn(Range<PageNr>) -> bool,
     ) -> Range<PageNr> {
-        self.last = match self.near(page) {
-            Some(walk) => {
+        let continued = self.near(page).find_map(|walk| {
+            let comes_from = self.walks[walk].comes_from(page, &are_there)?;
+            Some((walk, comes_from))
+        });
+        self.last = match continued {
+            Some((walk, comes_from)) => {
                 self.met |= 1 << walk;
+                self.walks[walk].go_on(comes_from);
                 walk
             }
             None => self.begin(),
         };
-        let window = self.walks[self.last].fault(page, are_there);
-        self.at[self.last] = window.start.0 as u32;
-        window
+        let walk = &mut self.walks[self.last];
+        walk.window = walk.readahead.fault(page);
+        self.at[self.last] = walk.window.start.0 as u32;
+        walk.window.clone()
     }
 
     /// Nothing of the last window was loaded from this page on, which lies above the one that was asked for.
@@ -78,11 +84,13 @@ impl WalkReadahead {
         self.walks[self.last].window.end = end;
     }
 
-    /// A walk that may have come to this page.
-    fn near(&self, page: PageNr) -> Option<usize> {
+    /// The walks that may have come to this page.
+    fn near(&self, page: PageNr) -> impl Iterator<Item = usize> {
         const REACH: u32 = 2 * WalkReadahead::LONGEST;
-        let reaches = |&at: &u32| (page.0 as u32).wrapping_sub(at).wrapping_add(REACH) <= 2 * REACH;
-        self.at.iter().position(reaches)
+        let reaches =
+            move |at: u32| (page.0 as u32).wrapping_sub(at).wrapping_add(REACH) <= 2 * REACH;
+        let near = self.at.iter().enumerate();
+        near.filter_map(move |(walk, &at)| reaches(at).then_some(walk))
     }
 
     /// The place of the first that has not been met again.
@@ -106,29 +114,33 @@ impl Walk {
         goes_on: false,
     };
 
-    fn fault(&mut self, page: PageNr, are_there: impl Fn(Range<PageNr>) -> bool) -> Range<PageNr> {
-        let longest = u64::from(WalkReadahead::LONGEST);
+    /// The page before `page` in the walk, if `page` is what it comes to next.
+    fn comes_from(
+        &self,
+        page: PageNr,
+        are_there: impl Fn(Range<PageNr>) -> bool,
+    ) -> Option<PageNr> {
         let passed = |range: Range<PageNr>| {
             let length = range.end.0 - range.start.0;
-            length == 0 || length <= longest && are_there(range)
+            length == 0 || length <= u64::from(WalkReadahead::LONGEST) && are_there(range)
         };
         let (first, end) = (self.window.start, self.window.end);
         let next = PageNr(page.0 + 1);
-        let above = page >= end && passed(end..page);
-        let below = page < first && passed(next..first);
-        let continues = above || below;
-        if continues {
-            let asked_for = u64::from(!self.goes_on);
-            (first.0 + asked_for..end.0).for_each(|_| self.readahead.hit());
+        if first == end {
+            return None; // there was no fault
         }
-        self.goes_on = continues;
-        match (above, below) {
-            (true, _) if page.0 > 0 => self.readahead.pass(PageNr(page.0 - 1)),
-            (_, true) => self.readahead.pass(next),
-            _ => {}
+        if page >= end && passed(end..page) {
+            return Some(PageNr(page.0 - 1));
         }
-        self.window = self.readahead.fault(page);
-        self.window.clone()
+        (page < first && passed(next..first)).then_some(next)
+    }
+
+    fn go_on(&mut self, comes_from: PageNr) {
+        let asked_for = u64::from(!self.goes_on);
+        let used = self.window.start.0 + asked_for..self.window.end.0;
+        used.for_each(|_| self.readahead.hit());
+        self.readahead.pass(comes_from);
+        self.goes_on = true;
     }
 }
 
@@ -223,13 +235,41 @@ mod tests {
         let mut page = 1 << 20;
         for turn in 0..8 {
             for elsewhere in 1..WALKS as u64 {
-                let far = PageNr((turn * 100 + elsewhere) << 30);
+                let far = PageNr((1 << 24) + ((turn * 100 + elsewhere) << 12));
                 assert_eq!(ahead.fault(far, |_| true), far..PageNr(far.0 + 1));
             }
             page = ahead.fault(PageNr(page), |_| false).end.0;
         }
         let window = ahead.fault(PageNr(page), |_| false);
         assert_eq!(window.end.0 - window.start.0, 64);
+    }
+
+    /// How many faults two walks have that go by turns over 4,096 pages each, the second so many pages behind the first.
+    /// What was passed is gone.
+    fn faults_of_two(behind: u64) -> usize {
+        let mut ahead = WalkReadahead::default();
+        let mut loaded: Vec<u64> = Vec::new();
+        let mut faults = 0;
+        for step in 0..4096 {
+            for page in [(1 << 20) + behind + step, (1 << 20) + step] {
+                if let Some(at) = loaded.iter().position(|&there| there == page) {
+                    loaded.swap_remove(at);
+                    continue;
+                }
+                let window = ahead.fault(PageNr(page), |_| false);
+                loaded.extend(page + 1..window.end.0);
+                faults += 1;
+            }
+        }
+        faults
+    }
+
+    #[test]
+    fn walks_near_each_other_do_not_disturb_each_other() {
+        for behind in [70, 100, 128, 1000, 1 << 32] {
+            let faults = faults_of_two(behind);
+            assert!(faults < 220, "{behind}: {faults}");
+        }
     }
 
     #[test]
@@ -254,11 +294,11 @@ mod tests {
     proptest! {
         #[test]
         fn any_fault_gets_a_window_around_it(
-            faults in prop::collection::vec((0u64..1 << 14, 0u64..70, any::<bool>()), 1..200),
+            faults in prop::collection::vec((0u64..1 << 14, 0u64..70, any::<bool>(), any::<bool>()), 1..200),
         ) {
             let mut ahead = WalkReadahead::default();
-            for (page, loaded, is_there) in faults {
-                let page = PageNr(page);
+            for (page, loaded, is_there, high) in faults {
+                let page = PageNr(page + (u64::from(high) << 32));
                 let window = ahead.fault(page, |_| is_there);
                 prop_assert!(window.contains(&page));
                 prop_assert!(window.end.0 - window.start.0 <= u64::from(WalkReadahead::LONGEST));
