@@ -253,7 +253,7 @@ impl Reclaimer {
         } else {
             "the program goes over its limit"
         };
-        let what = "what is resident is pinned, locked, shared or does not compress";
+        let what = "what is resident is pinned, locked, shared, of a file or does not compress";
         let trouble = self.job.store.swap_trouble().map(|why| format!("{why}; "));
         self.job.warn(format!(
             "nothing more can be reclaimed ({}{what}): {over}; give a larger -m or --swap-size",
