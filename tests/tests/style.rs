@@ -1,6 +1,7 @@
 //! The house rules that a machine can check: sizes, where `unsafe` may live, words and formats. They are
 //! promises of CONTRIBUTING.md; this test is what keeps them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -230,6 +231,63 @@ fn files_that_documents_name_are_there() {
         }
     }
     none(&faults);
+}
+
+/// "SPEC 1.9" in a comment or a document is a heading "1.9 ..." in docs/kernel.
+#[test]
+fn every_rule_of_the_kernel_that_is_cited_can_be_opened() {
+    let texts = files(&[".rs", ".md"]);
+    let mut faults = Vec::new();
+    let mut rules = BTreeSet::new();
+    let chapters = texts
+        .iter()
+        .filter(|(path, _)| path.starts_with("docs/kernel/"));
+    for line in chapters.flat_map(|(_, text)| text.lines()) {
+        let title = line
+            .strip_prefix('#')
+            .unwrap_or("")
+            .trim_matches(['#', ' ']);
+        for number in numbers(title).into_iter().take(1) {
+            if !rules.insert(number) {
+                faults.push(format!("docs/kernel: {number} is there twice"));
+            }
+        }
+    }
+    let mut cited = 0;
+    for (path, text) in &texts {
+        for (i, line) in text.lines().enumerate() {
+            let row = line
+                .strip_prefix("| ")
+                .filter(|_| path.ends_with("spec-tests.md"));
+            for number in line.split("SPEC ").skip(1).chain(row).flat_map(numbers) {
+                cited += 1;
+                if !rules.contains(number) {
+                    faults.push(format!("{path}:{}: docs/kernel has no {number}", i + 1));
+                }
+            }
+        }
+    }
+    assert!(cited > 100, "only {cited} rules are cited");
+    none(&faults);
+}
+
+/// The numbers that a text begins with: three in "1.9, 3.2-3.9: what is put where".
+fn numbers(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut rest = Some(text);
+    while let Some(text) = rest {
+        let is_part = |c: char| c.is_ascii_digit() || c == '.';
+        let end = text.find(|c| !is_part(c)).unwrap_or(text.len());
+        let number = text[..end].trim_end_matches('.');
+        if number.is_empty() {
+            break;
+        }
+        found.push(number);
+        let behind = &text[number.len()..];
+        let joints = [", ", " and ", " to ", "-"];
+        rest = joints.iter().find_map(|joint| behind.strip_prefix(joint));
+    }
+    found
 }
 
 #[test]

@@ -19,8 +19,8 @@
 //! | `counters` | what is counted, under the kernel's names |
 //! | `switches` | which kernel's rules |
 //!
-//! Rules are those of the kernel as restated in the project's specification; comments
-//! cite its sections as "SPEC n.m".
+//! Rules are those of the kernel, as docs/kernel has them; comments cite its headings as
+//! "SPEC n.m".
 #![forbid(unsafe_code)]
 
 mod batches;
