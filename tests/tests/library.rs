@@ -1,0 +1,65 @@
+//! The preload library as the dynamic linker sees it: what it takes from a program, and what it puts in front of it.
+
+use std::fs;
+
+use neap_tests::{Neap, Need, Run, neap_binary, paging, program, require};
+use object::{Object, ObjectSymbol};
+
+/// What a program's libc may or may not have; each is weak.
+const WANTED: [&str; 3] = ["__errno_location", "__register_atfork", "pthread_atfork"];
+/// The calls that the library stands in front of.
+const HOOKS: [&str; 7] = [
+    "ioctl", "madvise", "mmap", "mmap64", "mremap", "munmap", "unshare",
+];
+
+/// The symbols of the library that the dynamic linker resolves: name, defined, weak.
+fn symbols() -> Vec<(String, bool, bool)> {
+    let path = neap_binary()
+        .expect("required")
+        .with_file_name("libneap_preload.so");
+    let bytes = fs::read(path).expect("the library beside neap");
+    let file = object::File::parse(bytes.as_slice()).expect("a library");
+    let known = |symbol: object::Symbol| {
+        let name = symbol.name().expect("a name").to_owned();
+        (name, !symbol.is_undefined(), symbol.is_weak())
+    };
+    let symbols = file.dynamic_symbols().map(known);
+    symbols.filter(|(name, ..)| !name.is_empty()).collect()
+}
+
+#[test]
+fn the_library_runs_no_code_of_the_program_but_what_it_can_do_without() {
+    let name = "the_library_runs_no_code_of_the_program_but_what_it_can_do_without";
+    if !require(name, &[Need::Neap]) {
+        return;
+    }
+    let symbols = symbols();
+    let wanted = symbols.iter().filter(|(_, defined, _)| !defined);
+    for (name, _, weak) in wanted {
+        assert!(
+            *weak && WANTED.contains(&name.as_str()),
+            "{name} is taken from the program"
+        );
+    }
+    let offered = symbols.iter().filter(|(_, defined, _)| *defined);
+    for (name, ..) in offered {
+        assert!(
+            HOOKS.contains(&name.as_str()),
+            "{name} stands in for the program's"
+        );
+    }
+}
+
+/// A sanitizer's, or a tuned one: it may touch what only the agent can bring back.
+#[test]
+fn a_program_may_have_memory_functions_of_its_own() {
+    let Some(_alone) = paging("a_program_may_have_memory_functions_of_its_own") else {
+        return;
+    };
+    let run = Run::new([program("ownmem").as_os_str(), "96".as_ref()]);
+    let plain = run.go();
+    plain.must_exit(0);
+    let managed = Neap::limit("60M").run(&run.limit(std::time::Duration::from_secs(120)));
+    managed.must_have_paged();
+    assert_eq!(managed.text(), plain.text());
+}
