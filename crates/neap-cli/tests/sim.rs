@@ -232,7 +232,7 @@ fn a_recording_is_imported_replayed_and_forecast() {
     let (log, trace) = (path(&dir, "log"), path(&dir, "t.neaptrc"));
     let mut lines = String::new();
     for i in 0..40_000u64 {
-        let address = (i * 7919 % 300) * 4096 + 0x10_0000;
+        let address = (i * 7919 % 2000) * 4096 + 0x10_0000;
         lines.push_str(&format!("I  400000,4\n S {address:x},8\n"));
     }
     fs::write(&log, lines).unwrap();
@@ -247,12 +247,12 @@ fn a_recording_is_imported_replayed_and_forecast() {
     assert!(stderr(&output).contains("--memory: write at least 64K"));
     let svg = path(&dir, "f.svg");
     let output = neap(&[
-        "forecast", &trace, "--limits", "2M,100%", "--json", "-", "--svg", &svg,
+        "forecast", &trace, "--limits", "4M,100%", "--json", "-", "--svg", &svg,
     ]);
     assert!(output.status.success(), "{}", stderr(&output));
     let value: Value = serde_json::from_str(stdout(&output)).unwrap();
     assert_eq!(value["points"].as_array().unwrap().len(), 2);
-    assert_eq!(value["points"][0]["limit"], 2 << 20);
+    assert_eq!(value["points"][0]["limit"], 4 << 20);
     assert_eq!(value["machine"], "neap");
     let range = |key| value["points"][0][key].as_f64().unwrap();
     assert!(range("slowdown_low") <= range("slowdown"));
@@ -373,7 +373,7 @@ fn work_that_fails_leaves_the_output_as_it_was() {
 fn a_dash_is_standard_output_and_nothing_else_is_there() {
     let dir = tempfile::tempdir().unwrap();
     let trace = small_trace(&dir, 100);
-    let limits = ["forecast", &trace, "--limits", "256K"];
+    let limits = ["forecast", &trace, "--limits", "8Mi"];
     let run = |args: &[&str], more: &[&str]| {
         let output = neap_in(&dir, &[args, more].concat());
         assert!(output.status.success(), "{}", stderr(&output));
@@ -424,23 +424,47 @@ fn a_sweep_says_what_any_of_its_runs_must_say() {
 fn a_forecast_blames_only_limits_that_were_given() {
     let dir = tempfile::tempdir().unwrap();
     let trace = small_trace(&dir, 30);
-    let output = neap(&["forecast", &trace, "--json", "-"]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    let value: Value = serde_json::from_str(stdout(&output)).unwrap();
-    assert_eq!(value["points"].as_array().unwrap().len(), 5, "{value}");
-    let given = ["forecast", &trace, "--limits", "30%"];
-    fails(&dir, &given, 2, "--limits: 30% of 120KiB is ");
-    let given = ["forecast", &trace, "--limits", "50"];
-    fails(&dir, &given, 2, "--limits: 50 is below 64KiB");
+    let linux = ["--kernel", "6.12"];
+    let offered = |trace: &str, more: &[&str]| -> Vec<u64> {
+        let output = neap(&[&["forecast", trace, "--json", "-"], more].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let value: Value = serde_json::from_str(stdout(&output)).unwrap();
+        let points = value["points"].as_array().unwrap().iter();
+        points
+            .map(|point| point["limit"].as_u64().unwrap())
+            .collect()
+    };
+    assert_eq!(offered(&trace, &linux).len(), 5);
+    let given = |limit| ["forecast", &trace, "--limits", limit];
+    let of_linux = |limit| [&given(limit)[..], &linux].concat();
+    fails(&dir, &of_linux("30%"), 2, "--limits: 30% of 120KiB is ");
+    fails(
+        &dir,
+        &of_linux("50"),
+        2,
+        "--limits: 50 is below 64KiB: no program runs in less",
+    );
+    fails(
+        &dir,
+        &given("4095Ki"),
+        2,
+        "--limits: 4095Ki is below 4MiB: neap run takes no less",
+    );
+    let needs = "TRACE: needs 120KiB, and the least limit is 4MiB: there is nothing to forecast";
+    fails(&dir, &["forecast", &trace], 2, needs);
+    let larger = small_trace(&dir, 2000);
+    let offered = offered(&larger, &[]);
+    assert_eq!(offered.len(), 5, "100% to 60% of 2000 pages: {offered:?}");
+    assert!(offered.iter().all(|&limit| limit >= 4 << 20), "{offered:?}");
     let tiny = small_trace(&dir, 3);
-    let needs = "TRACE: needs 12KiB and no program runs in less than 64KiB";
-    fails(&dir, &["forecast", &tiny], 2, needs);
+    let needs = "TRACE: needs 12KiB, and the least limit is 64KiB: there is nothing to forecast";
+    fails(&dir, &[&["forecast", &tiny], &linux[..]].concat(), 2, needs);
 }
 
 #[test]
 fn a_recording_of_another_century_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let record = |time: u32| [&time.to_le_bytes()[..], &[1; 20]].concat();
+    let record = |time: u32| [&time.to_le_bytes()[..], &[1; 12], &[0xff; 8]].concat();
     fs::write(
         dir.path().join("log"),
         [record(0), record(u32::MAX)].concat(),
@@ -454,7 +478,7 @@ fn a_recording_of_another_century_is_refused() {
 fn a_file_that_is_read_or_written_already_is_not_written_over() {
     let dir = tempfile::tempdir().unwrap();
     let trace = small_trace(&dir, 100);
-    let record = [&[0, 0, 0, 0][..], &[1; 20]].concat();
+    let record = [&[0, 0, 0, 0][..], &[1; 12], &[0xff; 8]].concat();
     let at = |name: &str| dir.path().join(name);
     fs::write(at("og"), &record).unwrap();
     fs::hard_link(at("og"), at("link")).unwrap();

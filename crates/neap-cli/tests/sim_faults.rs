@@ -35,7 +35,7 @@ fn a_size_in_a_list_is_named_in_one_line() {
     let empty = "--limits: \"\" is no size: expected a size such as 512M, 1.5G or 50%";
     assert_eq!(limits(""), format!("neap: error[E0207]: {empty}"));
     let foo = "--limits: \"foo\" is no size: expected a digit";
-    assert_eq!(limits("50%,foo"), format!("neap: error[E0207]: {foo}"));
+    assert_eq!(limits("8M,foo"), format!("neap: error[E0207]: {foo}"));
 }
 
 #[test]
@@ -72,11 +72,35 @@ fn a_trace_that_is_not_of_its_version_or_empty_is_told_so() {
 #[test]
 fn a_compressed_recording_is_told_to_be_decompressed() {
     let dir = tempfile::tempdir().unwrap();
-    let bytes = [&[0x28, 0xb5, 0x2f, 0xfd][..], &[0; 44]].concat();
-    fs::write(dir.path().join("og.zst"), bytes).unwrap();
-    let import = ["import", "--from", "oracle-general", "og.zst", "-o", "x"];
+    for (tool, magic) in [
+        ("zstd", &[0x28, 0xb5, 0x2f, 0xfd][..]),
+        ("gzip", &[0x1f, 0x8b, 8, 0]),
+        ("xz", &[0xfd, b'7', b'z', b'X', b'Z', 0]),
+    ] {
+        let bytes = [magic, &[0; 48]].concat();
+        fs::write(dir.path().join("og"), &bytes[..48]).unwrap();
+        let import = ["import", "--from", "oracle-general", "og", "-o", "x"];
+        let text = told(&dir, &import, 2);
+        let is = format!("og: it is compressed with {tool}\n");
+        let remedy =
+            format!("  try: to decompress it first, or {tool} -dc FILE | neap sim import ");
+        assert!(text.contains(&(is + &remedy)), "{text}");
+        assert!(!dir.path().join("x").exists());
+    }
+}
+
+#[test]
+fn records_of_another_format_are_known_by_their_next_use() {
+    let dir = tempfile::tempdir().unwrap();
+    // Four numbers of eight bytes in each record, as other tools write them.
+    let other: Vec<u8> = (0..6u64)
+        .flat_map(|i| [i, 4096 * i, 4096, 1].map(u64::to_le_bytes))
+        .flatten()
+        .collect();
+    fs::write(dir.path().join("og"), other).unwrap();
+    let import = ["import", "--from", "oracle-general", "og", "-o", "x"];
     let text = told(&dir, &import, 2);
-    let want = "og.zst: it is compressed with zstd\n  try: to decompress it first";
+    let want = "og: record 3 says that its object is used next at record 2: that cannot be\n  try: --from with";
     assert!(text.contains(want), "{text}");
     assert!(!dir.path().join("x").exists());
 }

@@ -1,7 +1,7 @@
 //! How people write sizes: `512m`, `1.5G`, `2GiB`, `50%`.
 //!
 //! A number, whole or with a decimal point, then one of b k m g t in either case,
-//! optionally followed by `B` or `iB`. All are powers of 1024, as in docker's
+//! optionally followed by `B`, `i` or `iB`. All are powers of 1024, as in docker's
 //! `--memory`. A number alone is bytes. `%` is a share of something the caller
 //! knows (RAM), so it comes back as a number.
 
@@ -139,7 +139,7 @@ pub fn parse_size(text: &str) -> Result<Size, SizeError> {
         }
         Some(_) => return Err(fail(unit_at, SizeFault::UnknownUnit)),
     };
-    // A bare "b" is the whole unit; only the others take "B" or "iB".
+    // A bare "b" is the whole unit; only the others take "B", "i" or "iB".
     let suffix = rest.as_str();
     let accepted = if shift == 0 { 0 } else { suffix_len(suffix) };
     if accepted != suffix.len() {
@@ -154,11 +154,11 @@ pub fn parse_size(text: &str) -> Result<Size, SizeError> {
         .map_err(|fault| fail(0, fault))
 }
 
-/// How many leading bytes of `suffix` belong to the unit: `B`, `iB` or neither.
+/// How many leading bytes of `suffix` belong to the unit: `B`, `i`, `iB` or nothing.
 fn suffix_len(suffix: &str) -> usize {
     match suffix.as_bytes() {
         [b'i' | b'I', b'b' | b'B', ..] => 2,
-        [b'b' | b'B', ..] => 1,
+        [b'i' | b'I' | b'b' | b'B', ..] => 1,
         _ => 0,
     }
 }
@@ -256,6 +256,8 @@ mod tests {
             ("1kib", 1 << 10),
             ("512m", 512 << 20),
             ("2GiB", 2 << 30),
+            ("2Gi", 2 << 30),
+            ("512mi", 512 << 20),
             ("3T", 3 << 40),
             ("1.5G", 1536 << 20),
             ("0.5k", 512),
@@ -288,7 +290,8 @@ mod tests {
             ("30 M", 2, UnknownUnit),
             ("1bb", 2, Trailing),
             ("1kibs", 4, Trailing),
-            ("1ki", 2, Trailing),
+            ("1kis", 3, Trailing),
+            ("1bi", 2, Trailing),
             ("5%%", 2, Trailing),
             ("0%", 0, ShareOutOfRange),
             ("101%", 0, ShareOutOfRange),

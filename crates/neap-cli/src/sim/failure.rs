@@ -124,9 +124,15 @@ impl Failure {
             Self::Write { .. } => Some("a file in a directory you may write to"),
             Self::Same { .. } => Some("another file to write to"),
             Self::Import {
-                source: ImportFault::Compressed(_),
+                source: ImportFault::Compressed(tool),
                 ..
-            } => Some("to decompress it first, or zstd -dc FILE | neap sim import ... - -o TRACE"),
+            } => Some(match *tool {
+                "gzip" => {
+                    "to decompress it first, or gzip -dc FILE | neap sim import ... - -o TRACE"
+                }
+                "xz" => "to decompress it first, or xz -dc FILE | neap sim import ... - -o TRACE",
+                _ => "to decompress it first, or zstd -dc FILE | neap sim import ... - -o TRACE",
+            }),
             Self::Import {
                 source: ImportFault::Empty,
                 ..

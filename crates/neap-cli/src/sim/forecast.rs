@@ -12,8 +12,9 @@ use super::failure::Failure;
 use super::flags::ForecastArgs;
 use super::output::{Output, distinct, is_stdout};
 use super::print;
-use super::trace::{LEAST, flag, machine, size, time};
+use super::trace::{self, flag, machine, size, time};
 use super::workload::read_trace;
+use crate::run::limit as of_run;
 
 /// Least and most that pages may be said to get smaller.
 const RATIOS: std::ops::RangeInclusive<f64> = 1.0..=1000.0;
@@ -21,19 +22,36 @@ const RATIOS: std::ops::RangeInclusive<f64> = 1.0..=1000.0;
 /// The shares that are tried when nothing is said.
 const SHARES: [&str; 8] = ["100%", "90%", "80%", "70%", "60%", "50%", "40%", "30%"];
 
+/// The least limit of a machine, and who refuses less.
+#[derive(Clone, Copy)]
+struct Floor {
+    least: Bytes,
+    who: &'static str,
+}
+
+const NEAP: Floor = Floor {
+    least: of_run::LEAST,
+    who: "neap run takes no less",
+};
+const LINUX: Floor = Floor {
+    least: trace::LEAST,
+    who: "no program runs in less",
+};
+
 /// Limits from the list: sizes, or shares of what the trace needs. Without a list, the usual shares as
-/// far as a program runs in them.
-fn limits(args: &ForecastArgs, pages: u32) -> Result<Vec<Bytes>, Failure> {
+/// far as the machine takes them.
+fn limits(args: &ForecastArgs, pages: u32, floor: Floor) -> Result<Vec<Bytes>, Failure> {
+    let Floor { least, who } = floor;
     let needs = Bytes(u64::from(pages) << 12);
     let of = |text: &str| size("--limits", text.trim()).map(|size| size.of(needs));
     if args.limits.is_empty() {
         let shares = SHARES.into_iter().map(of).collect::<Result<Vec<_>, _>>()?;
-        let usable: Vec<Bytes> = shares.into_iter().filter(|limit| *limit >= LEAST).collect();
+        let usable: Vec<Bytes> = shares.into_iter().filter(|limit| *limit >= least).collect();
         return match usable.is_empty() {
             true => Err(flag(
                 "TRACE",
                 format!(
-                    "needs {needs} and no program runs in less than {LEAST}: there is nothing to forecast"
+                    "needs {needs}, and the least limit is {least}: there is nothing to forecast"
                 ),
             )),
             false => Ok(usable),
@@ -42,14 +60,14 @@ fn limits(args: &ForecastArgs, pages: u32) -> Result<Vec<Bytes>, Failure> {
     let mut all = Vec::new();
     for text in &args.limits {
         let limit = of(text)?;
-        if limit < LEAST {
+        if limit < least {
             let is = match text.ends_with('%') {
                 true => format!(" of {needs} is {limit},"),
                 false => " is".to_owned(),
             };
             return Err(flag(
                 "--limits",
-                format!("{}{is} below {LEAST}: no program runs in that", text.trim()),
+                format!("{}{is} below {least}: {who}", text.trim()),
             ));
         }
         all.push(limit);
@@ -200,7 +218,7 @@ pub(super) fn models(path: Option<&Path>) -> Result<Models, Failure> {
 }
 
 fn neap(args: &ForecastArgs, trace: &Trace, asked: Asked) -> Result<Shown, Failure> {
-    let limits = limits(args, trace.private_pages())?;
+    let limits = limits(args, trace.private_pages(), NEAP)?;
     let forecast = NeapForecast {
         job: NeapJob {
             limit: Bytes(0),
@@ -251,7 +269,7 @@ fn of_neap_run(args: &ForecastArgs) -> bool {
 }
 
 fn linux(args: &ForecastArgs, trace: &std::sync::Arc<Trace>) -> Result<Shown, Failure> {
-    let limits = limits(args, trace.pages())?;
+    let limits = limits(args, trace.pages(), LINUX)?;
     let points = of_linux(&machine(&args.machine)?, trace, &limits);
     let known = points.iter().filter(|point| !point.killed);
     let at = known.map(|point| (mib(point.limit), point.slowdown));

@@ -20,7 +20,7 @@ use super::record;
 use super::workload::{as_json, read_trace};
 use crate::talk;
 
-/// Least memory that a program is given: no program runs in less.
+/// Least memory that a program is given on an imagined Linux: no program runs in less.
 pub(super) const LEAST: Bytes = Bytes::kib(64);
 
 /// The flags of the imagined machine.
@@ -51,15 +51,24 @@ pub(super) fn bytes(name: &'static str, text: &str) -> Result<Bytes, Failure> {
     }
 }
 
-/// The first bytes of a zstd frame (RFC 8878, 3.1.1).
-const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// The first bytes of what compressors write: a zstd frame (RFC 8878, 3.1.1), a gzip member of deflate (RFC 1952, 2.3),
+/// an xz stream (its format 1.2.0, 2.1.1).
+const COMPRESSED: [(&str, &[u8]); 3] = [
+    ("zstd", &[0x28, 0xb5, 0x2f, 0xfd]),
+    ("gzip", &[0x1f, 0x8b, 8]),
+    ("xz", &[0xfd, b'7', b'z', b'X', b'Z', 0]),
+];
 
 /// Finds what is no recording of any format: no byte, or one that must be unpacked first.
 fn readable(input: &mut dyn BufRead) -> Result<(), ImportFault> {
-    match input.fill_buf()? {
-        [] => Err(ImportFault::Empty),
-        first if first.starts_with(&ZSTD) => Err(ImportFault::Compressed("zstd")),
-        _ => Ok(()),
+    let first = input.fill_buf()?;
+    let packed = COMPRESSED
+        .iter()
+        .find(|(_, magic)| first.starts_with(magic));
+    match packed {
+        Some((name, _)) => Err(ImportFault::Compressed(name)),
+        None if first.is_empty() => Err(ImportFault::Empty),
+        None => Ok(()),
     }
 }
 

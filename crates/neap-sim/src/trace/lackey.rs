@@ -41,6 +41,14 @@ pub enum ImportFault {
     /// More time passes by the rules than any recording has.
     #[error("more than 366 days pass in it: make a thousand instructions take less time")]
     Slow,
+    /// A record of oracleGeneral whose last field no such trace has.
+    #[error("record {record} says that its object is used next at record {next}: that cannot be")]
+    NextUse {
+        /// Which record, from 1.
+        record: u64,
+        /// What its last field says.
+        next: i64,
+    },
     /// The trace made of it is not sound.
     #[error(transparent)]
     Trace(#[from] TraceFault),

@@ -1,5 +1,6 @@
 //! Import of libCacheSim's oracleGeneral format: records of 24 bytes, little endian: time in seconds
-//! (u32), object (u64), size in bytes (u32), and when the object is used next (i64, not needed here).
+//! (u32), object (u64), size in bytes (u32), and the number of the record that uses the object next (i64; -1 or
+//! the largest number if none does). The last field is needed only to know another format by it.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -15,6 +16,8 @@ const RECORD: usize = 24;
 const SECOND: u64 = 1_000_000_000;
 /// Most pages of one object: what a larger one would need says nothing about pages.
 const OBJECT_PAGES: u64 = 512;
+/// More records than any trace has.
+const MOST_RECORDS: i64 = 1 << 48;
 /// Pages a trace may name.
 const MAX_PAGES: u64 = 1 << 31;
 
@@ -23,8 +26,8 @@ const MAX_PAGES: u64 = 1 << 31;
 ///
 /// # Errors
 ///
-/// When the input cannot be read, ends within a record, is empty, or has a time more than 366 days
-/// after the first.
+/// When the input cannot be read, ends within a record, is empty, has a next use that cannot be, or a time more than
+/// 366 days after the first.
 pub fn from_oracle(mut input: impl Read) -> Result<(Trace, u64), ImportFault> {
     let mut objects: BTreeMap<u64, (u32, u32)> = BTreeMap::new();
     let mut events = Vec::new();
@@ -43,8 +46,15 @@ pub fn from_oracle(mut input: impl Read) -> Result<(Trace, u64), ImportFault> {
         }
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| record[at + i]));
         let (time, size) = (word(0), word(12));
-        let object = u64::from(word(4)) | u64::from(word(8)) << 32;
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        let (object, next_use) = (long(4), long(16) as i64);
         number += 1;
+        if !may_follow(number, next_use) {
+            return Err(ImportFault::NextUse {
+                record: number,
+                next: next_use,
+            });
+        }
         let (first, before) = clock.unwrap_or((time, time));
         let passed = time.saturating_sub(before);
         if Nanos(u64::from(time.saturating_sub(first)) * SECOND) > MAX_TIME {
@@ -83,6 +93,13 @@ pub fn from_oracle(mut input: impl Read) -> Result<(Trace, u64), ImportFault> {
         pages: next as u32,
     };
     Ok((Trace::build(vec![area], events), cut))
+}
+
+/// Whether an object of record `number`, the first being 1, may be used next at `next`. Parts and samples of a trace keep
+/// the numbers of the whole, which are larger; some writers count from 0.
+fn may_follow(number: u64, next: i64) -> bool {
+    let later = u64::try_from(next).is_ok_and(|next| next >= number);
+    next == -1 || next == i64::MAX || (later && next < MOST_RECORDS)
 }
 
 /// Reads until the record is full or the input ends.
@@ -144,6 +161,36 @@ mod tests {
     }
 
     #[test]
+    fn a_next_use_that_cannot_be_is_refused() {
+        let with = |nexts: &[i64]| {
+            let record = |&next: &i64| [&record(1, 7, 1)[..16], &next.to_le_bytes()].concat();
+            let input: Vec<u8> = nexts.iter().flat_map(record).collect();
+            from_oracle(&input[..]).map(|_| ())
+        };
+        // Counted from 0, from 1, of a part of a longer trace, and not at all.
+        for sound in [
+            &[1, 2, -1][..],
+            &[2, 3, i64::MAX],
+            &[900, 1000, -1],
+            &[-1, -1],
+        ] {
+            assert!(with(sound).is_ok(), "{sound:?}");
+        }
+        for (wrong, record) in [(&[0][..], 1), (&[1, 1], 2), (&[-1, -2], 2), (&[1 << 48], 1)] {
+            let fault = with(wrong).unwrap_err();
+            let next = *wrong.last().unwrap();
+            assert!(
+                matches!(fault, ImportFault::NextUse { record: r, next: n } if r == record && n == next),
+                "{wrong:?}: {fault}"
+            );
+        }
+        assert_eq!(
+            with(&[5, 0]).unwrap_err().to_string(),
+            "record 2 says that its object is used next at record 0: that cannot be"
+        );
+    }
+
+    #[test]
     fn large_objects_are_cut_and_counted_once() {
         let size = 2 << 20;
         let input = [
@@ -159,7 +206,7 @@ mod tests {
     #[test]
     fn a_cut_record_is_an_error() {
         assert!(matches!(
-            from_oracle(&[0u8; 30][..]),
+            from_oracle(&[0xffu8; 30][..]),
             Err(ImportFault::Cut(6, 24))
         ));
         assert!(from_oracle(&[][..]).is_err());
