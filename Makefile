@@ -1,4 +1,4 @@
-# The one door. `make test` is exactly what CI runs.
+# Two doors: `make check` while working, `make test` before landing. The latter is exactly what CI runs.
 
 FOR ?= 60
 PREFIX ?= /usr/local
@@ -7,17 +7,18 @@ RUNS ?= $(if $(QUICK),3,5)
 AT ?= $(if $(QUICK),50,75$(comma)50$(comma)33)
 comma := ,
 
-.PHONY: help build install test demo torture bench bench-micro lint fmt clean
+.PHONY: help build install check test demo torture bench bench-micro lint fmt clean
 
 help:
 	@echo 'make build    the release binary and its preload library, in target/release'
 	@echo 'make install  both into PREFIX/bin and PREFIX/lib/neap (/usr/local)'
 	@echo 'make demo     a real program over its memory limit, plainly and under neap'
-	@echo 'make test     lints, unit tests and end-to-end tests, with counts'
+	@echo 'make check    lints, links of the documentation, unit tests: what to run while working'
+	@echo 'make test     all that, other compilers, and end-to-end tests, with counts; what CI runs'
 	@echo 'make torture  the torture program under neap with fresh seeds; FOR=600 is the long run (60)'
 	@echo 'make bench    the suite against the kernel, as root, into benches/runs; QUICK=1 is short, ROWS="zipf seq-read" a choice'
 	@echo 'make bench-micro  the fault path, the eviction path, the pool and each compressor'
-	@echo 'make lint     formatting and clippy alone'
+	@echo 'make lint     formatting, clippy and links alone'
 
 build:
 	@tools/need.sh build
@@ -26,6 +27,9 @@ build:
 install: build
 	install -D -t $(DESTDIR)$(PREFIX)/bin $${CARGO_TARGET_DIR:-target}/release/neap
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/neap $${CARGO_TARGET_DIR:-target}/release/libneap_preload.so
+
+check:
+	@tools/check.sh
 
 test:
 	@tools/test.sh

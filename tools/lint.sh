@@ -1,5 +1,5 @@
 #!/bin/bash
-# Formatting and clippy, each where its component is installed.
+# Formatting, clippy and the documentation's links, each where its component is installed.
 set -u
 status=0
 if cargo fmt --version >/dev/null 2>&1; then
@@ -11,5 +11,10 @@ if cargo clippy --version >/dev/null 2>&1; then
     cargo clippy --workspace --all-targets -- -D warnings || status=1
 else
     echo "SKIP lints: clippy is not installed"
+fi
+if command -v rustdoc >/dev/null; then
+    RUSTDOCFLAGS="${RUSTDOCFLAGS:-} -D warnings" cargo doc --workspace --no-deps --quiet || status=1
+else
+    echo "SKIP documentation: rustdoc is not installed"
 fi
 exit $status

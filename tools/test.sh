@@ -1,6 +1,6 @@
 #!/bin/bash
-# Everything that can be tested on this machine: lints, unit tests, end-to-end tests over the release
-# binary. What cannot run here is skipped aloud and counted.
+# Everything that can be tested on this machine: lints, other compilers, unit tests, end-to-end tests over the
+# release binary. What cannot run here is skipped aloud, and tests are counted.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 target=${CARGO_TARGET_DIR:-target}
@@ -12,6 +12,7 @@ mkdir -p "$target"
 tools/lint.sh || status=1
 
 set -o pipefail
+tools/others.sh 2>&1 | tee "$target/others-output.txt" || status=1
 # Each test has limits of its own; this one is for what they cannot see, so that counts are printed.
 timeout --kill-after=10 2400 cargo test --workspace --no-fail-fast </dev/null 2>&1 | tee "$target/test-output.txt" || status=1
 
@@ -31,6 +32,8 @@ if [ -n "$skips" ]; then
     skipped=$((skipped + skips))
     passed=$((passed - skips))
 fi
+others=$(grep '^SKIP ' "$target/others-output.txt")
+[ -z "$others" ] || printf '\nnot tried on this machine:\n%s\n' "$others"
 echo
 [ "$status" = 0 ] || echo "something above failed"
 echo "tests: $passed passed, $failed failed, $skipped skipped"

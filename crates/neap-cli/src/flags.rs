@@ -74,8 +74,13 @@ pub struct RunArgs {
     #[arg(long)]
     pub pool_beside: bool,
 
-    /// lz4, zstd[:LEVEL] or deflate[:LEVEL] [default: zstd:-1]
-    #[arg(long, value_name = "NAME[:LEVEL]")]
+    /// How pages are compressed
+    // Not a comment that documents: brackets are links there.
+    #[arg(
+        long,
+        value_name = "NAME[:LEVEL]",
+        help = "lz4, zstd[:LEVEL] or deflate[:LEVEL] [default: zstd:-1]"
+    )]
     pub compressor: Option<CompressorKind>,
 
     /// How the pool gives way to the swap file: second-chance, protection or off

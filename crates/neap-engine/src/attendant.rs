@@ -130,21 +130,21 @@ fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, thread: &io::Resu
     if !listens && !matches!(hello.purpose, purpose::ATTACH | purpose::ADOPT) {
         neap_sys::lower_to_ordinary(); // many pages may have to come back
     }
-    match hello.purpose {
-        purpose::ATTACH | purpose::ADOPT if let Err(error) = thread => {
+    match (hello.purpose, thread) {
+        (purpose::ATTACH | purpose::ADOPT, Err(error)) => {
             job.warn(format!("a process cannot be managed: {}", no_thread(error)));
             let mut refusal = words(job);
             refusal.refused = 1;
             let _ = peer.send(bytes_of(&refusal), &[]);
         }
-        purpose::ATTACH => attach(job, peer, device, &hello),
-        purpose::ADOPT => adopt(job, peer, hello.arg),
-        purpose::RELEASE => crate::thaw::release(job, &peer, hello.arg..hello.arg2),
-        purpose::WIPE => crate::thaw::wipe(job, &peer, hello.arg..hello.arg2),
-        purpose::THAW => crate::thaw::thaw(job, &peer),
-        purpose::RESUME => crate::thaw::resume(job, &peer),
-        purpose::LEAVE => crate::thaw::leave(job, &peer),
-        purpose::FORKED => crate::thaw::forked(job, &peer),
+        (purpose::ATTACH, _) => attach(job, peer, device, &hello),
+        (purpose::ADOPT, _) => adopt(job, peer, hello.arg),
+        (purpose::RELEASE, _) => crate::thaw::release(job, &peer, hello.arg..hello.arg2),
+        (purpose::WIPE, _) => crate::thaw::wipe(job, &peer, hello.arg..hello.arg2),
+        (purpose::THAW, _) => crate::thaw::thaw(job, &peer),
+        (purpose::RESUME, _) => crate::thaw::resume(job, &peer),
+        (purpose::LEAVE, _) => crate::thaw::leave(job, &peer),
+        (purpose::FORKED, _) => crate::thaw::forked(job, &peer),
         _ => {}
     }
 }

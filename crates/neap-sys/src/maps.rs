@@ -37,7 +37,7 @@ pub struct Mapping {
     pub shared: bool,
     /// Has no file behind it (shared memory has one).
     pub anonymous: bool,
-    /// Kernel-made: [vdso], [vvar], [vsyscall] and the like.
+    /// Kernel-made: `[vdso]`, `[vvar]`, `[vsyscall]` and the like.
     pub special: bool,
 }
 

@@ -22,7 +22,7 @@ const MOST_RECORDS: i64 = 1 << 48;
 const MAX_PAGES: u64 = 1 << 31;
 
 /// Reads the records. An object becomes as many pages as its first size needs, anonymous, written at
-/// its first use and read later. Beside the trace: how many objects were cut to [`OBJECT_PAGES`].
+/// its first use and read later. Beside the trace: how many objects were cut to `OBJECT_PAGES`.
 ///
 /// # Errors
 ///
