@@ -8,6 +8,7 @@ mod bench;
 mod cgroup;
 mod fuzz;
 mod neap;
+mod peak;
 mod process;
 mod program;
 mod run;
@@ -21,6 +22,7 @@ pub use bench::{
 pub use cgroup::MemoryGroup;
 pub use fuzz::{TARGETS, Target};
 pub use neap::{Managed, Neap, neap_binary};
+pub use peak::peak_of;
 pub use process::{Marker, leftovers};
 pub use program::{Program, program, static_program, target_dir};
 pub use run::{Outcome, Run};

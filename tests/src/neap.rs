@@ -88,6 +88,13 @@ impl Neap {
         self
     }
 
+    /// Words before those.
+    #[must_use]
+    pub fn around(mut self, words: impl IntoIterator<Item = OsString>) -> Self {
+        self.wrapper.splice(0..0, words);
+        self
+    }
+
     /// Another binary, such as a copy that every user may read.
     #[must_use]
     pub fn binary(mut self, binary: PathBuf) -> Self {

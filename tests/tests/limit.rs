@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use neap_tests::{
-    Managed, MemoryGroup, Neap, Need, Run, disk, exclusive, paging, program, require,
+    Managed, MemoryGroup, Neap, Need, Run, disk, exclusive, paging, peak_of, program, require,
 };
 
 fn words(name: &str, arguments: &[&str]) -> Run {
@@ -85,22 +85,6 @@ fn what_one_read_brings_stays_within_the_limit() {
     }
 }
 
-/// A run, and the most that its job and neap took, in MiB: by a cgroup around them, whose counter has some MiB of files and
-/// page tables as well, or by what neap says where there may be none.
-fn peak_of(limit: &str, run: &Run) -> (Managed, u64) {
-    let group = MemoryGroup::new(1 << 40).ok();
-    let neap = Neap::limit(limit);
-    let neap = match &group {
-        Some(group) => neap.wrapped(group.enter()),
-        None => neap,
-    };
-    let run = neap.run(run);
-    run.must_have_paged();
-    let said = run.number("/memory/peak_bytes");
-    let seen = group.and_then(|group| group.peak()).unwrap_or(said);
-    (run, said.max(seen) >> 20)
-}
-
 /// A build starts so. While they were registered one after the other, each time once an agent had had a cpu, such a
 /// job came to 2 and 3 times its limit in nearly every run. One that comes late may, by its 24 MiB, and where others want
 /// the cpus one is late in nearly every run.
@@ -117,9 +101,9 @@ fn many_programs_that_start_at_once_stay_near_the_limit() {
     let hogs = Run::new(["sh", "-c", &hogs]).limit(Duration::from_secs(60));
     let mut peaks: Vec<u64> = (0..3)
         .map(|_| {
-            let (run, peak) = peak_of("64M", &hogs);
+            let (run, peak) = peak_of(Neap::limit("64M"), &hogs);
             assert_eq!(run.text().lines().count(), 12, "{}", run.stderr);
-            peak
+            peak >> 20
         })
         .collect();
     peaks.sort_unstable();
@@ -148,9 +132,9 @@ fn what_a_family_copies_of_what_it_shares_counts_at_once() {
         return;
     };
     for _ in 0..3 {
-        let (run, peak) = peak_of("96M", &words("heirs", &["24", "8", "16"]));
+        let (run, peak) = peak_of(Neap::limit("96M"), &words("heirs", &["24", "8", "16"]));
         assert_eq!(run.text(), "0 wrong\n");
-        assert!(peak <= 116, "{peak} MiB of 96");
+        assert!(peak <= 116 << 20, "{peak} bytes of 96 MiB");
     }
 }
 

@@ -26,7 +26,7 @@ pub use file::SwapFile;
 pub use heap::keep_heap_small;
 pub use maps::{Mapping, Maps};
 pub use measured::{Usage, own_time, start_within, swap_off, swap_on, usage_of_children};
-pub use pagemap::{Pagemap, Word};
+pub use pagemap::{Found, Pagemap, Word};
 pub use process::{
     CpuTime, Pidfd, Statm, anon_of_sharers, anon_resident, any_in_mremap, comm, cpu_nanos,
     cpu_time, declared_free, descendants, faults, is_in_mremap, kill_descendants, robust_lists,

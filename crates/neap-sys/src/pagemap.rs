@@ -20,6 +20,7 @@ const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
 const WORD_PRESENT: u64 = 1 << 63;
 const WORD_FILE: u64 = 1 << 61;
+const WORD_PROTECTED: u64 = 1 << 57;
 const WORD_SWAPPED: u64 = 1 << 62;
 /// Told since Linux 6.15, beside `WORD_SWAPPED`.
 const WORD_GUARD: u64 = 1 << 58;
@@ -41,10 +42,24 @@ impl Word {
         self.0 & WORD_PRESENT == 0 && self.0 & (WORD_SWAPPED | WORD_GUARD) != 0
     }
 
+    /// A page, or the page of zeros, that a userfaultfd has write-protected.
+    pub fn is_protected(self) -> bool {
+        self.0 & WORD_PRESENT != 0 && self.0 & WORD_PROTECTED != 0
+    }
+
     /// Nothing at all. (Other bits say something of the mapping.)
     pub fn is_empty(self) -> bool {
         self.0 & (WORD_PRESENT | WORD_SWAPPED | WORD_GUARD) == 0
     }
+}
+
+/// What is at a run of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Anonymous pages.
+    Pages,
+    /// The kernel's one page of zeros, which costs no memory.
+    Zeros,
 }
 
 /// An open `/proc/PID/pagemap`.
@@ -64,7 +79,7 @@ impl Pagemap {
             file,
             by_scan: true,
         };
-        pagemap.by_scan = match pagemap.scan(0..PAGE, &mut |_| {}) {
+        pagemap.by_scan = match pagemap.scan(0..PAGE, &mut |_, _| {}) {
             Ok(()) => true,
             Err(error) => error.errno() != libc::ENOTTY,
         };
@@ -76,10 +91,13 @@ impl Pagemap {
         self.by_scan
     }
 
-    /// Calls `each` with every run of present anonymous pages in `range` (bytes), ascending.
-    /// The scan leaves out the shared zero page, which costs no memory; the older interface
-    /// cannot tell it apart.
-    pub fn present(&self, range: Range<u64>, each: &mut dyn FnMut(Range<u64>)) -> Result<()> {
+    /// Calls `each` with every run of present anonymous pages and of pages of zeros in `range` (bytes), ascending.
+    /// The older interface cannot tell them apart.
+    pub fn present(
+        &self,
+        range: Range<u64>,
+        each: &mut dyn FnMut(Range<u64>, Found),
+    ) -> Result<()> {
         if self.by_scan {
             self.scan(range, each)
         } else {
@@ -112,7 +130,7 @@ impl Pagemap {
         Ok(())
     }
 
-    fn scan(&self, range: Range<u64>, each: &mut dyn FnMut(Range<u64>)) -> Result<()> {
+    fn scan(&self, range: Range<u64>, each: &mut dyn FnMut(Range<u64>, Found)) -> Result<()> {
         let mut regions = [raw::page_region {
             start: 0,
             end: 0,
@@ -129,10 +147,10 @@ impl Pagemap {
                 vec: regions.as_mut_ptr() as u64,
                 vec_len: regions.len() as u64,
                 max_pages: 0,
-                category_inverted: PAGE_IS_FILE | PAGE_IS_PFNZERO,
-                category_mask: PAGE_IS_PRESENT | PAGE_IS_FILE | PAGE_IS_PFNZERO,
+                category_inverted: PAGE_IS_FILE,
+                category_mask: PAGE_IS_PRESENT | PAGE_IS_FILE,
                 category_anyof_mask: 0,
-                return_mask: PAGE_IS_PRESENT,
+                return_mask: PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
             };
             // SAFETY: the request number encodes the type of `arg`; the kernel writes at most
             // `vec_len` regions to `regions`.
@@ -141,7 +159,11 @@ impl Pagemap {
                 return Err(SysError::last("PAGEMAP_SCAN", ""));
             }
             for region in &regions[..got.unsigned_abs() as usize] {
-                each(region.start..region.end);
+                let found = match region.categories & PAGE_IS_PFNZERO {
+                    0 => Found::Pages,
+                    _ => Found::Zeros,
+                };
+                each(region.start..region.end, found);
             }
             if arg.walk_end <= from {
                 break;
@@ -151,7 +173,7 @@ impl Pagemap {
         Ok(())
     }
 
-    fn read_words(&self, range: Range<u64>, each: &mut dyn FnMut(Range<u64>)) -> Result<()> {
+    fn read_words(&self, range: Range<u64>, each: &mut dyn FnMut(Range<u64>, Found)) -> Result<()> {
         let mut words = vec![0u8; 8 * 4096];
         let mut run: Option<Range<u64>> = None;
         let mut page = range.start / PAGE;
@@ -175,12 +197,12 @@ impl Pagemap {
                         None => run = Some(here..here + PAGE),
                     }
                 } else if let Some(run) = run.take() {
-                    each(run);
+                    each(run, Found::Pages);
                 }
             }
         }
         if let Some(run) = run {
-            each(run);
+            each(run, Found::Pages);
         }
         Ok(())
     }
@@ -208,7 +230,11 @@ mod tests {
             pagemap.by_scan = scan;
             let mut got = Vec::new();
             pagemap
-                .present(range.clone(), &mut |r| got.push(r))
+                .present(range.clone(), &mut |run, found| {
+                    if found == Found::Pages {
+                        got.push(run);
+                    }
+                })
                 .expect("present");
             assert_eq!(got, want, "by_scan {scan}");
         }

@@ -11,6 +11,7 @@ mod patience;
 mod rank;
 mod serve;
 mod watch;
+mod zeros;
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -94,7 +95,10 @@ pub(crate) struct FaultThread {
     job: Arc<Job>,
     space: Arc<Space>,
     loader: Loader,
+    /// Where fresh memory is written, where it is read, and where it is written once it was read.
     fresh: FreshRuns,
+    read: FreshRuns,
+    written: FreshRuns,
     inbox: Inbox,
     /// Faults wait for room.
     held: bool,
@@ -121,6 +125,8 @@ impl FaultThread {
             job,
             space,
             fresh: FreshRuns::default(),
+            read: FreshRuns::default(),
+            written: FreshRuns::default(),
             held: false,
             soon: false,
             followed: None,

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{Heat, State, Step};
-use neap_sys::{Stop, Word};
+use neap_sys::{Progress, Stop, Word};
 use neap_units::{PAGE_SIZE, PageNr};
 
 use super::{Fault, FaultThread, Served};
@@ -40,7 +40,10 @@ impl FaultThread {
             }
         };
         if fault.protected {
-            return self.let_write(fault);
+            return match found {
+                None | Some((_, State::Absent)) => self.first_write(fault),
+                Some(_) => self.let_write(fault),
+            };
         }
         // The program may have discarded it too, so that the table knows nothing of it any more.
         if self.space.is_in_discard(fault.page)
@@ -49,6 +52,7 @@ impl FaultThread {
             return Served::Later;
         }
         match found {
+            None | Some((_, State::Absent)) if !fault.write => self.show_zeros(fault),
             None | Some((_, State::Absent)) => self.fresh(fault),
             Some((_, State::Resident { .. })) => self.doubt(fault.page),
             Some((_, State::Staged { .. } | State::Storing { .. })) => {
@@ -72,7 +76,7 @@ impl FaultThread {
 
     /// Whether a fill must wait for reclaim, which says when that is in vain. Our own agent never waits: it moves pages
     /// for reclaim.
-    fn must_wait(&mut self, fault: &Fault) -> bool {
+    pub(super) fn must_wait(&mut self, fault: &Fault) -> bool {
         let full = |job: &Job| job.meter.must_hold(PAGE_SIZE as u64);
         if full(&self.job) {
             self.job.room.wait(&self.space);
@@ -97,53 +101,59 @@ impl FaultThread {
         true
     }
 
-    /// Memory nobody has touched before. A thread that walks upwards gets a run of pages at once.
+    /// Memory nobody has touched before is written. A thread that walks upwards gets a run of pages at once.
     fn fresh(&mut self, fault: Fault) -> Served {
         if self.must_wait(&fault) {
             return Served::Held;
         }
-        let _gate = self.space.gate.read().expect("gate");
-        // A page that was found by a scan and has left since the first look has bytes.
-        let state = self.job.core().state_at(self.space.id, fault.page);
-        if state != State::Absent || self.space.is_in_discard(fault.page) {
+        let gate = self.space.gate.read().expect("gate");
+        if !self.is_unknown(fault.page) {
             return Served::Later;
         }
-        let run = if fault.write && !self.space.exact.load(Relaxed) {
-            self.fresh_run(fault.page)
-        } else {
-            1
-        };
+        let most = self.most_fresh();
+        let run = self.run_of(
+            fault.page,
+            self.fresh.wanted(fault.page, most),
+            Word::is_empty,
+        );
+        let bytes = &ZEROS[..run * PAGE_SIZE];
         let filler = &mut self.loader.filler;
-        let progress = if fault.write {
-            let bytes = &ZEROS[..run * PAGE_SIZE];
-            filler.copy(&self.space, fault.page.addr(), bytes)
-        } else {
-            // Read before written: the shared zero page does, and costs nothing but a fault if it is written to.
-            self.space.kin.explain(1);
-            filler.zero(&self.space, addresses(fault.page, 1))
-        };
+        let progress = filler.copy(&self.space, fault.page.addr(), bytes);
         let filled = progress.done / PAGE_SIZE as u64;
-        self.note_fresh(fault.page, filled, fault.write);
+        self.note_fresh(fault.page, filled);
         self.fresh.note(fault.page, filled);
+        drop(gate);
+        self.end_fill(fault.page, progress)
+    }
+
+    /// Whether neither the table has the page nor somebody is about to throw it away. (One that was found by a scan and
+    /// has left since the first look has bytes.)
+    pub(super) fn is_unknown(&self, page: PageNr) -> bool {
+        let state = self.job.core().state_at(self.space.id, page);
+        state == State::Absent && !self.space.is_in_discard(page)
+    }
+
+    /// What becomes of the fault that a fill was for.
+    pub(super) fn end_fill(&mut self, page: PageNr, progress: Progress) -> Served {
         match progress.stop {
-            _ if filled > 0 => Served::Done,
+            _ if progress.done > 0 => Served::Done,
             None => Served::Done,
-            Some(Stop::Retry) => Served::Later,
+            Some(Stop::Retry | Stop::NoMemory) => Served::Later,
             Some(Stop::Dead) => {
                 self.space.set_dead();
                 Served::Done
             }
-            Some(Stop::NoMemory) => Served::Later,
             // Exists: another filled it. Absent: the mapping is gone. The thread finds out itself.
             Some(_) => {
-                let page = addresses(fault.page, 1);
+                let page = addresses(page, 1);
                 self.loader.filler.let_go(&self.space, page);
                 Served::Done
             }
         }
     }
 
-    fn note_fresh(&self, first: PageNr, count: u64, written: bool) {
+    /// Pages that nobody had touched are memory of the program's from now on.
+    pub(super) fn note_fresh(&self, first: PageNr, count: u64) {
         if count == 0 {
             return;
         }
@@ -156,17 +166,21 @@ impl FaultThread {
         }
         drop(core);
         self.job.events.fresh.fetch_add(count, Relaxed);
-        if written {
-            self.job.meter.charge(count * PAGE_SIZE as u64);
-        }
+        self.job.meter.charge(count * PAGE_SIZE as u64);
     }
 
-    /// How many pages from `page` on are unknown to the table and empty, within the registered range,
-    /// and are to be filled with it.
-    fn fresh_run(&self, page: PageNr) -> usize {
+    /// The most pages that may become memory for one fault, by the room there is.
+    pub(super) fn most_fresh(&self) -> u64 {
         let room = self.job.meter.room() / PAGE_SIZE as u64;
-        let most = room.clamp(LEAST_FRESH, MAX_FRESH);
-        let want = self.fresh.wanted(page, most);
+        room.clamp(LEAST_FRESH, MAX_FRESH)
+    }
+
+    /// How many pages from `page` on, `want` at most, may be served with it: unknown to the table, within the registered
+    /// range, and but for `page` itself `such`.
+    pub(super) fn run_of(&self, page: PageNr, want: u64, such: fn(Word) -> bool) -> usize {
+        if want <= 1 || self.space.exact.load(Relaxed) {
+            return 1;
+        }
         let Some(range) = self.space.registered(page) else {
             return 1;
         };
@@ -181,9 +195,7 @@ impl FaultThread {
             (1..want).take_while(free).count() + 1
         };
         // The page itself is no guard region: those never ask.
-        1 + self
-            .space
-            .leading(PageNr(page.0 + 1), known - 1, Word::is_empty)
+        1 + self.space.leading(PageNr(page.0 + 1), known - 1, such)
     }
 
     /// The table says that the page is there. Either another fault was served meanwhile, or the
@@ -192,7 +204,7 @@ impl FaultThread {
     /// zeros.
     fn doubt(&mut self, page: PageNr) -> Served {
         self.loader.filler.wake(&self.space); // who has its page is not to wait for the gate
-        let _gate = self.space.gate.write().expect("gate");
+        let gate = self.space.gate.write().expect("gate");
         let state = self.job.core().state_at(self.space.id, page);
         if !matches!(state, State::Resident { .. }) {
             return Served::Later;
@@ -205,19 +217,10 @@ impl FaultThread {
             self.job.lose(&self.space, page, why);
             return Served::Done;
         }
-        match self
-            .loader
-            .filler
-            .zero(&self.space, addresses(page, 1))
-            .stop
-        {
-            None => Served::Done,
-            Some(Stop::Retry | Stop::NoMemory) => Served::Later,
-            Some(_) => {
-                self.loader.filler.let_go(&self.space, addresses(page, 1));
-                Served::Done
-            }
-        }
+        let filler = &mut self.loader.filler;
+        let (progress, _) = filler.zero(&self.space, addresses(page, 1));
+        drop(gate);
+        self.end_fill(page, progress)
     }
 
     /// Whether a page that must be there is not: the program has not declared it free, so that the kernel had
@@ -233,7 +236,7 @@ impl FaultThread {
     /// out of `Protected`, so that it never commits what was written meanwhile: it is told here, and
     /// lets the thread go. Under the exclusive gate: otherwise reclaim could protect the page between
     /// the look and the release, and not notice the write.
-    fn let_write(&mut self, fault: Fault) -> Served {
+    pub(super) fn let_write(&mut self, fault: Fault) -> Served {
         let _gate = self.space.gate.write().expect("gate");
         {
             let mut core = self.job.core();
@@ -245,8 +248,14 @@ impl FaultThread {
             }
         }
         let range = addresses(fault.page, 1);
-        match self.space.uffd.write_protect(range.clone(), false).stop {
+        match self
+            .loader
+            .filler
+            .unprotect(&self.space, range.clone())
+            .stop
+        {
             Some(Stop::Retry) => Served::Later,
+            None => Served::Done,
             _ => {
                 self.loader.filler.let_go(&self.space, range);
                 Served::Done

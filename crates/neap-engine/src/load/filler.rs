@@ -35,11 +35,23 @@ impl Filler {
         self.note(target, progress)
     }
 
-    /// Maps the zero page over absent pages.
-    pub fn zero(&mut self, space: &Space, range: Range<u64>) -> Progress {
-        let first = range.start;
-        let progress = space.uffd.zero(range, self.wake);
-        self.note(first, progress)
+    /// Maps the page of zeros over absent pages, write-protected: the first write to one is a fault again. False: they
+    /// are not protected, as the address space is changing.
+    pub fn zero(&mut self, space: &Space, range: Range<u64>) -> (Progress, bool) {
+        let progress = space.uffd.zero(range.clone(), Wake::Later);
+        if progress.done == 0 {
+            return (progress, true);
+        }
+        let filled = range.start..range.start + progress.done;
+        let protected = space.uffd.protect(filled.clone()).stop.is_none();
+        self.let_go(space, filled);
+        (progress, protected)
+    }
+
+    /// Lets the program write to pages that are protected.
+    pub fn unprotect(&mut self, space: &Space, range: Range<u64>) -> Progress {
+        let progress = space.uffd.unprotect(range.clone(), self.wake);
+        self.note(range.start, progress)
     }
 
     fn note(&mut self, first: u64, progress: Progress) -> Progress {

@@ -83,7 +83,7 @@ impl Reclaimer {
             }
             drop(core);
             let range = addresses(run.first, run.ids.len());
-            let progress = space.uffd.write_protect(range.clone(), true);
+            let progress = space.uffd.protect(range.clone());
             if progress.stop.is_none() {
                 return true;
             }

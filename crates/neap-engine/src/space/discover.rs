@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use neap_policy::{Heat, State, Step};
-use neap_sys::{Mapping, Mode};
+use neap_sys::{Found, Mapping, Mode};
 use neap_units::{PAGE_SIZE, PageNr};
 
 use super::kin::inherit;
@@ -22,6 +22,9 @@ const TRY_AGAIN: u64 = 1_000_000_000;
 
 /// No program has memory from here on: 2^47 on x86-64, 2^48 on arm64.
 const HIGHEST: u64 = 1 << 48;
+
+/// Absent pages, and the first write to one that was read before.
+const MODE: Mode = Mode::MissingAndWp;
 
 /// How often a mapping is looked at that could not be taken, and the pause before the next time.
 const TRIES: u32 = 4;
@@ -151,12 +154,7 @@ impl Space {
         if self.is_refused(range) {
             return false; // asked for meanwhile
         }
-        let mode = if job.needs_write_protect() {
-            Mode::MissingAndWp
-        } else {
-            Mode::Missing
-        };
-        let Some(known) = self.register(range, mode) else {
+        let Some(known) = self.register(range) else {
             return false;
         };
         // Grown meanwhile: the rest must be registered too.
@@ -165,7 +163,7 @@ impl Space {
         let mut range = range.clone();
         if let Some(Mapping { range: rest, .. }) = grown
             && !self.is_refused(&rest)
-            && self.uffd.register(rest.clone(), mode).is_ok()
+            && self.uffd.register(rest.clone(), MODE).is_ok()
         {
             let mut ranges = self.ranges.lock().expect("ranges lock");
             ranges.insert(rest.clone());
@@ -194,8 +192,8 @@ impl Space {
         !kept.is_empty()
     }
 
-    /// Takes note of the pages that are in these places, and says which. Not if somebody has changed mappings
-    /// meanwhile: the pages could be those of a mapping that moved there, which has records where it was. The
+    /// Takes note of the pages that are in these places, and says which. Those of zeros, which cost nothing, are
+    /// write-protected instead, so that the first write to one is a fault. Not if somebody has changed mappings meanwhile: the pages could be those of a mapping that moved there, which has records where it was. The
     /// caller holds the gate exclusively, and has looked at nothing before.
     fn note_present(
         &self,
@@ -203,12 +201,16 @@ impl Space {
         body: &Body,
         places: &[Range<u64>],
     ) -> Option<Vec<Range<u64>>> {
-        let mut runs = Vec::new();
+        let (mut runs, mut zeros) = (Vec::new(), Vec::new());
         for place in places {
-            let seen = body
-                .pagemap
-                .present(place.clone(), &mut |run| runs.push(run));
-            seen.ok()?;
+            let mut keep = |run, found| match found {
+                Found::Pages => runs.push(run),
+                Found::Zeros => zeros.push(run),
+            };
+            body.pagemap.present(place.clone(), &mut keep).ok()?;
+        }
+        for run in zeros {
+            self.uffd.protect(run).stop.map_or(Some(()), |_| None)?;
         }
         if self.expects() || self.is_changing() {
             return None;
@@ -220,8 +222,8 @@ impl Space {
     }
 
     /// Registers a mapping; which parts of it were, already. `None`: it cannot be.
-    fn register(&self, range: &Range<u64>, mode: Mode) -> Option<Vec<Range<u64>>> {
-        if self.uffd.register(range.clone(), mode).is_err() {
+    fn register(&self, range: &Range<u64>) -> Option<Vec<Range<u64>>> {
+        if self.uffd.register(range.clone(), MODE).is_err() {
             // Unmapped meanwhile, or a kind of memory the kernel will not trap.
             let until = neap_sys::monotonic_nanos() + TRY_AGAIN;
             let mut failed = self.failed.lock().expect("failed lock");

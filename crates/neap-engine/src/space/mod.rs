@@ -28,7 +28,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Mutex, OnceLock, RwLock};
 
-use neap_sys::{Maps, Pagemap, Pidfd, Remote, Statm, Stop, Uffd, Waker, Word};
+use neap_sys::{Maps, Pagemap, Pidfd, Remote, Statm, Stop, Uffd, Wake, Waker, Word};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
@@ -253,7 +253,7 @@ impl Space {
     /// Lifts the protection of pages, and has those look again who wait for it: while the address space is
     /// changing the kernel refuses, and then the next write asks for it.
     pub fn unprotect(&self, range: Range<u64>) {
-        let _ = self.uffd.write_protect(range.clone(), false);
+        let _ = self.uffd.unprotect(range.clone(), Wake::Now);
         let _ = self.uffd.wake(range);
     }
 

@@ -1,11 +1,12 @@
-//! madvise(2), for one advice: memory that a forked child must find empty. The kernel announces a fork
+//! madvise(2), for two advices. Memory that is to be filled is filled in steps ([`populate`]). And memory that a forked
+//! child must find empty. The kernel announces a fork
 //! but not this flag, so the engine would give the child its parent's pages; it lets go before.
 
 use core::ffi::{c_int, c_void};
 
 use neap_wire::purpose;
 
-use super::as_libc;
+use super::{as_libc, populate};
 use crate::{agent, boot, sys};
 
 /// The program's madvise.
@@ -20,6 +21,9 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         if !boot::tell(purpose::WIPE, start as u64, end as u64) && !agent::stay_native() {
             return as_libc(-sys::EAGAIN);
         }
+    }
+    if advice as usize == sys::MADV_POPULATE_WRITE {
+        return as_libc(populate::in_steps(start, len));
     }
     as_libc(sys::madvise(start, len, advice as usize))
 }

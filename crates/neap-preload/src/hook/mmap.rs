@@ -1,8 +1,9 @@
-//! munmap(2), and mmap(2) over what is there, take turns with other changes ([`turn`]).
+//! munmap(2), and mmap(2) over what is there, take turns with other changes ([`turn`]). mmap(2) that fills what it maps
+//! does so in steps ([`populate`]).
 
 use core::ffi::{c_int, c_void};
 
-use super::{as_libc, as_libc_long, turn};
+use super::{as_libc, as_libc_long, populate, turn};
 use crate::sys::{self, nr};
 
 const MAP_FIXED: c_int = 0x10;
@@ -30,10 +31,17 @@ pub unsafe extern "C" fn mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    let _turn = (flags & MAP_FIXED != 0).then(turn::take);
+    let turn = (flags & MAP_FIXED != 0).then(turn::take);
+    let mut flags = flags;
+    let fills = populate::take_wish(protection, &mut flags);
     let (protection, flags, fd) = (protection as usize, flags as usize, fd as usize);
     let args = [at, len, protection, flags, fd, offset as usize];
-    as_libc_long(sys::call(nr::MMAP, args)) as *mut c_void
+    let mapped = sys::call(nr::MMAP, args);
+    drop(turn);
+    if fills && mapped > 0 {
+        populate::in_steps(mapped as usize, len); // as far as it goes: mmap does not fail for it
+    }
+    as_libc_long(mapped) as *mut c_void
 }
 
 /// The same by its other name.

@@ -6,6 +6,7 @@ mod ioctl;
 mod madvise;
 mod mmap;
 mod mremap;
+mod populate;
 mod turn;
 mod unshare;
 

@@ -17,6 +17,9 @@ const WRITEPROTECT: libc::c_ulong = iowr(
     raw::_UFFDIO_WRITEPROTECT,
     size_of::<raw::uffdio_writeprotect>(),
 );
+/// `UFFDIO_WRITEPROTECT_MODE_WP` and `UFFDIO_WRITEPROTECT_MODE_DONTWAKE`.
+const WRITEPROTECT_MODE_WP: u64 = 1 << 0;
+const WRITEPROTECT_MODE_DONTWAKE: u64 = 1 << 1;
 
 /// Why a fill or a move ended before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,12 +199,25 @@ impl Uffd {
         Progress::read(errno_of(result), arg.move_, len)
     }
 
-    /// Write-protects (or frees) the pages of `range`; freeing wakes the writers that wait.
-    pub fn write_protect(&self, range: Range<u64>, on: bool) -> Progress {
+    /// Write-protects the pages of `range` that are there, the page of zeros among them.
+    pub fn protect(&self, range: Range<u64>) -> Progress {
+        self.write_protect(&range, WRITEPROTECT_MODE_WP)
+    }
+
+    /// Lets the program write to the pages of `range` again.
+    pub fn unprotect(&self, range: Range<u64>, wake: Wake) -> Progress {
+        let mode = match wake {
+            Wake::Now => 0,
+            Wake::Later => WRITEPROTECT_MODE_DONTWAKE,
+        };
+        self.write_protect(&range, mode)
+    }
+
+    fn write_protect(&self, range: &Range<u64>, mode: u64) -> Progress {
         let len = range.end - range.start;
         let mut arg = raw::uffdio_writeprotect {
-            range: super::to_raw(&range),
-            mode: u64::from(on), // UFFDIO_WRITEPROTECT_MODE_WP
+            range: super::to_raw(range),
+            mode,
         };
         // SAFETY: `arg` has the type that the request number encodes; no other memory is touched.
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), WRITEPROTECT, &raw mut arg) };

@@ -1,0 +1,52 @@
+//! Memory that is filled before it is touched (MAP_POPULATE, MADV_POPULATE_WRITE).
+//!
+//! The kernel keeps the lock of the mappings for all of it, so that nothing can be registered meanwhile, and counts it when it
+//! is there. In steps it can be registered in between, and is then filled as any other memory.
+
+use core::ffi::c_int;
+
+use crate::{boot, sys};
+
+const MAP_TYPE: c_int = 0xf;
+const MAP_PRIVATE: c_int = 2;
+const MAP_ANONYMOUS: c_int = 0x20;
+const MAP_LOCKED: c_int = 0x2000;
+const MAP_POPULATE: c_int = 0x8000;
+const MAP_NONBLOCK: c_int = 0x1_0000;
+const MAP_HUGETLB: c_int = 0x4_0000;
+const PROT_WRITE: c_int = 2;
+const PAGE: usize = 4096;
+
+/// Bytes of one step: some 0.1 ms of the kernel's time.
+const STEP: usize = 256 << 10;
+
+/// Takes the wish to have a new mapping filled out of its flags, and says whether it was there. It stays where the kernel
+/// does something else for it: memory that is shared, locked, of a file, or read-only.
+pub fn take_wish(protection: c_int, flags: &mut c_int) -> bool {
+    let memory = *flags & MAP_TYPE == MAP_PRIVATE && *flags & MAP_ANONYMOUS != 0;
+    let others = *flags & (MAP_LOCKED | MAP_NONBLOCK | MAP_HUGETLB) != 0;
+    let wished = *flags & MAP_POPULATE != 0 && protection & PROT_WRITE != 0;
+    let taken = wished && memory && !others && !boot::engine_name().is_empty();
+    if taken {
+        *flags &= !MAP_POPULATE;
+    }
+    taken
+}
+
+/// Fills memory step by step. The kernel's answer: 0, or the first error, before which all was filled.
+pub fn in_steps(start: usize, len: usize) -> i64 {
+    let fill = |from, len| sys::madvise(from, len, sys::MADV_POPULATE_WRITE);
+    let end = start.checked_add(len);
+    let Some(end) = end.filter(|_| start.is_multiple_of(PAGE) && len > STEP) else {
+        return fill(start, len);
+    };
+    let mut from = start;
+    while from < end {
+        let result = fill(from, STEP.min(end - from));
+        if result < 0 {
+            return result;
+        }
+        from += STEP;
+    }
+    0
+}
