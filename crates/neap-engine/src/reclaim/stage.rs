@@ -111,13 +111,12 @@ impl Reclaimer {
             return 0;
         }
         // Only what is still ours and still there: the agent must not wait for a fault of its own.
+        stuck.retain(|page| space.registered(*page).is_some() && !space.threads.holds(*page));
         {
             let core = self.job.core();
-            stuck.retain(|page| {
-                matches!(core.state_at(space.id, *page), State::Resident { .. })
-                    && space.registered(*page).is_some()
-                    && !space.threads.holds(*page)
-            });
+            let is_resident =
+                |page| matches!(core.state_at(space.id, page), State::Resident { .. });
+            stuck.retain(|&page| is_resident(page));
         }
         let mut spans = runs(&stuck);
         spans.truncate(neap_wire::MAX_RANGES);
