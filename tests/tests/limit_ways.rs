@@ -152,3 +152,20 @@ fn a_job_that_fits_is_not_killed_however_its_memory_comes_to_be() {
         each_is_right(ways, &neap);
     }
 }
+
+/// The kernel fills it in one go, or copies it where no userfaultfd can be: the job goes over, its bytes are right, and neap says
+/// so.
+#[test]
+fn memory_that_cannot_be_held_back_is_told_of() {
+    let name = "memory_that_cannot_be_held_back_is_told_of";
+    let Some(_alone) = paging(name) else {
+        return;
+    };
+    for way in ["mapped_populated_past_libc", "in_a_mapping_of_a_file"] {
+        let words: [OsString; 3] = [program("ways").into(), way.into(), MIB.into()];
+        let run = Neap::limit(LIMIT).run(&Run::new(words).limit(Duration::from_secs(120)));
+        run.must_exit(0);
+        assert_eq!(run.text(), "0 wrong\n", "{way}: {}", run.stderr);
+        assert!(run.stderr.contains("limit"), "{way}: {}", run.stderr);
+    }
+}

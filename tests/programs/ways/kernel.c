@@ -28,6 +28,14 @@ long mapped_populated(size_t bytes)
 	return write_and_check(at, bytes);
 }
 
+long mapped_populated_past_libc(size_t bytes)
+{
+	long at = syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	must(at == -1, "mmap");
+	return write_and_check((char *)at, bytes);
+}
+
 long populated_for_writing(size_t bytes)
 {
 	char *at = fresh(bytes);

@@ -41,6 +41,8 @@ static const struct {
 	WAY(committed_in_steps),
 	WAY(mapped_over),
 	WAY(in_the_data_segment),
+	WAY(mapped_populated_past_libc),
+	WAY(in_a_mapping_of_a_file),
 };
 
 void must(int failed, const char *what)

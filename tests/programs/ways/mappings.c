@@ -8,6 +8,7 @@
 #include "ways.h"
 
 #define STEP (4 * MIB)
+#define PAGES_OF_A_FILE 512ul
 
 static char data_segment[256 * MIB];
 
@@ -104,6 +105,19 @@ long mapped_over(size_t bytes)
 		wrong += write_and_check(at + i, STEP);
 	}
 	return wrong + check_steps(at, bytes);
+}
+
+long in_a_mapping_of_a_file(size_t bytes)
+{
+	int file = small_file(PAGES_OF_A_FILE * PAGE, 0);
+	long wrong = 0;
+	/* The same pages of the file again and again: each is copied at the first write. */
+	for (size_t i = 0; i < bytes / PAGE; i += PAGES_OF_A_FILE) {
+		char *at = mmap(NULL, PAGES_OF_A_FILE * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+		must(at == MAP_FAILED, "mmap");
+		wrong += write_and_check(at, PAGES_OF_A_FILE * PAGE);
+	}
+	return wrong;
 }
 
 long in_the_data_segment(size_t bytes)

@@ -38,6 +38,9 @@ long read_directly(size_t bytes);
 long read_by_a_ring(size_t bytes);
 long written_by_another(size_t bytes);
 long received_from_a_pipe(size_t bytes);
+/* What no userfaultfd holds back. */
+long mapped_populated_past_libc(size_t bytes);
+long in_a_mapping_of_a_file(size_t bytes);
 /* Mappings that come or grow. */
 long grown_by_mremap(size_t bytes);
 long grown_by_brk(size_t bytes);
