@@ -101,6 +101,10 @@ pub struct RunArgs {
     #[arg(long)]
     pub require: bool,
 
+    /// Pass on a second SIGINT within two seconds as SIGTERM, a third as SIGKILL
+    #[arg(long)]
+    pub escalate: bool,
+
     /// Print a summary to stderr at the end
     #[arg(long)]
     pub summary: bool,

@@ -183,7 +183,8 @@ impl<'a> Job<'a> {
         let machine = |what| move |source| Failure::Machine { what, source };
         wait::keep_statuses(&self.root).map_err(machine("SIGCHLD"))?;
         let clock = neap_sys::monotonic_nanos;
-        let forwarder = Forwarder::install(&self.root, clock).map_err(machine("signals"))?;
+        let forwarder = Forwarder::install(&self.root, clock, self.args.escalate)
+            .map_err(machine("signals"))?;
         let (stay, variables) = match &service {
             Some(service) => (Stay::ForAll, &service.variables[..]),
             None => (Stay::ForCommand, &[][..]),

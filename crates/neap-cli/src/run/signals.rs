@@ -7,6 +7,9 @@
 //! The terminal signals its whole foreground process group, the command included, so what the kernel
 //! sent is passed on only to a command in another group. What a process sent was meant for neap alone,
 //! as far as neap can know: signals to a whole group reach the command twice, as with timeout(1).
+//!
+//! Each signal arrives as the signal that it was: a notebook interrupts a cell as often as its user asks. Only with
+//! `--escalate` does a second SIGINT become something stronger.
 
 use std::fs::File;
 use std::io;
@@ -37,7 +40,7 @@ const FORWARDED: [Signal; 9] = [
     Signal::CONT,
 ];
 
-/// Two SIGINT to neap within this time mean that the first did not help (nanoseconds).
+/// With `--escalate`, two SIGINT to neap within this time mean that the first did not help (nanoseconds).
 const IMPATIENCE: u64 = 2_000_000_000;
 
 /// Whom signals go to.
@@ -76,11 +79,11 @@ impl Switch {
 }
 
 impl Forwarder {
-    /// Catches the signals to be passed on; they wait until [`start`](Self::start).
+    /// Catches the signals to be passed on; they wait until [`start`](Self::start). `escalates`: see [`Patience`].
     ///
     /// # Errors
     /// When the kernel refuses a handler, a thread or a descriptor.
-    pub fn install(root: &Root, clock: fn() -> u64) -> io::Result<Self> {
+    pub fn install(root: &Root, clock: fn() -> u64, escalates: bool) -> io::Result<Self> {
         let ignored = ignored_signals(root);
         let caught = FORWARDED
             .iter()
@@ -96,9 +99,12 @@ impl Forwarder {
                 if begins.recv().is_err() {
                     return; // there will be no command
                 }
-                let mut patience = Patience::default();
+                let mut patience = escalates.then(Patience::default);
                 for origin in signals.forever() {
-                    pass_on(&origin, &of_thread, &root, &mut patience, clock());
+                    pass_on(&origin, &of_thread, &root, |signal| match &mut patience {
+                        Some(patience) => patience.step(signal, clock()),
+                        None => signal,
+                    });
                 }
             })?;
         Ok(Self {
@@ -124,12 +130,12 @@ fn is_in(set: u64, number: i32) -> bool {
     set >> (number - 1) & 1 == 1
 }
 
+/// Sends the signal on; `becomes` says as which.
 fn pass_on(
     origin: &Origin,
     target: &Mutex<Target>,
     root: &Root,
-    patience: &mut Patience,
-    now: u64,
+    becomes: impl FnOnce(Signal) -> Signal,
 ) {
     let Some(signal) = Signal::from_named_raw(origin.signal) else {
         return;
@@ -145,7 +151,7 @@ fn pass_on(
                 stopped: is_stopped(root, pid),
             };
             if let Some(signal) = view.passes(signal) {
-                let signal = patience.step(signal, now);
+                let signal = becomes(signal);
                 // The command may have ended meanwhile; then there is nobody to tell.
                 let _ = match descriptor {
                     Some(descriptor) => pidfd_send_signal(descriptor, signal),
@@ -186,7 +192,7 @@ impl View {
     }
 }
 
-/// Turns repeated SIGINT to neap into something stronger. Only what neap passes on itself counts: at a
+/// `--escalate`: turns repeated SIGINT to neap into something stronger. Only what neap passes on itself counts: at a
 /// terminal the command hears each Ctrl-C and decides alone.
 #[derive(Debug, Default)]
 struct Patience {
