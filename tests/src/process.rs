@@ -24,6 +24,15 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 /// A child has the limits that this process has while it starts it.
 static STARTING: Mutex<()> = Mutex::new(());
 
+/// Starts what belongs to no run: it must not have the limit that a run is being started with.
+///
+/// # Errors
+/// If it cannot be started.
+pub(crate) fn spawn_unmarked(command: &mut Command) -> io::Result<Child> {
+    let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    command.spawn()
+}
+
 /// A limit that no other run has.
 #[derive(Clone, Debug)]
 pub struct Marker(u64);

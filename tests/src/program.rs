@@ -1,11 +1,15 @@
 //! Compiles the C programs of `tests/programs` once, into `target/test-programs`.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::SystemTime;
+
+use crate::process::spawn_unmarked;
+use crate::tool;
 
 /// A compiled program of ours.
 pub type Program = PathBuf;
@@ -29,26 +33,50 @@ pub fn target_dir() -> PathBuf {
 /// If the compiler refuses: these programs are part of the tests.
 #[must_use]
 pub fn program(name: &str) -> Program {
-    built(name, "", &[])
+    built(name, "", &[], &usual_compiler())
 }
 
 /// As [`program`], linked statically; `None` where the machine has no static C library.
 #[must_use]
 pub fn static_program(name: &str) -> Option<Program> {
+    program_with(name, &["-static"])
+}
+
+/// As [`program`], with flags of its own; `None` where the compiler has not what they need.
+#[must_use]
+pub fn program_with(name: &str, flags: &[&str]) -> Option<Program> {
     let probe = Command::new("sh")
         .args([
             "-c",
-            "echo 'int main(void){return 0;}' | cc -static -x c -o /dev/null -",
+            "echo 'int main(void){return 0;}' | cc \"$@\" -x c -o /dev/null -",
+            "sh",
         ])
+        .args(flags)
         .output()
         .ok()?;
     probe
         .status
         .success()
-        .then(|| built(name, "-static", &["-static"]))
+        .then(|| built(name, &flags.concat(), flags, &usual_compiler()))
 }
 
-fn built(name: &str, suffix: &str, flags: &[&str]) -> PathBuf {
+/// As [`program`], for musl; `None` where musl's compiler is not installed. Headers of the kernel are glibc's folder's.
+#[must_use]
+pub fn musl_program(name: &str) -> Option<Program> {
+    let compiler = tool("musl-gcc")?;
+    let multiarch = format!(
+        "-idirafter/usr/include/{}-linux-gnu",
+        std::env::consts::ARCH
+    );
+    let flags = ["-idirafter/usr/include", &multiarch];
+    Some(built(name, "-musl", &flags, compiler.as_os_str()))
+}
+
+fn usual_compiler() -> OsString {
+    std::env::var_os("CC").unwrap_or_else(|| "cc".into())
+}
+
+fn built(name: &str, suffix: &str, flags: &[&str], compiler: &OsStr) -> PathBuf {
     let key = format!("{name}{suffix}");
     let mut done = BUILT
         .lock()
@@ -56,12 +84,12 @@ fn built(name: &str, suffix: &str, flags: &[&str]) -> PathBuf {
     if let Some(path) = done.get(&key) {
         return path.clone();
     }
-    let path = compile(name, &key, flags);
+    let path = compile(name, &key, flags, compiler);
     done.insert(key, path.clone());
     path
 }
 
-fn compile(name: &str, key: &str, flags: &[&str]) -> PathBuf {
+fn compile(name: &str, key: &str, flags: &[&str], compiler: &OsStr) -> PathBuf {
     let (sources, newest) = sources(name);
     let dir = target_dir().join("test-programs");
     fs::create_dir_all(&dir).unwrap_or_else(|e| panic!("creating {}: {e}", dir.display()));
@@ -71,14 +99,16 @@ fn compile(name: &str, key: &str, flags: &[&str]) -> PathBuf {
     }
     // A private name first: another test process may be running or building the same program.
     let fresh = dir.join(format!("{key}.{}", std::process::id()));
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let made = Command::new(&compiler)
-        .args(["-O2", "-g", "-Wall", "-Wextra", "-pthread"])
+    let mut made = Command::new(compiler);
+    made.args(["-O2", "-g", "-Wall", "-Wextra", "-pthread"])
         .args(flags)
         .arg("-o")
         .arg(&fresh)
         .args(&sources)
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let made = spawn_unmarked(&mut made)
+        .and_then(std::process::Child::wait_with_output)
         .unwrap_or_else(|e| panic!("running {}: {e}", compiler.display()));
     assert!(
         made.status.success(),

@@ -38,9 +38,6 @@ pub enum Reason {
     /// Another machine or word size.
     #[error("it is built for another architecture than neap")]
     Foreign,
-    /// musl's linker, which neap's library is not built for.
-    #[error("it uses musl instead of glibc")]
-    Musl,
     /// Neither ELF nor a script.
     #[error("it is neither an ELF program nor a script")]
     Unknown,
@@ -144,14 +141,8 @@ fn program(path: &Path, file: File, caller: Caller) -> Result<(), Reason> {
     match linker {
         None if is_go(header, endian, &cache) => Err(Reason::StaticGo),
         None => Err(Reason::Static),
-        Some(path) if is_musl(path) => Err(Reason::Musl),
         Some(_) => Ok(()),
     }
-}
-
-fn is_musl(linker: &[u8]) -> bool {
-    let name = linker.rsplit(|&byte| byte == b'/').next();
-    name.is_some_and(|name| name.starts_with(b"ld-musl"))
 }
 
 fn is_go(header: &FileHeader64<Endianness>, endian: Endianness, cache: &ReadCache<File>) -> bool {
@@ -290,11 +281,5 @@ mod tests {
         assert_eq!(manageable(&copy, USER), Err(Reason::SetId));
         fs::set_permissions(&copy, Permissions::from_mode(0o2745)).unwrap();
         assert_eq!(manageable(&copy, USER), Ok(()));
-    }
-
-    #[test]
-    fn musl_is_known_by_its_linker() {
-        assert!(is_musl(b"/lib/ld-musl-x86_64.so.1"));
-        assert!(!is_musl(b"/lib64/ld-linux-x86-64.so.2"));
     }
 }
