@@ -10,8 +10,8 @@ comma := ,
 .PHONY: help build install check test demo torture bench bench-micro lint fmt clean
 
 help:
-	@echo 'make build    the release binary and its preload library, in target/release'
-	@echo 'make install  both into PREFIX/bin and PREFIX/lib/neap (/usr/local)'
+	@echo 'make build    the release binary, target/release/neap: one file'
+	@echo 'make install  it, into PREFIX/bin (/usr/local)'
 	@echo 'make demo     a real program over its memory limit, plainly and under neap'
 	@echo 'make check    lints, links of the documentation, unit tests: what to run while working'
 	@echo 'make test     all that, other compilers, and end-to-end tests, with counts; what CI runs'
@@ -22,11 +22,10 @@ help:
 
 build:
 	@tools/need.sh build
-	cargo build --release -p neap-cli -p neap-preload
+	cargo build --release -p neap-cli
 
 install: build
 	install -D -t $(DESTDIR)$(PREFIX)/bin $${CARGO_TARGET_DIR:-target}/release/neap
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/neap $${CARGO_TARGET_DIR:-target}/release/libneap_preload.so
 
 check:
 	@tools/check.sh
@@ -42,7 +41,7 @@ torture: build
 
 bench:
 	@tools/need.sh build
-	cargo build --release -p neap-cli -p neap-preload -p neap-suite
+	cargo build --release -p neap-cli -p neap-suite
 	$${CARGO_TARGET_DIR:-target}/release/neap-suite run --rows '$(ROWS)' --at $(AT) --runs $(RUNS)
 
 bench-micro: build

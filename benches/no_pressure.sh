@@ -12,7 +12,7 @@ neap=${NEAP_BIN:-${CARGO_TARGET_DIR:-$here/target}/release/neap}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT INT TERM
 
-[ -x "$neap" ] || { echo "no $neap: cargo build --release -p neap-cli -p neap-preload" >&2; exit 1; }
+[ -x "$neap" ] || { echo "no $neap: cargo build --release -p neap-cli" >&2; exit 1; }
 for program in nothing steady; do
     ${CC:-cc} -O2 -o "$dir/$program" "$here/tests/programs/$program.c"
 done

@@ -7,7 +7,7 @@ target=${CARGO_TARGET_DIR:-target}
 status=0
 
 tools/need.sh test || exit 1
-cargo build --release -p neap-cli -p neap-preload -p neap-suite || exit 1
+cargo build --release -p neap-cli -p neap-suite || exit 1
 mkdir -p "$target"
 tools/lint.sh || status=1
 

@@ -18,7 +18,10 @@ pub fn neap_binary() -> Result<PathBuf, String> {
     let path = std::env::var_os("NEAP_BIN")
         .map_or_else(|| target_dir().join("release/neap"), PathBuf::from);
     std::fs::canonicalize(&path).map_err(|e| {
-        format!("{}: {e} (cargo build --release -p neap-cli -p neap-preload makes it, NEAP_BIN names another)", path.display())
+        format!(
+            "{}: {e} (cargo build --release -p neap-cli makes it, NEAP_BIN names another)",
+            path.display()
+        )
     })
 }
 

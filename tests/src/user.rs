@@ -62,10 +62,6 @@ impl OrdinaryUser {
         let copy = install_for_everyone(&binary, dir.path());
         // The binary may be called anything (`NEAP_BIN`); the copy is `neap`.
         fs::rename(copy, dir.path().join("neap")).map_err(|e| format!("renaming a copy: {e}"))?;
-        let library = binary.with_file_name("libneap_preload.so");
-        if library.exists() {
-            install_for_everyone(&library, dir.path());
-        }
         Ok(OrdinaryUser { dir })
     }
 

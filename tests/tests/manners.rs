@@ -112,7 +112,7 @@ fn a_summary_goes_to_stderr_when_asked_for() {
 /// What a program sees of its surroundings: everything but what must differ (the limit of message queues is how the
 /// processes of a run are known).
 const LOOK: &str = "env | grep -v -e ^NEAP_ -e ^LD_PRELOAD= -e ^_= | sort; pwd; umask; ulimit -a | grep -v -e '-q)'; nice; id; \
-                    grep -e ^Sig -e ^Groups -e ^NoNewPrivs -e ^Seccomp: /proc/self/status; echo \"$0 $*\"; ls /proc/self/fd";
+                    grep -e '^Sig[PBIC]' -e ^Groups -e ^NoNewPrivs -e ^Seccomp: /proc/self/status; echo \"$0 $*\"; ls /proc/self/fd";
 
 #[test]
 fn the_command_finds_its_surroundings_as_they_are() {
@@ -146,7 +146,7 @@ fn a_preload_of_the_users_is_kept_and_comes_first() {
         let text = run.text();
         let first = text.lines().next().unwrap_or_default();
         assert!(
-            first.starts_with("libm.so.6:") && first.ends_with("libneap_preload.so"),
+            first.starts_with("libm.so.6:") && first.ends_with("neap-before-libasan.so"),
             "{first}"
         );
         assert!(

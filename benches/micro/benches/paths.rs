@@ -38,9 +38,7 @@ fn measured(runner: &[&str], work: &str) -> Option<(u64, u64)> {
 
 fn paths(c: &mut Criterion) {
     let Some(neap) = neap() else {
-        eprintln!(
-            "paths: no neap: cargo build --release -p neap-cli -p neap-preload -p neap-suite, or NEAP_BIN"
-        );
+        eprintln!("paths: no neap: cargo build --release -p neap-cli -p neap-suite, or NEAP_BIN");
         return;
     };
     let work = neap.with_file_name("neap-work");

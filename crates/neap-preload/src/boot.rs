@@ -164,7 +164,7 @@ fn attach(purpose: u32, numbers: (u64, u64)) -> bool {
                 sys::write(
                     sys::STDERR,
                     b"neap: a process stays unmanaged: it could make no socket (no descriptor left, or forbidden); \
-                      what it takes is not counted\n",
+                      it runs without a limit, and what it takes is not counted\n",
                 );
             }
             return false;

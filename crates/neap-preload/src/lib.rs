@@ -39,6 +39,8 @@ core::arch::global_asm!(
 /// # Safety
 /// Called by the loader only.
 unsafe extern "C" fn constructor() {
+    // SAFETY: the loader calls this when it has loaded all there is.
+    unsafe { hook::find_what_is_behind() };
     // SAFETY: the program has not begun, so no other thread runs.
     unsafe { boot::start() };
 }

@@ -4,6 +4,7 @@
 //! are plain integers here and are never dereferenced: only the kernel acts on them.
 
 mod arena;
+mod code;
 mod cpu;
 mod errno;
 mod file;
@@ -20,6 +21,7 @@ mod uffd;
 mod zdict;
 
 pub use arena::Arena;
+pub use code::map_as_code;
 pub use cpu::{Keeper, Kept, cpu_of, end_keep, pin_to, this_cpu};
 pub use errno::{Result, SysError, shortage};
 pub use file::SwapFile;

@@ -7,7 +7,8 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{Check, Verdict};
 use crate::machine::{Root, holds_capability, own_memory_cgroup, ram, transparent_huge_pages};
-use crate::run::{launch, library, swap};
+use crate::run::library::{self, Library};
+use crate::run::{NO_PLACE, swap};
 use crate::{bench, env};
 
 /// Below this `ulimit -v` is in neap's way: 2 GiB.
@@ -23,7 +24,17 @@ pub fn all(root: &Root, swap_dir: Option<&Path>) -> Vec<Check> {
     let mut checks = vec![library_check()];
     checks.extend(neap_engine::probe().checks.into_iter().map(of_engine));
     checks.extend([
-        address_space_check(getrlimit(Resource::As).current),
+        room_check(
+            "address space",
+            getrlimit(Resource::As).current,
+            "ulimit -v unlimited",
+        ),
+        room_check(
+            "data segment",
+            getrlimit(Resource::Data).current,
+            "ulimit -d unlimited",
+        ),
+        mappings_check(root),
         descriptors_check(getrlimit(Resource::Nofile).maximum),
         yama_check(root),
         io_uring_check(),
@@ -65,44 +76,73 @@ fn with_remedy(mut check: Check, remedy: impl Into<String>) -> Check {
 
 fn library_check() -> Check {
     const NAME: &str = "preload library";
-    match library() {
-        Some(path) if launch::preload_variable(&path).is_none() => with_remedy(
-            check(
-                NAME,
-                Verdict::Missing,
-                format!("the dynamic linker cannot load {}", path.display()),
-            ),
-            "install neap in a path without spaces and colons",
+    match Library::place(&library::usual_folders(&env::own)) {
+        Ok(library) if library.is_in_a_folder() => check(
+            NAME,
+            Verdict::Ok,
+            format!("carried by neap, put into {}", folder_of(&library)),
         ),
-        Some(path) => check(NAME, Verdict::Ok, path.display().to_string()),
-        None => with_remedy(
+        Ok(_) => with_remedy(
             check(
                 NAME,
-                Verdict::Missing,
-                "neither beside neap nor in ../lib/neap",
+                Verdict::Limited,
+                "no usual folder may hold code (noexec, read-only or not private), so it is in memory: not for programs of \
+                 another user or in another pid namespace",
             ),
-            "reinstall neap",
+            "TMPDIR=DIR on a file system without noexec",
+        ),
+        Err(error) => with_remedy(
+            check(NAME, Verdict::Missing, format!("{NO_PLACE}: {error}")),
+            "TMPDIR=DIR on a file system without noexec",
         ),
     }
 }
 
-/// `ulimit -v` counts what is mapped, used or not. `limit`: bytes, `None` for no limit.
-fn address_space_check(limit: Option<u64>) -> Check {
-    const NAME: &str = "address space";
+/// The folder that the run's own is in.
+fn folder_of(library: &Library) -> String {
+    let folder = library.path().ancestors().nth(2);
+    folder.map_or_else(String::new, |dir| dir.display().to_string())
+}
+
+/// `ulimit -v` counts what is mapped, used or not, and `ulimit -d` what of that may be written and is private. `limit`:
+/// bytes, `None` for no limit.
+fn room_check(name: &'static str, limit: Option<u64>, remedy: &str) -> Check {
     match limit {
         Some(limit) if limit < ENOUGH_ADDRESSES => with_remedy(
             check(
-                NAME,
+                name,
                 Verdict::Limited,
                 format!(
                     "{}: neap may not find room for its own mappings, nor for 64MiB in each process",
                     Bytes(limit)
                 ),
             ),
-            "ulimit -v unlimited",
+            remedy,
         ),
-        Some(limit) => check(NAME, Verdict::Ok, Bytes(limit).to_string()),
-        None => check(NAME, Verdict::Ok, "not limited"),
+        Some(limit) => check(name, Verdict::Ok, Bytes(limit).to_string()),
+        None => check(name, Verdict::Ok, "not limited"),
+    }
+}
+
+/// The kernel lets a process have this many; memory of which parts are registered or were protected takes more.
+fn mappings_check(root: &Root) -> Check {
+    const NAME: &str = "mappings";
+    /// `DEFAULT_MAX_MAP_COUNT` of linux/mm.h.
+    const USUAL: u64 = 65_530;
+    let most = root.read("/proc/sys/vm/max_map_count").ok();
+    match most.and_then(|text| text.trim().parse::<u64>().ok()) {
+        Some(most) if most < USUAL => with_remedy(
+            check(
+                NAME,
+                Verdict::Limited,
+                format!(
+                    "up to {most} a process, fewer than usual: memory of programs with many stays in them"
+                ),
+            ),
+            format!("sysctl vm.max_map_count={USUAL}"),
+        ),
+        Some(most) => check(NAME, Verdict::Ok, format!("up to {most} a process")),
+        None => check(NAME, Verdict::Info, "vm.max_map_count cannot be read"),
     }
 }
 
@@ -295,9 +335,14 @@ mod tests {
 
     #[test]
     fn limits_of_the_shell_are_seen() {
-        assert_eq!(address_space_check(None).verdict, Verdict::Ok);
-        assert_eq!(address_space_check(Some(8 << 30)).verdict, Verdict::Ok);
-        assert_eq!(address_space_check(Some(1 << 30)).verdict, Verdict::Limited);
+        let room = |limit| room_check("data segment", limit, "ulimit -d unlimited");
+        assert_eq!(room(None).verdict, Verdict::Ok);
+        assert_eq!(room(Some(8 << 30)).verdict, Verdict::Ok);
+        assert_eq!(room(Some(1 << 30)).verdict, Verdict::Limited);
+        for (most, verdict) in [("65530", Verdict::Ok), ("4096", Verdict::Limited)] {
+            let (_dir, root) = machine(&[("/proc/sys/vm/max_map_count", most)]);
+            assert_eq!(mappings_check(&root).verdict, verdict);
+        }
         assert_eq!(descriptors_check(Some(1024)).verdict, Verdict::Ok);
         assert_eq!(descriptors_check(Some(64)).verdict, Verdict::Limited);
     }

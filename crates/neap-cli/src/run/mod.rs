@@ -9,6 +9,7 @@ pub mod command;
 mod elf;
 mod engine;
 pub mod launch;
+pub mod library;
 pub mod limit;
 mod plan;
 pub mod report;
@@ -28,15 +29,14 @@ use crate::machine::{Root, kernel_release};
 use crate::{env, talk};
 use engine::Engine;
 use launch::Target;
+use library::Library;
 use plan::{Plan, Sources};
 use report::{Finished, Output};
 use signals::Forwarder;
 use wait::Stay;
 
-/// The preload library that belongs to this executable.
-pub fn library() -> Option<std::path::PathBuf> {
-    launch::library(&std::env::current_exe().ok()?)
-}
+/// Said where the library can be nowhere.
+pub const NO_PLACE: &str = "no folder lets the dynamic linker load neap's library";
 
 /// Runs the command and ends as it ended.
 pub fn run(args: &RunArgs) -> ExitCode {
@@ -68,6 +68,8 @@ struct Job<'a> {
 struct Service {
     engine: Engine,
     variables: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+    /// Stays in its place as long as there are processes.
+    _library: Library,
 }
 
 impl Service {
@@ -143,7 +145,7 @@ impl<'a> Job<'a> {
             }
             Err(why) if self.args.require => return Err(Failure::Unmanaged(why)),
             Err(why) => {
-                let line = format!("running {} unmanaged: {why}", self.name());
+                let line = format!("{} runs without a limit: {why}", self.name());
                 talk::warn(&line);
                 self.plan.warnings.push(line);
                 if !self.reports() {
@@ -159,14 +161,8 @@ impl<'a> Job<'a> {
     /// why not, with the remedy.
     fn serve(&self, record: Option<File>) -> Result<Service, String> {
         elf::manageable(&self.target.file, elf::Caller::own()).map_err(|why| why.to_string())?;
-        let library = library().ok_or(
-            "libneap_preload.so is neither beside neap nor in ../lib/neap; try: reinstall neap",
-        )?;
-        let preload = launch::preload_variable(&library).ok_or_else(|| {
-            format!(
-                "the dynamic linker cannot load {}; try: install neap in a path without spaces and colons",
-                library.display()
-            )
+        let library = Library::place(&library::usual_folders(&env::own)).map_err(|why| {
+            format!("{NO_PLACE}: {why}; try: TMPDIR on a file system without noexec")
         })?;
         neap_sys::raise_descriptor_limit();
         neap_sys::keep_heap_small();
@@ -175,8 +171,12 @@ impl<'a> Job<'a> {
         let engine = Engine::start(&self.plan, record)
             .map_err(|why| fault.map_or(why.clone(), |fault| format!("{fault}; {why}")))?;
         let mut variables = engine.environment();
-        variables.push(preload);
-        Ok(Service { engine, variables })
+        variables.push(library.variable(&env::own));
+        Ok(Service {
+            engine,
+            variables,
+            _library: library,
+        })
     }
 
     fn supervise(mut self, service: Option<Service>) -> Result<Ending, Failure> {
@@ -217,7 +217,9 @@ impl<'a> Job<'a> {
         let managed = service.as_ref().is_some_and(Service::was_used);
         // One that spoke and is not managed has been told of.
         if service.as_ref().is_some_and(|s| !s.engine.was_met()) {
-            let line = format!("{name} ran unmanaged: the library did not load in it");
+            let line = format!(
+                "{name} ran without a limit: neap's library was not loaded in it; try: neap doctor"
+            );
             talk::warn(&line);
             warnings.push(line);
         }

@@ -6,8 +6,8 @@ use core::ffi::{c_int, c_ulong};
 
 use neap_wire::purpose;
 
-use super::as_libc;
-use crate::{boot, sys};
+use super::next;
+use crate::boot;
 
 /// `_IOWR(0xAA, 0x3f, struct uffdio_api)`
 const UFFDIO_API: c_ulong = 0xc018_aa3f;
@@ -28,5 +28,6 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int
     if request == UFFDIO_API && !boot::engine_name().is_empty() {
         boot::tell(purpose::RELEASE, 0, 0);
     }
-    as_libc(sys::ioctl(sys::Fd(fd), request as usize, arg))
+    // SAFETY: the caller's promise.
+    unsafe { next::ioctl(fd, request, arg) }
 }

@@ -3,10 +3,11 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::{as_libc, as_libc_long, populate, turn};
-use crate::sys::{self, nr};
+use super::{next, populate, turn};
 
 const MAP_FIXED: c_int = 0x10;
+/// `MAP_FAILED`
+const FAILED: usize = usize::MAX;
 
 /// The program's munmap.
 ///
@@ -15,7 +16,8 @@ const MAP_FIXED: c_int = 0x10;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(at: usize, len: usize) -> c_int {
     let _turn = turn::take();
-    as_libc(sys::munmap(at, len))
+    // SAFETY: the caller's promise.
+    unsafe { next::munmap(at, len) }
 }
 
 /// The program's mmap.
@@ -34,14 +36,13 @@ pub unsafe extern "C" fn mmap(
     let turn = (flags & MAP_FIXED != 0).then(turn::take);
     let mut flags = flags;
     let fills = populate::take_wish(protection, &mut flags);
-    let (protection, flags, fd) = (protection as usize, flags as usize, fd as usize);
-    let args = [at, len, protection, flags, fd, offset as usize];
-    let mapped = sys::call(nr::MMAP, args);
+    // SAFETY: the caller's promise.
+    let mapped = unsafe { next::mmap(at, len, protection, flags, fd, offset) };
     drop(turn);
-    if fills && mapped > 0 {
-        populate::in_steps(mapped as usize, len); // as far as it goes: mmap does not fail for it
+    if fills && mapped.addr() != FAILED {
+        populate::in_steps(mapped.addr(), len); // as far as it goes: mmap does not fail for it
     }
-    as_libc_long(mapped) as *mut c_void
+    mapped
 }
 
 /// The same by its other name.

@@ -6,11 +6,13 @@ mod ioctl;
 mod madvise;
 mod mmap;
 mod mremap;
+mod next;
 mod populate;
 mod turn;
 mod unshare;
 
 pub use fork::register_fork_handlers;
+pub use next::find as find_what_is_behind;
 
 use core::ffi::c_int;
 

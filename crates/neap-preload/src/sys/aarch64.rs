@@ -86,6 +86,7 @@ global_asm!(
     ".weak __register_atfork",
     ".weak pthread_atfork",
     ".weak __errno_location",
+    ".weak dlsym",
     ".hidden neap_weak_register_atfork",
     ".globl neap_weak_register_atfork",
     "neap_weak_register_atfork:",
@@ -97,6 +98,12 @@ global_asm!(
     "neap_weak_pthread_atfork:",
     "adrp x0, :got:pthread_atfork",
     "ldr x0, [x0, :got_lo12:pthread_atfork]",
+    "ret",
+    ".hidden neap_weak_dlsym",
+    ".globl neap_weak_dlsym",
+    "neap_weak_dlsym:",
+    "adrp x0, :got:dlsym",
+    "ldr x0, [x0, :got_lo12:dlsym]",
     "ret",
     ".hidden neap_weak_errno_location",
     ".globl neap_weak_errno_location",
@@ -110,6 +117,7 @@ unsafe extern "C" {
     fn neap_weak_register_atfork() -> usize;
     fn neap_weak_pthread_atfork() -> usize;
     fn neap_weak_errno_location() -> usize;
+    fn neap_weak_dlsym() -> usize;
 }
 
 /// Addresses of glibc's `__register_atfork` and of `pthread_atfork`; 0 where missing.
@@ -122,4 +130,10 @@ pub fn weak_atfork() -> (usize, usize) {
 pub fn weak_errno() -> usize {
     // SAFETY: only loads one word from the global offset table.
     unsafe { neap_weak_errno_location() }
+}
+
+/// Address of `dlsym`; 0 where missing.
+pub fn weak_dlsym() -> usize {
+    // SAFETY: only loads one word from the global offset table.
+    unsafe { neap_weak_dlsym() }
 }

@@ -9,9 +9,9 @@ mod memory;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "aarch64")]
-pub use aarch64::{clone_thread, nr, syscall6, weak_atfork, weak_errno};
+pub use aarch64::{clone_thread, nr, syscall6, weak_atfork, weak_dlsym, weak_errno};
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{clone_thread, nr, syscall6, weak_atfork, weak_errno};
+pub use x86_64::{clone_thread, nr, syscall6, weak_atfork, weak_dlsym, weak_errno};
 
 use core::mem::size_of;
 use core::sync::atomic::AtomicU32;

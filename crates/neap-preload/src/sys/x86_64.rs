@@ -89,6 +89,7 @@ global_asm!(
     ".weak __register_atfork",
     ".weak pthread_atfork",
     ".weak __errno_location",
+    ".weak dlsym",
     ".hidden neap_weak_register_atfork",
     ".globl neap_weak_register_atfork",
     "neap_weak_register_atfork:",
@@ -98,6 +99,11 @@ global_asm!(
     ".globl neap_weak_pthread_atfork",
     "neap_weak_pthread_atfork:",
     "mov rax, qword ptr [rip + pthread_atfork@GOTPCREL]",
+    "ret",
+    ".hidden neap_weak_dlsym",
+    ".globl neap_weak_dlsym",
+    "neap_weak_dlsym:",
+    "mov rax, qword ptr [rip + dlsym@GOTPCREL]",
     "ret",
     ".hidden neap_weak_errno_location",
     ".globl neap_weak_errno_location",
@@ -110,6 +116,7 @@ unsafe extern "C" {
     fn neap_weak_register_atfork() -> usize;
     fn neap_weak_pthread_atfork() -> usize;
     fn neap_weak_errno_location() -> usize;
+    fn neap_weak_dlsym() -> usize;
 }
 
 /// Addresses of glibc's `__register_atfork` and of `pthread_atfork`; 0 where missing.
@@ -122,4 +129,10 @@ pub fn weak_atfork() -> (usize, usize) {
 pub fn weak_errno() -> usize {
     // SAFETY: only loads one word from the global offset table.
     unsafe { neap_weak_errno_location() }
+}
+
+/// Address of `dlsym`; 0 where missing.
+pub fn weak_dlsym() -> usize {
+    // SAFETY: only loads one word from the global offset table.
+    unsafe { neap_weak_dlsym() }
 }

@@ -1,0 +1,100 @@
+//! What stands behind the library's own definitions: libc's, or those of a library that stands before it (a sanitizer,
+//! an MPI that must know what is unmapped). A hook ends with a call of them, as the program's call would have without
+//! neap. Where they cannot be found, it ends with the system call.
+
+use core::ffi::{c_int, c_ulong, c_void};
+use core::mem::transmute;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use super::{as_libc, as_libc_long};
+use crate::sys::{self, nr};
+
+/// `RTLD_NEXT`
+const BEHIND: usize = usize::MAX;
+
+type Dlsym = unsafe extern "C" fn(usize, *const u8) -> usize;
+type Mmap = unsafe extern "C" fn(usize, usize, c_int, c_int, c_int, i64) -> *mut c_void;
+type Munmap = unsafe extern "C" fn(usize, usize) -> c_int;
+type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
+
+/// Their addresses; 0 where they are not known.
+static MMAP: AtomicUsize = AtomicUsize::new(0);
+static MUNMAP: AtomicUsize = AtomicUsize::new(0);
+static IOCTL: AtomicUsize = AtomicUsize::new(0);
+
+/// Looks for them. Before, and where libc has no dlsym, hooks make the system calls themselves.
+///
+/// # Safety
+/// The dynamic loader has loaded all that the program is linked to.
+pub unsafe fn find() {
+    let address = sys::weak_dlsym();
+    if address == 0 {
+        return;
+    }
+    // SAFETY: the dynamic loader resolved this symbol, whose type POSIX fixes.
+    let dlsym: Dlsym = unsafe { transmute(address) };
+    let names: [(&AtomicUsize, &[u8]); 3] = [
+        (&MMAP, b"mmap\0"),
+        (&MUNMAP, b"munmap\0"),
+        (&IOCTL, b"ioctl\0"),
+    ];
+    for (place, name) in names {
+        // SAFETY: a name that ends with NUL. The loader knows by the return address behind whom to look: it is in here.
+        let found = unsafe { dlsym(BEHIND, name.as_ptr()) };
+        place.store(found, Relaxed);
+    }
+}
+
+/// # Safety
+/// As mmap(2).
+pub unsafe fn mmap(
+    at: usize,
+    len: usize,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    match MMAP.load(Relaxed) {
+        0 => {
+            let (protection, flags, fd) = (protection as usize, flags as usize, fd as usize);
+            let args = [at, len, protection, flags, fd, offset as usize];
+            as_libc_long(sys::call(nr::MMAP, args)) as *mut c_void
+        }
+        next => {
+            // SAFETY: a definition of mmap, whose type POSIX fixes.
+            let next: Mmap = unsafe { transmute(next) };
+            // SAFETY: the caller's promise.
+            unsafe { next(at, len, protection, flags, fd, offset) }
+        }
+    }
+}
+
+/// # Safety
+/// As munmap(2).
+pub unsafe fn munmap(at: usize, len: usize) -> c_int {
+    match MUNMAP.load(Relaxed) {
+        0 => as_libc(sys::munmap(at, len)),
+        next => {
+            // SAFETY: a definition of munmap, whose type POSIX fixes.
+            let next: Munmap = unsafe { transmute(next) };
+            // SAFETY: the caller's promise.
+            unsafe { next(at, len) }
+        }
+    }
+}
+
+/// # Safety
+/// As ioctl(2): `arg` must fit `request`.
+pub unsafe fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int {
+    match IOCTL.load(Relaxed) {
+        0 => as_libc(sys::ioctl(sys::Fd(fd), request as usize, arg)),
+        next => {
+            // SAFETY: a definition of ioctl, whose type every libc gives so; musl's request is an int, of which the
+            // rest is not looked at.
+            let next: Ioctl = unsafe { transmute(next) };
+            // SAFETY: the caller's promise.
+            unsafe { next(fd, request, arg) }
+        }
+    }
+}
