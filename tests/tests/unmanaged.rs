@@ -127,6 +127,25 @@ fn a_program_that_valgrind_runs_is_left_alone() {
     required.must_exit(125);
 }
 
+/// It is managed with the emulator, whose memory its own is; only neap's library in the guest finds no userfaultfd.
+#[test]
+fn a_guest_of_a_managed_emulator_is_not_said_to_be_unmanaged() {
+    let name = "a_guest_of_a_managed_emulator_is_not_said_to_be_unmanaged";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let Some(emulator) = tool(&format!("qemu-{}", std::env::consts::ARCH)) else {
+        return skip(name, "no emulator of this machine's own kind (qemu-user)");
+    };
+    let hog = program("hog");
+    let run = Run::new([emulator.as_os_str(), hog.as_os_str(), "96".as_ref()]);
+    let plain = run.go();
+    let managed = Neap::limit("64M").run(&run);
+    managed.must_have_paged();
+    assert_eq!(managed.text(), plain.text());
+    assert_eq!(managed.stderr, "");
+}
+
 #[test]
 fn a_program_that_is_held_before_it_has_said_who_it_is_is_managed_all_the_same() {
     let name = "a_program_that_is_held_before_it_has_said_who_it_is_is_managed_all_the_same";

@@ -10,7 +10,7 @@ use signal_hook::low_level::{emulate_default_handler, signal_name};
 pub const TABLE: &[(u8, &str)] = &[
     (
         0,
-        "the command succeeded; for doctor: nothing that neap needs is missing",
+        "the command succeeded; for doctor: neap run would manage a program here",
     ),
     (1, "for doctor: something is missing"),
     (

@@ -1,7 +1,7 @@
 //! The command as its users meet it: statuses, silence, signals, and a program that sees no change.
 //!
-//! Where the preload library is not built beside the binary, programs run unmanaged here; what these tests
-//! say holds either way. `tests/` looks at managed programs.
+//! Programs are managed here or not, as this machine has it; what these tests say holds either way. `tests/` looks at
+//! managed programs.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -52,7 +52,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// What neap said itself, without the line that tells of a program that stays unmanaged.
 fn said(output: &Output) -> Vec<String> {
-    let unmanaged = |line: &&str| line.contains(" unmanaged: ");
+    let unmanaged = |line: &&str| line.contains(" runs without a limit: ");
     let all = text(&output.stderr);
     let warnings = all.lines().filter(unmanaged).count();
     assert!(warnings <= 1, "{all}");

@@ -195,7 +195,9 @@ fn welcome(job: &Job, peer: &Peer, device: Option<&OwnedFd>) -> Option<(wire::At
         return None;
     }
     if let Some(why) = lack(&offer) {
-        job.keeps_out(&why);
+        if !is_guest(job, peer, &offer) {
+            job.keeps_out(&why);
+        }
         return None;
     }
     Some((offer, message))
@@ -206,7 +208,7 @@ fn lack(offer: &wire::Attach) -> Option<String> {
     match offer.lacks {
         lack::NOTHING => None,
         lack::ROOM => {
-            Some("it has no room for its agent and its staging; raise its own `ulimit -v`".into())
+            Some("it has no room for its agent and its staging; raise its own `ulimit -v` or `ulimit -d`".into())
         }
         lack::PASSAGE => Some(
             "its descriptors could not be sent, too many are on their way; raise its own `ulimit -n`".into(),
@@ -218,6 +220,18 @@ fn lack(offer: &wire::Attach) -> Option<String> {
             Some(format!("it could make no userfaultfd ({error}){advice}"))
         }
     }
+}
+
+/// Whether it speaks from within an emulator (qemu-user) that knows no userfaultfd(2), and that is managed itself.
+fn is_guest(job: &Job, peer: &Peer, offer: &wire::Attach) -> bool {
+    let error = io::Error::from_raw_os_error(offer.errno).kind();
+    let is_unknown = offer.lacks == lack::USERFAULTFD && error == io::ErrorKind::Unsupported;
+    let attends = |pid| {
+        job.spaces()
+            .iter()
+            .any(|space| space.pid.load(Relaxed) == pid)
+    };
+    is_unknown && peer.pid().is_ok_and(attends)
 }
 
 /// A process offers its address space.

@@ -17,6 +17,7 @@ use neap_units::{Bytes, PAGE_SIZE};
 use crate::attendant::listen;
 use crate::job::Job;
 use crate::options::{Options, Swap, WayOut};
+use crate::probe::{self, Refusal};
 use crate::reclaim::{Reclaimer, Work};
 use crate::record::Recording;
 use crate::report::Report;
@@ -38,6 +39,9 @@ pub enum StartError {
     /// userfaultfd is refused, or lacks what neap needs; the call says which.
     #[error(transparent)]
     Userfaultfd(SysError),
+    /// neap may make one, and its programs may not.
+    #[error("{}", .0.why)]
+    Refused(Refusal),
     /// The kernel's userfaultfd is too old.
     #[error(
         "this kernel's userfaultfd cannot announce mremap, munmap and madvise (before Linux 4.11) or write-protect (before 5.7)"
@@ -110,11 +114,15 @@ impl BlockFile for DiskFile {
     }
 }
 
+/// Where the device is.
+pub(crate) fn device_path() -> PathBuf {
+    let named = std::env::var_os("NEAP_UFFD_DEVICE").filter(|path| !path.is_empty());
+    named.unwrap_or_else(|| DEVICE.into()).into()
+}
+
 /// The device, if it may be opened; else the system call must do.
 pub(crate) fn open_device() -> Result<OwnedFd, SysError> {
-    let named = std::env::var_os("NEAP_UFFD_DEVICE").filter(|path| !path.is_empty());
-    let path = named.unwrap_or_else(|| DEVICE.into());
-    Uffd::open_device(&PathBuf::from(path))
+    Uffd::open_device(&device_path())
 }
 
 /// What neap asks of userfaultfd here. FORK needs a capability; without it forks are handled by
@@ -142,6 +150,17 @@ pub(crate) fn negotiate(device: Option<&OwnedFd>) -> Result<Features, StartError
             Ok(want)
         }
         Err(error) => Err(StartError::Userfaultfd(error)),
+    }
+}
+
+/// Names what refuses a userfaultfd, where the kernel's word says little.
+fn blame(error: StartError) -> StartError {
+    match error {
+        StartError::Userfaultfd(error) if error.is_refused() || error.is_unknown_call() => {
+            let refusal = probe::refusal();
+            refusal.map_or(StartError::Userfaultfd(error), StartError::Refused)
+        }
+        error => error,
     }
 }
 
@@ -201,7 +220,12 @@ impl Engine {
     /// kernel said, and [`probe`](crate::probe) the remedy.
     pub fn start(options: Options) -> Result<Self, StartError> {
         let device = open_device().ok();
-        let features = negotiate(device.as_ref())?;
+        let features = negotiate(device.as_ref()).map_err(blame)?;
+        if device.is_none()
+            && let Some(refusal) = probe::refusal()
+        {
+            return Err(StartError::Refused(refusal));
+        }
         if !features.has(Features::MOVE) && options.way_out != WayOut::WriteProtect {
             return Err(StartError::CannotMove);
         }

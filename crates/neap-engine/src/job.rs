@@ -356,7 +356,7 @@ impl Job {
     /// Says why a process is not managed. It is in no figure either.
     pub fn keeps_out(&self, why: &str) {
         self.warn(format!(
-            "a process stays unmanaged: {why}; what it takes is not counted"
+            "a process stays unmanaged: {why}; it runs without a limit, and what it takes is not counted"
         ));
     }
 

@@ -35,5 +35,5 @@ mod writeback;
 
 pub use engine::{Engine, StartError};
 pub use options::{Exhausted, Options, Swap, WayOut};
-pub use probe::{Check, Probe, probe};
+pub use probe::{Check, Probe, Refusal, probe};
 pub use report::{MemoryReport, ProcessReport, Report};

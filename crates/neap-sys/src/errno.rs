@@ -33,6 +33,41 @@ impl SysError {
         matches!(self.errno(), libc::EPERM | libc::EACCES)
     }
 
+    /// The mode of a file forbids it (EACCES), where a rule would answer with EPERM.
+    pub fn is_denied(&self) -> bool {
+        self.errno() == libc::EACCES
+    }
+
+    /// There is no such file, or nothing behind it.
+    pub fn is_missing(&self) -> bool {
+        let missing = [libc::ENOENT, libc::ENOTDIR, libc::ENXIO, libc::ENODEV];
+        missing.contains(&self.errno())
+    }
+
+    /// There is no such system call, or a filter says so.
+    pub fn is_unknown_call(&self) -> bool {
+        self.errno() == libc::ENOSYS
+    }
+
+    /// There is no memory, or no address for it (ENOMEM).
+    pub fn is_no_room(&self) -> bool {
+        self.errno() == libc::ENOMEM
+    }
+
+    /// The kernel does not know what was asked for.
+    pub fn is_unknown_flag(&self) -> bool {
+        self.errno() == libc::EINVAL
+    }
+
+    /// The kernel's word alone, without what was tried.
+    pub fn word(&self) -> String {
+        let text = self.source.to_string();
+        text.split(" (os error")
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
     /// See [`shortage`].
     pub fn shortage(&self) -> Option<&'static str> {
         shortage(&self.source)

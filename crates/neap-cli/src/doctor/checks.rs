@@ -56,7 +56,7 @@ fn of_engine(found: neap_engine::Check) -> Check {
             (false, false) => Verdict::Missing,
         },
         detail: found.detail,
-        remedy: (!found.remedy.is_empty()).then(|| found.remedy.to_owned()),
+        remedy: (!found.remedy.is_empty()).then_some(found.remedy),
     }
 }
 

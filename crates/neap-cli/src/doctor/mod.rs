@@ -2,6 +2,7 @@
 
 mod checks;
 mod render;
+mod trial;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -41,7 +42,11 @@ pub struct Check {
 /// Runs every check and prints them; 0 when nothing is missing, 1 otherwise.
 pub fn run(args: &DoctorArgs) -> ExitCode {
     let root = Root::real();
-    let checks = checks::all(&root, args.swap_dir.as_deref());
+    let mut checks = checks::all(&root, args.swap_dir.as_deref());
+    // Nothing that is read shows as much as a program that was managed.
+    if healthy(&checks) {
+        checks.push(trial::managed());
+    }
     let text = if args.json {
         render::json(&checks)
     } else {

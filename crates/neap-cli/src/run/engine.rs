@@ -10,6 +10,8 @@ use serde_json::{Map, Value};
 use crate::choice::OnExhausted;
 use crate::run::plan::Plan;
 
+const DOCTOR: &str = "neap doctor";
+
 /// An engine at work.
 pub struct Engine(Inner);
 
@@ -75,15 +77,21 @@ fn options(plan: &Plan) -> Options {
 
 fn line(error: &StartError) -> String {
     let remedy = match error {
-        StartError::Userfaultfd(_) | StartError::TooOld | StartError::CannotMove => probe()
-            .checks
-            .iter()
-            .find(|check| !check.ok && !check.optional)
-            .map_or("neap doctor", |check| check.remedy),
+        StartError::Refused(refusal) => &refusal.remedy,
+        StartError::TooOld | StartError::CannotMove => {
+            let found = probe().checks.into_iter();
+            let missing = |check: &neap_engine::Check| !check.ok && !check.optional;
+            let remedy = found.filter(missing).map(|check| check.remedy).next();
+            return format!("{error}; try: {}", remedy.as_deref().unwrap_or(DOCTOR));
+        }
         StartError::SwapFile { .. } => "another --swap-dir, or --no-swap",
-        StartError::Threads(error) => neap_sys::shortage(error).unwrap_or("neap doctor"),
-        StartError::Sys(error) => error.shortage().unwrap_or("neap doctor"),
-        _ => "neap doctor",
+        StartError::Threads(error) => neap_sys::shortage(error).unwrap_or(DOCTOR),
+        StartError::Sys(error) | StartError::Userfaultfd(error) => {
+            let no_room = "raise `ulimit -v` and `ulimit -d`";
+            let advice = error.shortage();
+            advice.unwrap_or(if error.is_no_room() { no_room } else { DOCTOR })
+        }
+        _ => DOCTOR,
     };
     format!("{error}; try: {remedy}")
 }

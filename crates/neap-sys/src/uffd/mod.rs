@@ -96,7 +96,18 @@ impl Uffd {
 
     /// A userfaultfd of this process, from an open device if one is given, else by system call.
     pub fn create(device: Option<BorrowedFd<'_>>) -> Result<Self> {
-        let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+        Self::with_flags(device, libc::O_CLOEXEC | libc::O_NONBLOCK)
+    }
+
+    /// Makes one that serves no fault of the kernel's, which takes no right: of no use but to find out whether the
+    /// system call is there at all.
+    pub fn create_for_programs_only() -> Result<Self> {
+        /// `UFFD_USER_MODE_ONLY` of linux/userfaultfd.h
+        const USER_MODE_ONLY: i32 = 1;
+        Self::with_flags(None, libc::O_CLOEXEC | USER_MODE_ONLY)
+    }
+
+    fn with_flags(device: Option<BorrowedFd<'_>>, flags: i32) -> Result<Self> {
         let fd = match device {
             // SAFETY: the ioctl takes flags by value and touches no memory of ours.
             Some(device) => unsafe { libc::ioctl(device.as_raw_fd(), IOC_NEW, flags) },

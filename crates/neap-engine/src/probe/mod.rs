@@ -1,11 +1,18 @@
 //! What this machine allows: the checks of `neap doctor` that concern the engine.
 
+mod access;
+mod rights;
+
 use std::fs::File;
 
-use neap_sys::{Features, Maps, Pagemap, Uffd};
+use neap_sys::{Features, Maps, Pagemap};
 use serde::Serialize;
 
+pub use access::Refusal;
+
 use crate::engine::{StartError, negotiate, open_device};
+use access::{Door, Place};
+use rights::{Rights, Wanted};
 
 /// One thing neap would like to have.
 #[derive(Clone, Debug, Serialize)]
@@ -19,7 +26,7 @@ pub struct Check {
     /// What was found.
     pub detail: String,
     /// What to do about it; empty when nothing needs to be done.
-    pub remedy: &'static str,
+    pub remedy: String,
 }
 
 /// All checks.
@@ -36,74 +43,76 @@ impl Probe {
     }
 }
 
-const ALLOW: &str = "let this user open /dev/userfaultfd (udev rule, chgrp, or --device /dev/userfaultfd for a container), \
-     or set sysctl vm.unprivileged_userfaultfd=1, or give CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE; \
-     a seccomp profile must also allow userfaultfd)";
 const MOVE: &str = "Linux 6.8 or later; or NEAP_WAY_OUT=write-protect, the older way out, which can lose pages of a program \
      that gives memory back (docs/design/safety.md)";
-const ALLOW_FORK: &str = "give CAP_SYS_PTRACE (setcap cap_sys_ptrace+ep on the neap binary, or docker run --cap-add SYS_PTRACE); \
-     without it every page is brought back before a fork";
+const TOO_OLD: &str = "Linux 6.8 or later";
 
-const ALLOW_AHEAD: &str = "give CAP_SYS_NICE (setcap cap_sys_nice+ep on the neap binary, or docker run --cap-add SYS_NICE); \
-     without it faults wait until the scheduler gives neap a cpu";
+/// Why programs get no userfaultfd here; `None` where they do.
+pub fn refusal() -> Option<Refusal> {
+    Place::look().door().err()
+}
 
 /// Looks, without changing anything.
 pub fn probe() -> Probe {
-    let device = open_device();
-    let negotiated = negotiate(device.as_ref().ok());
-    let mut checks = vec![userfaultfd(&device, &negotiated)];
+    let rights = Rights::own();
+    let negotiated = negotiate(open_device().ok().as_ref());
+    let mut checks = vec![userfaultfd(Place::look().door(), &negotiated)];
     if let Ok(features) = &negotiated {
-        checks.push(feature(
+        checks.push(wish(
             "fork events",
             features.has(Features::FORK),
-            ALLOW_FORK,
+            "no: before each fork every page comes back, over the limit where they do not fit",
+            rights.way_to(Wanted::Trace),
         ));
         checks.push(Check {
             optional: false,
-            ..feature("UFFDIO_MOVE", features.has(Features::MOVE), MOVE)
+            ..wish("UFFDIO_MOVE", features.has(Features::MOVE), "no", MOVE)
         });
     }
-    checks.push(feature("cpu priority", goes_ahead(), ALLOW_AHEAD));
+    checks.push(wish(
+        "cpu priority",
+        goes_ahead(),
+        "no: faults wait until the scheduler gives neap a cpu",
+        rights.way_to(Wanted::Nice),
+    ));
+    checks.push(Check {
+        name: "privileges",
+        ok: true,
+        optional: true,
+        detail: rights.describe(),
+        remedy: String::new(),
+    });
     let pagemap = File::open("/proc/self/pagemap").map(Pagemap::adopt);
-    checks.push(feature(
+    checks.push(wish(
         "PAGEMAP_SCAN",
         pagemap.is_ok_and(|pagemap| pagemap.has_scan()),
+        "no",
         "Linux 6.7 or later; before it /proc/PID/pagemap is read word by word",
     ));
     let maps = File::open("/proc/self/maps").map(Maps::adopt);
-    checks.push(feature(
+    checks.push(wish(
         "PROCMAP_QUERY",
         maps.is_ok_and(|maps| maps.has_query()),
+        "no",
         "Linux 6.11 or later; before it /proc/PID/maps is read as text",
     ));
     Probe { checks }
 }
 
-fn userfaultfd(
-    device: &Result<std::os::fd::OwnedFd, neap_sys::SysError>,
-    negotiated: &Result<Features, StartError>,
-) -> Check {
-    let detail = match (device, negotiated) {
-        (Ok(_), Ok(_)) => "by the device".to_owned(),
-        (Err(_), Ok(_)) => "by system call".to_owned(),
-        (Err(device), Err(error)) => format!("{error}; {device}"),
-        (Ok(_), Err(error)) => error.to_string(),
+fn userfaultfd(door: Result<Door, Refusal>, negotiated: &Result<Features, StartError>) -> Check {
+    let (ok, detail, remedy) = match (door, negotiated) {
+        (Err(refusal), _) => (false, refusal.why, refusal.remedy),
+        (Ok(_), Err(error)) => (false, error.to_string(), TOO_OLD.to_owned()),
+        (Ok(Door::Device), Ok(_)) => (true, "by the device".to_owned(), String::new()),
+        (Ok(Door::Call), Ok(_)) => (true, "by system call".to_owned(), String::new()),
     };
-    let ok = negotiated.is_ok() && kernel_faults();
     Check {
         name: "userfaultfd",
         ok,
         optional: false,
         detail,
-        remedy: if ok { "" } else { ALLOW },
+        remedy,
     }
-}
-
-/// Whether faults inside system calls are served too: without, read(2) into an evicted buffer would
-/// fail. Descriptors made without UFFD_USER_MODE_ONLY always do, and neap makes no others.
-fn kernel_faults() -> bool {
-    let device = open_device().ok();
-    Uffd::create(device.as_ref().map(std::os::fd::AsFd::as_fd)).is_ok()
 }
 
 /// Whether threads of neap may run ahead of all ordinary ones, also once they have run behind them.
@@ -113,12 +122,13 @@ fn goes_ahead() -> bool {
     std::thread::spawn(there_and_back).join().unwrap_or(false)
 }
 
-fn feature(name: &'static str, ok: bool, remedy: &'static str) -> Check {
+/// Something that neap can do without, `lacking` if it is not there.
+fn wish(name: &'static str, ok: bool, lacking: &str, remedy: impl Into<String>) -> Check {
     Check {
         name,
         ok,
         optional: true,
-        detail: if ok { "yes" } else { "no" }.to_owned(),
-        remedy: if ok { "" } else { remedy },
+        detail: if ok { "yes" } else { lacking }.to_owned(),
+        remedy: if ok { String::new() } else { remedy.into() },
     }
 }
