@@ -275,3 +275,37 @@ fn flags_are_looked_at_before_a_record_is() {
         assert!(text.contains("-1") && !text.contains("to pass"), "{text}");
     }
 }
+
+#[test]
+fn a_recording_of_another_century_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = |time: u32| [&time.to_le_bytes()[..], &[1; 12], &[0xff; 8]].concat();
+    let log = [record(0), record(u32::MAX)].concat();
+    fs::write(dir.path().join("log"), log).unwrap();
+    let import = ["import", "--from", "oracle-general", "log", "-o", "t"];
+    let text = told(&dir, &import, 2);
+    let want = "log: more than 366 days pass by record 2";
+    assert!(text.contains(want), "{text}");
+}
+
+/// A forecast of neap offers no limit that `neap run` refuses.
+#[test]
+fn limits_that_neap_run_refuses_are_not_forecast() {
+    let dir = with_trace();
+    let needs = "and the least limit is 4MiB: there is nothing to forecast";
+    let text = told(&dir, &["forecast", "t"], 2);
+    assert!(text.contains(needs), "{text}");
+    let line = |page: u64| format!("I  1000,4\n S {:x},8\n", page * 4096);
+    let lines: String = (0..3000).map(|i| line(i * 7 % 2000)).collect();
+    fs::write(dir.path().join("log"), lines).unwrap();
+    told(&dir, &["import", "--from", "lackey", "log", "-o", "t"], 0);
+    let output = neap_in(&dir, &["forecast", "t", "--json", "-"]);
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let points = value["points"].as_array().unwrap();
+    assert_eq!(points.len(), 5, "100% to 60% of 2000 pages: {value}");
+    let limit = |point: &serde_json::Value| point["limit"].as_u64().unwrap();
+    assert!(
+        points.iter().all(|point| limit(point) >= 4 << 20),
+        "{value}"
+    );
+}

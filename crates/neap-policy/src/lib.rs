@@ -61,6 +61,6 @@ pub use switches::{
 };
 pub use zswap::{
     Accounts, Compressed, FOLIO_ORDERS, LoadError, Loaded, Loading, OrderStats, Outgoing, Owner,
-    PoolModel, Refusal, Refused, ShrinkCall, Stored, Ticket, Walk, Writeback, ZeroMap, Zswap,
-    ZswapConfig, ZswapStats,
+    PoolModel, Refusal, Refused, ShrinkCall, ShrinkerWork, Stored, Ticket, Walk, Writeback,
+    ZeroMap, Zswap, ZswapConfig, ZswapStats,
 };

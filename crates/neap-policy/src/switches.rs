@@ -211,6 +211,8 @@ switch!(
         None = "none",
         /// One for each batch of 128 entries on the list; others find nothing to do.
         Tokens = "tokens",
+        /// Any number, but a call is offered only what the calls under way have not been given to scan.
+        InFlight = "in-flight",
     }
 );
 switch!(

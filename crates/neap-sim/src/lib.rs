@@ -29,23 +29,23 @@ pub use compress::{
     CompressorModel, ContentModel, Fitter, Measured, Models, PageImage, PageModel, UnknownModel,
 };
 pub use experiment::{
-    EXPERIMENTS, Effect, Experiment, ExperimentFault, Measure, Options, Origin, Outcome, Parameter,
-    Reported, Row, Setup, Values, find as find_experiment, run as run_experiment,
-    sweep as sweep_experiment,
+    EXPERIMENTS, Effect, Experiment, ExperimentFault, Mail, Measure, Options, Origin, Outcome,
+    Parameter, Reported, Row, Run, Series, Setup, Values, find as find_experiment,
+    run as run_experiment, sweep as sweep_experiment,
 };
 pub use forecast::{
     NeapCosts, NeapCounts, NeapForecast, NeapJob, NeapPoint, Packing, Ratio, page_model,
     with_dictionary,
 };
 pub use kernel::{
-    Advice, Area, AreaKind, Costs, CpuId, FileId, Kernel, KernelConfig, Limits, MemcgId, NodeId,
-    Op, Reply, ShmemId, SpaceId, SwapConfig, TaskId, ZswapConfig,
+    Advice, Area, AreaKind, Completion, Costs, CpuId, FileId, GaugeMeans, Kernel, KernelConfig,
+    Limits, MemcgId, NodeId, Op, Reply, ShmemId, SpaceId, SwapConfig, TaskId, ZswapConfig,
 };
 pub use neap_units::{Bytes, Nanos, Size, parse_size};
 pub use report::{
     Align, Bars, Curve, Group, Part, Plot, Spread, Table, count, number, page, quantile,
 };
-pub use swap::{Device, DeviceConfig, Direction, SlotConfig, SwapSlots, Turn, Worker};
+pub use swap::{Device, DeviceConfig, Direction, InMemory, SlotConfig, SwapSlots, Turn, Worker};
 pub use trace::{
     Backing, Event, Events, ForecastMachine, ForecastPoint, ImportFault, Lackey, Trace, TraceArea,
     TraceFault, Windows, forecast, from_lackey, from_oracle, from_record,

@@ -67,13 +67,13 @@ fn memcg_lru_gives_its_golden_numbers() {
     golden("memcg-lru", "memcg-lru", 1.0 / 512.0, &sets);
 }
 
-/// Jobs that keep to nodes, a writer that moves, and pages touched once before any comes again.
+/// Jobs that keep to nodes, a writer that moves, and pages drawn anew at each touch.
 #[test]
-fn memcg_lru_on_two_nodes_in_shuffled_order_gives_its_golden_numbers() {
+fn memcg_lru_on_two_nodes_and_in_independent_order_gives_its_golden_numbers() {
     let sets = ["writes=20", "warm_up=10", "cgroups=32", "nodes=2"];
     golden("memcg-lru-nodes", "memcg-lru", 1.0 / 512.0, &sets);
-    let sets = [&sets[..3], &["order=shuffled"]].concat();
-    golden("memcg-lru-shuffled", "memcg-lru", 1.0 / 512.0, &sets);
+    let sets = [&sets[..3], &["order=independent"]].concat();
+    golden("memcg-lru-independent", "memcg-lru", 1.0 / 512.0, &sets);
 }
 
 /// With what the experiment runs by default: a serial part at the end, and a compiler's own pages.
@@ -81,6 +81,30 @@ fn memcg_lru_on_two_nodes_in_shuffled_order_gives_its_golden_numbers() {
 fn second_chance_with_a_serial_part_and_real_pages_gives_its_golden_numbers() {
     let sets = ["units=180", "user=260", "serial=20", "memory=7"];
     golden("second-chance-serial", "second-chance", 1.0 / 18.0, &sets);
+}
+
+/// A CPU's own compressor behind swap, an SSD, and each way a folio takes.
+#[test]
+fn mthp_store_gives_its_golden_numbers() {
+    golden(
+        "mthp-store",
+        "mthp-store",
+        1.0 / 256.0,
+        &["processes=20", "high=11000"],
+    );
+    golden(
+        "mthp-store-v10",
+        "mthp-store-v10",
+        1.0 / 500.0,
+        &["processes=8", "high=40960"],
+    );
+}
+
+/// What is random, dirty or not to be used again.
+#[test]
+fn hints_give_their_golden_numbers() {
+    golden("recency", "recency", 1.0 / 1024.0, &["seconds=1"]);
+    golden("noreuse", "noreuse", 1.0 / 512.0, &["frames=100"]);
 }
 
 #[test]

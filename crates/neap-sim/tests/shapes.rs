@@ -57,13 +57,6 @@ fn a_second_chance_reads_less_from_disk_than_the_old_scheme() {
 }
 
 #[test]
-fn a_second_chance_writes_back_more_of_cold_data() {
-    let sets = ["units=900", "user=2180"];
-    let found = Medians::of("cold-data", 3, 1.0 / 36.0, &sets);
-    assert!(found.get("zswpwb", BOTH) > found.get("zswpwb", "old"));
-}
-
-#[test]
 fn large_folios_stored_whole_gain_against_splitting_and_the_charge_costs_against_zram() {
     let found = mthp_store();
     let throughput = |config: String| found.get("throughput", &config);
@@ -76,13 +69,6 @@ fn large_folios_stored_whole_gain_against_splitting_and_the_charge_costs_against
             );
             assert!(of("after-uncharged") > of("after"), "{size} {compressor}");
         }
-    }
-    for config in ["64K/after/zstd", "64K/after/iaa", "2M/after/zstd"] {
-        let before = config.replace("after", "case2-before");
-        assert!(
-            throughput(config.to_owned()) < throughput(before),
-            "case 2: {config}"
-        );
     }
 }
 
@@ -108,9 +94,22 @@ fn folios_stored_or_written_whole_are_pages_over_pages_of_a_folio() {
     }
 }
 
+/// zram compresses with zstd on the CPU that swaps, as zswap does; what is left between them is who pays for the pool.
+#[test]
+fn without_the_charge_zstd_in_zswap_is_as_fast_as_in_zram() {
+    let found = mthp_store();
+    for size in ["64K", "2M"] {
+        let of = |which| found.get("throughput", &format!("{size}/{which}/zstd"));
+        let (free, zram) = (of("after-uncharged"), of("case2-before"));
+        assert!((free / zram - 1.0).abs() < 0.02, "{size}: {free} {zram}");
+        assert!(of("after") < 0.98 * zram, "{size}: the charge costs");
+    }
+}
+
 #[test]
 fn the_proposed_rotation_refaults_less_and_takes_less_system_time() {
-    let sets = ["units=500", "user=300"];
+    // Few jobs press seldom, and need no memory of their own for it.
+    let sets = ["units=500", "user=300", "memory=5"];
     let found = Medians::of("writeback-rotation", 2, 1.0 / 36.0, &sets);
     for metric in ["workingset_refault_anon", "sys_seconds"] {
         assert!(

@@ -71,9 +71,17 @@ fn list() -> String {
             experiment.title.to_owned(),
         ]);
     }
+    let mut mails = Table::new(&[("name", Align::Left), ("posted in", Align::Left)]);
+    for experiment in EXPERIMENTS {
+        for mail in experiment.mails {
+            mails.row(vec![experiment.name.to_owned(), mail.link()]);
+        }
+    }
     format!(
-        "{}\ncpu time: about, of one run with one seed at the scale it has by default; --seeds is 20 by default\n",
-        table.text()
+        "{}\ncpu time: about, of one run with one seed at the scale it has by default; --seeds is 20 by default\n\n{}\n\
+         docs/seeds.md says of each rule of these mails where it runs, where it is tested and what came out.\n",
+        table.text(),
+        mails.text()
     )
 }
 

@@ -59,6 +59,9 @@ pub fn run(args: &RunFileArgs) -> Result<(), Failure> {
     }
 }
 
+/// Order of the largest folio: 2 MiB.
+const MOST_ORDER: u8 = 9;
+
 fn seconds(nanos: neap_sim::Nanos) -> f64 {
     nanos.0 as f64 / 1e9
 }
@@ -78,6 +81,28 @@ fn counters(run: &mut WorkloadRun) -> Vec<(String, Vec<(&'static str, u64)>)> {
         )
     };
     all.into_iter().map(of).collect()
+}
+
+/// Folios of each order that zswap took, or the device, or that were split first (kernel: hugepages-*kB/stats);
+/// only orders of which any went out.
+fn orders(run: &mut WorkloadRun) -> Vec<(u8, [(&'static str, u64); 3])> {
+    let kernel = run.machine.kernel();
+    let of = |order: u8| {
+        let stats = kernel.order_stats(order)?;
+        let counts = [
+            ("zswpout", stats.zswpout),
+            ("swpout", stats.swpout),
+            ("swpout_fallback", stats.swpout_fallback),
+        ];
+        let any = counts.iter().any(|(_, count)| *count > 0);
+        any.then_some((order, counts))
+    };
+    (0..=MOST_ORDER).filter_map(of).collect()
+}
+
+/// KiB of a folio.
+fn kib(order: u8) -> u64 {
+    4 << order
 }
 
 /// What a run gave, as one object.
@@ -103,6 +128,13 @@ pub fn as_json(run: &mut WorkloadRun) -> Value {
             .collect();
         groups.insert(name, values.into());
     }
+    let hugepages: Map<String, Value> = orders(run)
+        .into_iter()
+        .map(|(order, counts)| {
+            let counts = counts.map(|(name, count)| (name.to_owned(), count.into()));
+            (kib(order).to_string(), Map::from_iter(counts).into())
+        })
+        .collect();
     json!({
         "schema": "neap.sim-run/1",
         "version": env!("CARGO_PKG_VERSION"),
@@ -110,6 +142,7 @@ pub fn as_json(run: &mut WorkloadRun) -> Value {
         "wall_seconds": wall,
         "tasks": tasks,
         "vmstat": groups,
+        "folios_kb": hugepages,
     })
 }
 
@@ -148,5 +181,24 @@ fn as_text(run: &mut WorkloadRun) -> String {
             table.row(vec![name.clone(), counter.to_owned(), count(value)]);
         }
     }
-    format!("{}\n{}", tasks.text(), table.text())
+    let mut folios = Table::new(&[
+        ("folios of", Align::Left),
+        ("counter", Align::Left),
+        ("value", right),
+    ]);
+    let orders = orders(run);
+    for (order, counts) in &orders {
+        for (name, value) in counts {
+            folios.row(vec![
+                format!("{}kB", kib(*order)),
+                (*name).to_owned(),
+                count(*value),
+            ]);
+        }
+    }
+    let folios = match orders.is_empty() {
+        true => String::new(),
+        false => format!("\n{}", folios.text()),
+    };
+    format!("{}\n{}{folios}", tasks.text(), table.text())
 }

@@ -151,6 +151,70 @@ mod tests {
         assert!(not_worse(a, position(1980, 10_000, 2)));
     }
 
+    /// Refaults and evictions of each tier, of one kind.
+    fn feedback(tiers: &[(u64, u64)]) -> Feedback {
+        let mut feedback = Feedback::default();
+        for (tier, &(refaulted, evicted)) in tiers.iter().enumerate() {
+            feedback.refaulted[tier] = refaulted;
+            feedback.evicted[tier] = evicted;
+        }
+        feedback
+    }
+
+    #[test]
+    fn tiers_are_spared_whose_share_is_twice_or_half_again_that_of_the_first() {
+        // A tenth of the first tier comes back; with the margin of 64 evictions a bit less than twice that passes in 6.3,
+        // and a bit less than 1.5 times from 6.14 on.
+        for (second, of_6_3, of_6_14) in [
+            (1000, 3, 3),
+            (1490, 3, 3),
+            (1500, 3, 0),
+            (1980, 3, 0),
+            (2000, 0, 0),
+        ] {
+            let found = feedback(&[(1000, 10_000), (second, 10_000)]);
+            let limits = [Lru::Mglru63, Lru::Mglru614].map(|lru| found.tier_limit(lru));
+            assert_eq!(limits, [of_6_3, of_6_14], "{second}");
+        }
+        // The first tier that fails ends it, and too few refaults say nothing.
+        let found = feedback(&[(1000, 10_000), (63, 63), (3000, 10_000), (0, 10_000)]);
+        assert_eq!(found.tier_limit(Lru::Mglru63), 1);
+        let found = feedback(&[(0, 10_000), (64, 64)]);
+        assert_eq!(found.tier_limit(Lru::Mglru63), 0);
+        assert_eq!(feedback(&[]).tier_limit(Lru::Mglru614), 3);
+    }
+
+    #[test]
+    fn the_kind_to_scan_goes_by_swappiness_age_and_refaults() {
+        let (old, new) = (Lru::Mglru63, Lru::Mglru614);
+        let even = [feedback(&[(1000, 10_000)]); 2];
+        let scan = |oldest, swappiness, lru| kind_to_scan(&even, oldest, swappiness, lru);
+        // Swappiness 0 is files, whatever else; 1 is files unless, in 6.3, anonymous generations are older.
+        for lru in [old, new] {
+            assert_eq!(scan([0, 9], 0, lru), Kind::File);
+            assert_eq!(scan([3, 3], 1, lru), Kind::File);
+            assert_eq!(scan([3, 3], 200, lru), Kind::Anon);
+        }
+        assert_eq!(scan([0, 9], 1, old), Kind::Anon);
+        assert_eq!(scan([0, 9], 1, new), Kind::File);
+        // In 6.3 the older kind goes first even with swappiness 200; from 6.14 on ages do not matter.
+        assert_eq!(scan([9, 0], 200, old), Kind::File);
+        assert_eq!(scan([9, 0], 200, new), Kind::Anon);
+        assert_eq!(scan([0, 9], 60, old), Kind::Anon);
+        // Of equal age: files, unless they come back 140 / 60 times as often.
+        for (files, want) in [(1000, Kind::File), (2320, Kind::File), (2322, Kind::Anon)] {
+            let found = [feedback(&[(1000, 10_000)]), feedback(&[(files, 10_000)])];
+            for lru in [old, new] {
+                assert_eq!(kind_to_scan(&found, [3, 3], 60, lru), want, "{files} {lru}");
+            }
+        }
+        // 6.3 looks at the first tier, 6.14 at the sum of all.
+        let files = feedback(&[(0, 0), (9000, 10_000)]);
+        let found = [feedback(&[(1000, 10_000)]), files];
+        assert_eq!(kind_to_scan(&found, [3, 3], 60, old), Kind::File);
+        assert_eq!(kind_to_scan(&found, [3, 3], 60, new), Kind::Anon);
+    }
+
     #[test]
     fn averages_halve_with_each_generation() {
         let mut feedback = Feedback::default();

@@ -220,3 +220,47 @@ impl Window<2> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Youngest 9, oldest anonymous 6, oldest of files 7.
+    const WINDOW: Window<2> = Window {
+        max_seq: 9,
+        min_seq: [6, 7],
+    };
+
+    #[test]
+    fn a_refault_is_recent_in_the_oldest_generation_or_within_four() {
+        let recent = |kind, lru| {
+            let all = 0..16;
+            all.filter(|&seq| WINDOW.recent(kind, seq, lru))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(recent(Kind::Anon, Lru::Mglru63), [6]);
+        assert_eq!(recent(Kind::File, Lru::Mglru63), [7]);
+        for kind in Kind::BOTH {
+            // A later one would be of a window that wrapped round; as the kernel's, it is within four all the same.
+            assert_eq!(recent(kind, Lru::Mglru614), [6, 7, 8, 9, 10, 11, 12]);
+        }
+    }
+
+    #[test]
+    fn lists_age_when_only_two_generations_are_left_and_in_6_3_when_three_are_uneven() {
+        let aging = |oldest, trigger| WINDOW.aging(oldest, &trigger);
+        let spread = |young, old, total| Trigger::Spread(Spread { young, old, total });
+        assert_eq!(aging(8, Trigger::Edge), Aging::Needed);
+        assert_eq!(aging(7, Trigger::Edge), Aging::Wanted);
+        assert_eq!(aging(6, Trigger::Edge), Aging::Not);
+        // More than half of all is young, or less than a quarter is old.
+        for (young, old, want) in [
+            (50, 25, Aging::Not),
+            (51, 25, Aging::Wanted),
+            (50, 24, Aging::Wanted),
+        ] {
+            assert_eq!(aging(7, spread(young, old, 100)), want, "{young} {old}");
+            assert_eq!(aging(6, spread(young, old, 100)), Aging::Not);
+        }
+    }
+}

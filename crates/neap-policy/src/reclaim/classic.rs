@@ -256,3 +256,7 @@ impl Chunks {
         true
     }
 }
+
+#[cfg(test)]
+#[path = "classic_tests.rs"]
+mod tests;

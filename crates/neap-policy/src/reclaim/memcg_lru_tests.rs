@@ -75,6 +75,25 @@ fn too_small_it_goes_to_the_tail_and_then_to_the_young() {
     assert_eq!(seen, [(Seg::Tail, 0), (Seg::Default, 1)]);
 }
 
+/// 6.3 looks at the size before any work: the first time too small it goes to the tail, the second time to the young,
+/// and is not visited at either (triggers 3 and 4).
+#[test]
+fn in_6_3_too_small_it_is_moved_and_not_visited() {
+    let of = switches(Lru::Mglru63, MemcgWalk::MemcgLru63);
+    let (mut mm, memcgs, mut host) = machine(of, 1, 100);
+    let memcg = memcgs[0];
+    let seen = moves(&mut mm, memcg, &mut host, 2);
+    assert_eq!(seen, [(Seg::Tail, 0), (Seg::Default, 1)]);
+    assert_eq!(host.visits.get(&memcg.0), None);
+    let (mut mm, memcgs, mut host) = machine(of, 1, PAGES);
+    moves(&mut mm, memcgs[0], &mut host, 1);
+    assert!(host.visits.contains_key(&memcgs[0].0), "large enough");
+    // From 6.7 on the size is looked at after the visit.
+    let (mut mm, memcg, mut host) = one(100);
+    moves(&mut mm, memcg, &mut host, 2);
+    assert!(host.visits.contains_key(&memcg.0));
+}
+
 #[test]
 fn below_min_it_goes_to_the_young_without_a_visit() {
     let (mut mm, memcg, mut host) = one(PAGES);

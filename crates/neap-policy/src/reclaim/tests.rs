@@ -14,12 +14,20 @@ pub(super) struct Fake {
     state: u32,
     looks: u32,
     young: u32,
+    exec: bool,
     walks: u64,
     freed: u64,
     full: bool,
     pub(super) kills: u64,
     /// Visits of each cgroup, by its number.
     pub(super) visits: BTreeMap<u32, u64>,
+}
+
+impl Fake {
+    /// Finds every page accessed from now on, by execution or not.
+    pub(super) fn hit_all(&mut self, exec: bool) {
+        (self.young, self.exec) = (1, exec);
+    }
 }
 
 impl Host for Fake {
@@ -36,7 +44,7 @@ impl Host for Fake {
         let hit = self.young > 0 && self.looks.is_multiple_of(self.young);
         Referenced {
             ptes: hit.into(),
-            exec: false,
+            exec: hit && self.exec,
         }
     }
 

@@ -61,6 +61,12 @@ impl ShrinkRound {
         }
     }
 
+    /// Objects still to be asked for.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.total
+    }
+
     /// Objects to scan next, or none: the call is over.
     #[must_use]
     pub fn request(&self) -> Option<u64> {

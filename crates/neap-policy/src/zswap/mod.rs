@@ -124,6 +124,8 @@ struct List {
     bytes: u64,
     /// Calls of the shrinker under way.
     shrinkers: u64,
+    /// Objects that they have still to ask for.
+    in_flight: u64,
 }
 
 /// zswap of one machine.
@@ -137,6 +139,16 @@ pub struct Zswap {
     gate: PoolGate,
     stats: ZswapStats,
     orders: [OrderStats; FOLIO_ORDERS],
+    work: ShrinkerWork,
+}
+
+/// What the shrinkers of all lists are about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ShrinkerWork {
+    /// Calls under way.
+    pub shrinkers: u64,
+    /// Objects deferred to later calls (kernel: nr_deferred).
+    pub deferred: u64,
 }
 
 impl Zswap {
@@ -153,6 +165,7 @@ impl Zswap {
             gate: PoolGate::new(max, config.accept_threshold_percent),
             stats: ZswapStats::default(),
             orders: Default::default(),
+            work: ShrinkerWork::default(),
         }
     }
 
@@ -169,6 +182,10 @@ impl Zswap {
     /// there (kernel: memcg_reparent_list_lrus). Charges stay with the caller.
     pub fn reparent(&mut self, from: LruvecId, to: LruvecId) {
         let mut gone = std::mem::take(&mut self.lists[from.0 as usize]);
+        // Calls under way for it still end.
+        let left = &mut self.lists[from.0 as usize];
+        (left.shrinkers, left.in_flight) = (gone.shrinkers, gone.in_flight);
+        self.work.deferred -= gone.state.deferred;
         let heir = &mut self.lists[to.0 as usize];
         gone.ends.splice(&mut self.entries, &mut heir.ends, to);
         heir.bytes += gone.bytes;
@@ -183,6 +200,12 @@ impl Zswap {
     #[must_use]
     pub fn enabled(&self) -> bool {
         self.config.enabled
+    }
+
+    /// What its shrinkers are about.
+    #[must_use]
+    pub fn work(&self) -> ShrinkerWork {
+        self.work
     }
 
     /// Pages the pool holds from the system.

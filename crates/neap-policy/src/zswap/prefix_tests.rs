@@ -1,4 +1,5 @@
-//! Folios of which a part is stored (SPEC 9.8).
+//! What postings that were not merged as they were do differently: folios of which a part is stored (SPEC 9.8), and the
+//! sixth posting's way through a store.
 
 use neap_units::Pages;
 
@@ -56,4 +57,46 @@ fn the_prefix_of_a_folio_fills_the_pool_to_its_limit() {
         (20, Pages(20)),
         "a fifth of 100 pages"
     );
+}
+
+/// The sixth posting sends single pages another way through a store: it looks at the pool's limit once more before the
+/// page. Its author posted that nothing gets slower by it; so no outcome may differ, at the limit neither.
+#[test]
+fn the_sixth_posting_stores_single_pages_as_kernels_before_it() {
+    let stores = |large_store| {
+        let rules = Switches {
+            large_store,
+            ..Switches::of_kernel((6, 11), false)
+        };
+        let (mut zswap, mut ledger) = (zswap_of(&rules, 200), Ledger::default());
+        let mut outcomes = Vec::new();
+        for n in 0..600u32 {
+            let slot = n * 37 % 211 + 1;
+            if n % 5 == 4 {
+                zswap.invalidate(SwapSlot(slot), 1, &mut ledger);
+                continue;
+            }
+            let bytes = (n * 389 % 4200) as u16;
+            let stored = zswap.store(&folio(slot, 1), n % 11 > 0, &mut ledger, |_| {
+                Compressed::Bytes(bytes)
+            });
+            outcomes.push((stored, zswap.pool_pages(), zswap.stats(), ledger.sum()));
+        }
+        zswap.check();
+        outcomes
+    };
+    let before = stores(LargeStore::Reject);
+    let full = |outcome: &&(Result<Stored, Refused>, _, _, _)| {
+        matches!(
+            outcome.0,
+            Err(Refused {
+                why: Refusal::PoolFull,
+                ..
+            })
+        )
+    };
+    assert!(before.iter().filter(full).count() > 20, "the limit is met");
+    for knob in [LargeStore::V6KnobOff, LargeStore::V6KnobOn] {
+        assert!(stores(knob) == before, "{knob}");
+    }
 }

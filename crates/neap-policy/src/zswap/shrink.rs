@@ -167,6 +167,8 @@ pub struct ShrinkCall {
     /// Entries visited and written by the scans before.
     visited: u64,
     written: u64,
+    /// What the list counts of it as work in flight.
+    in_flight: u64,
 }
 
 impl ShrinkCall {
@@ -205,12 +207,16 @@ impl Zswap {
             RatioScope::Cgroup => (owner.bytes, owner.stored),
             RatioScope::Node => (Bytes(list.bytes), len),
         };
-        match rules.penalty {
+        let offered = match rules.penalty {
             PenaltySpend::AtCount => list.state.count(rules.scheme, len, bytes, stored),
             PenaltySpend::AtScan => {
                 let mut unspent = list.state;
                 unspent.count(rules.scheme, len, bytes, stored)
             }
+        };
+        match rules.limit {
+            ShrinkerLimit::InFlight => offered.saturating_sub(list.in_flight),
+            ShrinkerLimit::None | ShrinkerLimit::Tokens => offered,
         }
     }
 
@@ -226,14 +232,19 @@ impl Zswap {
             return None;
         }
         let of = &mut self.lists[list.0 as usize];
-        of.shrinkers += 1;
         let deferred = std::mem::take(&mut of.state.deferred);
+        let round = ShrinkRound::new(freeable, priority, deferred, DEFAULT_SEEKS);
+        of.shrinkers += 1;
+        of.in_flight += round.left();
+        self.work.shrinkers += 1;
+        self.work.deferred -= deferred;
         Some(ShrinkCall {
             list,
-            round: ShrinkRound::new(freeable, priority, deferred, DEFAULT_SEEKS),
+            round,
             scan: None,
             visited: 0,
             written: 0,
+            in_flight: round.left(),
         })
     }
 
@@ -249,6 +260,7 @@ impl Zswap {
                 call.written += walk.written;
                 call.round.report(walk.scan_result(*request));
                 call.scan = None;
+                self.note_in_flight(call);
             }
             let request = call.round.request()?;
             if self.may_scan(call.list, request, writeback) {
@@ -258,6 +270,13 @@ impl Zswap {
                 call.round.report(ScanResult::Stop);
             }
         }
+    }
+
+    /// A call has less to ask for than before.
+    fn note_in_flight(&mut self, call: &mut ShrinkCall) {
+        let list = &mut self.lists[call.list.0 as usize];
+        list.in_flight -= call.in_flight - call.round.left();
+        call.in_flight = call.round.left();
     }
 
     /// Reports what became of the last ticket of a call.
@@ -270,8 +289,12 @@ impl Zswap {
     /// Ends a call; what is returned counts as `slabs_scanned`.
     pub fn shrink_end(&mut self, call: ShrinkCall) -> Shrunk {
         let list = &mut self.lists[call.list.0 as usize];
+        let deferred = call.round.deferred();
         list.shrinkers -= 1;
-        list.state.deferred = list.state.deferred.saturating_add(call.round.deferred());
+        list.in_flight -= call.in_flight;
+        list.state.deferred += deferred;
+        self.work.shrinkers -= 1;
+        self.work.deferred += deferred;
         call.round.shrunk()
     }
 

@@ -158,11 +158,8 @@ impl Zswap {
             stored.owed = folio.pages;
         }
         for page in 0..folio.pages {
-            let by_page = matches!(
-                self.rules.large_store,
-                LargeStore::V6KnobOn | LargeStore::Prefix
-            );
-            if by_page && page > 0 && !self.gate.check(self.pool.pages()) {
+            let again = stored.owed == 0 && self.checks_each_page();
+            if again && !self.gate.check(self.pool.pages()) {
                 return Err(Refusal::PoolFull);
             }
             let length = self.length(compress(page), folio.writeback)?;
@@ -172,6 +169,15 @@ impl Zswap {
             *placed = page + 1;
         }
         Ok(stored)
+    }
+
+    /// Whether the limit is looked at again before each page: so the sixth posting does, whatever its knob says, also
+    /// before the only page of a folio. A full pool that trades has agreed to the whole folio.
+    fn checks_each_page(&self) -> bool {
+        matches!(
+            self.rules.large_store,
+            LargeStore::V6KnobOff | LargeStore::V6KnobOn | LargeStore::Prefix
+        )
     }
 
     /// Whether a full pool takes a page against another.

@@ -421,6 +421,33 @@ fn tokens_bound_the_shrinkers_of_one_list() {
     }
 }
 
+/// At priority 0 a call is given twice what it is offered, so that a second one finds nothing left.
+#[test]
+fn work_in_flight_is_not_offered_again() {
+    let rule = |shrinker_limit| Switches {
+        shrinker_limit,
+        ..switches()
+    };
+    let (mut zswap, _) = filled(&rule(ShrinkerLimit::InFlight), 400);
+    let of = owner(&zswap);
+    let all = zswap.shrinker_count(LIST, &of);
+    let first = zswap.shrink_begin(LIST, 2, &of).expect("there is work");
+    let left = zswap.shrinker_count(LIST, &of);
+    assert_eq!(all - left, (all >> 2) * 2, "as much as the first was given");
+    let whole = zswap.shrink_begin(LIST, 0, &of).expect("there is more");
+    assert_eq!(zswap.shrinker_count(LIST, &of), 0);
+    assert_eq!(zswap.work().shrinkers, 2);
+    zswap.shrink_end(whole);
+    zswap.shrink_end(first);
+    assert_eq!(zswap.shrinker_count(LIST, &of), all);
+    assert_eq!(zswap.work().shrinkers, 0);
+    assert!(zswap.work().deferred > 0, "nothing was scanned");
+    let (mut zswap, _) = filled(&rule(ShrinkerLimit::None), 400);
+    let call = zswap.shrink_begin(LIST, 0, &of).expect("there is work");
+    assert_eq!(zswap.shrinker_count(LIST, &of), all, "offered all the same");
+    zswap.shrink_end(call);
+}
+
 #[test]
 fn reparenting_moves_the_entries_and_their_bytes() {
     let (mut zswap, _) = filled(&switches(), 10);

@@ -6,7 +6,7 @@ use neap_units::{Bytes, Nanos};
 
 use super::cost::costs;
 use super::fairness::{Fairness, swap};
-use super::{ANY_SCALE, Experiment, ExperimentFault, Measure, Parameter, Setup};
+use super::{ANY_SCALE, Experiment, ExperimentFault, Measure, Parameter, Run, Setup};
 use crate::kernel::KernelConfig;
 use crate::workload::Pattern;
 
@@ -85,8 +85,8 @@ fn test(setup: &Setup<'_>) -> Fairness {
     }
 }
 
-fn alternatives(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
-    Ok(test(setup).run().measures())
+fn alternatives(setup: &Setup<'_>) -> Result<Run, ExperimentFault> {
+    Ok(test(setup).run().measures().into())
 }
 
 const LRU: Parameter = Parameter::word(
@@ -108,6 +108,7 @@ pub(super) const ALTERNATIVES: Experiment = Experiment {
     name: "memcg-lru-alternatives",
     title: "memcg LRU, partial iteration, full walk and heat levels: fairness, accuracy and cost",
     source: "SPEC 8, 9.9",
+    mails: &[],
     configs: configs!("8" "64" "512" "4096" "64-unequal" "512-unequal"),
     parameters: &[
         Parameter::chosen(
@@ -124,7 +125,13 @@ pub(super) const ALTERNATIVES: Experiment = Experiment {
             "as measured on Linux 6.12",
             &["2", "8", "32"],
         ),
-        Parameter::chosen("writes", "60", "writes", "as measured on Linux 6.12", &[]),
+        Parameter::chosen(
+            "writes",
+            "60",
+            "writes",
+            "as measured on Linux 6.12",
+            &["30", "120"],
+        ),
         TOUCHED,
         LRU,
     ],
@@ -149,7 +156,7 @@ pub(super) const ALTERNATIVES: Experiment = Experiment {
 };
 
 /// The cost of one request, without the long run that fairness needs.
-fn cost(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
+fn cost(setup: &Setup<'_>) -> Result<Run, ExperimentFault> {
     let mut test = test(setup);
     let groups = test.sizes.len() as u64;
     // Every cgroup has the same memory however many there are: the machine grows.
@@ -191,7 +198,8 @@ fn cost(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
             unit: "ratio",
             value: stolen / paid.requested.max(1) as f64,
         },
-    ])
+    ]
+    .into())
 }
 
 /// What a request costs when there are many cgroups.
@@ -199,6 +207,7 @@ pub(super) const WALK_COST: Experiment = Experiment {
     name: "memcg-walk-cost",
     title: "cost of one root memory.reclaim from 128 to 16,384 cgroups, for every walk",
     source: "SPEC 9.9",
+    mails: &[],
     configs: configs!("128" "1024" "4096" "16384"),
     parameters: &[
         Parameter::chosen(
@@ -233,7 +242,7 @@ pub(super) const WALK_COST: Experiment = Experiment {
             "1024",
             "MiB",
             "not used here but for the machine's frame",
-            &[],
+            &["512"],
         ),
         Parameter::chosen(
             "request",
@@ -242,7 +251,13 @@ pub(super) const WALK_COST: Experiment = Experiment {
             "a goal that a few dozen cgroups can meet",
             &["1", "4", "16"],
         ),
-        Parameter::chosen("writes", "8", "writes", "enough to see a rotation", &[]),
+        Parameter::chosen(
+            "writes",
+            "8",
+            "writes",
+            "enough to see a rotation",
+            &["4", "16"],
+        ),
         TOUCHED,
         LRU,
     ],

@@ -8,10 +8,12 @@ use neap_policy::{Counter, Switches};
 use neap_units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
 use super::cost::costs;
-use super::{Effect, ExperimentFault, Measure, Parameter, Reported, Setup};
+use super::mail::SECOND_CHANCE as S0;
+use super::series;
+use super::{Effect, ExperimentFault, Measure, Parameter, Reported, Run, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::compress::{Models, PageModel};
-use crate::kernel::{Area, KernelConfig, Limits, MemcgId, SwapConfig, ZswapConfig};
+use crate::kernel::{Area, Completion, KernelConfig, Limits, MemcgId, SwapConfig, ZswapConfig};
 use crate::swap::DeviceConfig;
 use crate::trace::Trace;
 use crate::workload::{Build, BuildShape, Compiler, LinkShape, Load, Pattern, Walker};
@@ -30,7 +32,7 @@ fn pages(compressor: &str) -> PageModel {
 }
 
 /// The device behind swap, of experiments that name one; what it takes at once, and in a second, is scaled as
-/// what is asked of it. Without one swap has a latency only.
+/// what is asked of it. Without one, or if it is idle, swap has a latency only.
 fn device(setup: &Setup<'_>) -> Option<DeviceConfig> {
     if !setup.values.has("device") {
         return None;
@@ -48,6 +50,14 @@ fn device(setup: &Setup<'_>) -> Option<DeviceConfig> {
     })
 }
 
+fn completion(setup: &Setup<'_>) -> Completion {
+    let elsewhere = setup.values.has("completion") && setup.word("completion") == "elsewhere";
+    match elsewhere {
+        true => Completion::Elsewhere,
+        false => Completion::Submitter,
+    }
+}
+
 fn kernel(setup: &Setup<'_>, switches: Switches) -> KernelConfig {
     KernelConfig {
         contents: vec![pages(setup.word("compressor"))],
@@ -61,6 +71,7 @@ fn kernel(setup: &Setup<'_>, switches: Switches) -> KernelConfig {
             synchronous: false,
         }),
         swap_device: device(setup),
+        completion: completion(setup),
         costs: costs(setup),
         zswap: Some(ZswapConfig {
             max_pool_percent: 20,
@@ -112,7 +123,7 @@ pub(super) fn build(
     setup: &Setup<'_>,
     switches: Switches,
     cold: u64,
-) -> Result<Vec<Measure>, ExperimentFault> {
+) -> Result<Run, ExperimentFault> {
     let mut machine = Machine::new(&kernel(setup, switches), Clockwork::default());
     let link = serial(setup);
     let trace = Compiler::recorded_trace();
@@ -125,7 +136,7 @@ pub(super) fn build(
     kernel.set_limits(memcg, limits);
     let shape = shape(setup, &trace, link);
     let prepare = link.map_or(Nanos::ZERO, |link| link.prepare);
-    let compiler = Compiler::new(trace, kernel);
+    let compiler = Compiler::new(trace, setup.scale, kernel);
     let mut start = Nanos::ZERO;
     if cold > 0 {
         let area = Area::shmem(kernel.create_shmem(Pages(cold)), Pages(cold));
@@ -147,16 +158,22 @@ pub(super) fn build(
     for _ in 0..jobs {
         machine.spawn(build.job(), start.saturating_add(prepare), true);
     }
-    if !machine.finish(Nanos(PATIENCE * 3_600_000_000_000)) {
+    let patience = Nanos(PATIENCE * 3_600_000_000_000);
+    let Some(samples) = series::watch(&mut machine, memcg, patience) else {
         return Err(ExperimentFault::Endless {
             config: setup.config,
             seed: setup.seed,
             hours: PATIENCE,
             advice: "give it a larger limit, or fewer jobs",
         });
-    }
+    };
     let serial = link.map_or(Nanos::ZERO, |link| machine.times(link).times.user);
-    Ok(measures(setup, &mut machine, memcg, start, serial))
+    let mut measures = measures(setup, &mut machine, memcg, start, serial);
+    measures.push(series::measure(&samples));
+    Ok(Run {
+        measures,
+        series: series::series(&samples, setup.config, setup.scale),
+    })
 }
 
 /// Counters that every build shows.
@@ -192,6 +209,7 @@ fn measures(
     let real = machine.now().saturating_sub(start);
     let kills = machine.kills();
     let counters = machine.kernel().vmstat(memcg).clone();
+    let gauges = machine.kernel().gauges();
     let pages = |metric, value| Measure {
         metric,
         unit: "pages",
@@ -215,6 +233,23 @@ fn measures(
             .iter()
             .map(|&(name, counter)| pages(name, counters[counter])),
     );
+    let of = |metric, unit, value| Measure {
+        metric,
+        unit,
+        value,
+    };
+    measures.extend([
+        of("pool_pages", "pages", gauges.pool / setup.scale),
+        of("nr_deferred", "objects", gauges.deferred / setup.scale),
+        of(
+            "nr_deferred_max",
+            "objects",
+            gauges.most_deferred as f64 / setup.scale,
+        ),
+        of("shrinkers", "at once", gauges.shrinkers),
+        of("shrinkers_max", "at once", gauges.most_shrinkers as f64),
+        of("feedback_seconds", "s", gauges.feedback),
+    ]);
     measures.push(Measure {
         metric: "oom_kills",
         unit: "tasks",
@@ -239,10 +274,11 @@ pub(super) const fn joined<const N: usize>(lists: &[&[Parameter]]) -> [Parameter
     all
 }
 
-pub(super) const LIMIT: Parameter = Parameter::seed("limit", "2048", "MiB", "S0: memory.max");
-pub(super) const USER: Parameter =
-    Parameter::seed("user", "4318", "s", "S0: user time of the build");
-pub(super) const CPUS: Parameter = Parameter::seed("cpus", "36", "CPUs", "S0");
+pub(super) const LIMIT: Parameter =
+    Parameter::posted("limit", "2048", "MiB", &S0, "memory.max set to 2G");
+pub(super) const USER: Parameter = Parameter::posted("user", "4318", "s", &S0, "user: 4318.11s");
+pub(super) const CPUS: Parameter =
+    Parameter::posted("cpus", "36", "CPUs", &S0, "on a host with 36 cores");
 pub(super) const JOBS: Parameter = Parameter::chosen(
     "jobs",
     "36",
@@ -250,7 +286,13 @@ pub(super) const JOBS: Parameter = Parameter::chosen(
     "not stated; one for each CPU",
     &["18", "36", "72"],
 );
-const SWAP: Parameter = Parameter::chosen("swap", "51200", "MiB", "not stated; never full", &[]);
+const SWAP: Parameter = Parameter::chosen(
+    "swap",
+    "51200",
+    "MiB",
+    "not stated; never full",
+    &["25600", "102400"],
+);
 pub(super) const UNITS: Parameter = Parameter::chosen(
     "units",
     "2900",
@@ -258,30 +300,12 @@ pub(super) const UNITS: Parameter = Parameter::chosen(
     "not stated; about what a default x86 configuration has",
     &["1450", "2900", "5800"],
 );
-/// Of a build of two jobs.
-pub(super) const MEMORY: Parameter = Parameter::chosen(
-    "memory",
-    "5",
-    "times the recorded compiler",
-    "not stated; a unit's private memory is 1 to so many times the recorded 16 MiB, all alike probable; \
-     the whole number whose old-scheme swap-ins in second-chance at this scale, with a device that is never busy, \
-     no serial part and compressor=fixed, are nearest to the reported count",
-    &["4", "6", "8"],
-);
-/// Of a build that has none unless it is set.
-pub(super) const SERIAL: Parameter = Parameter::chosen(
-    "serial",
-    "0",
-    "s",
-    "CPU time of what no job overlaps",
-    &["0", "35", "70", "140"],
-);
 const PREPARE: Parameter = Parameter::chosen(
     "prepare",
     "10",
     "s",
     "not stated; of the serial part, what comes before the first unit",
-    &[],
+    &["0", "30"],
 );
 const LINK_MEMORY: Parameter = Parameter::chosen(
     "link_memory",
@@ -289,7 +313,7 @@ const LINK_MEMORY: Parameter = Parameter::chosen(
     "MiB",
     "not stated; private memory of objtool over vmlinux.o. Half a MiB for each unit: 18 to 25 GB at the peak were \
      reported for about 30,000 units (allyesconfig), 6 GB less since Linux 6.3",
-    &[],
+    &["512", "3072"],
 );
 const SCATTER: Parameter = Parameter::chosen(
     "scatter",
@@ -297,7 +321,7 @@ const SCATTER: Parameter = Parameter::chosen(
     "",
     "not stated; share of objtool's touches that follow no order: it goes through instructions in order, and looks \
      up symbols, relocations and targets of jumps in hash tables",
-    &[],
+    &["0", "1"],
 );
 pub(super) const SOURCE: Parameter = Parameter::chosen(
     "source",

@@ -1,14 +1,11 @@
-//! Who pays for root `memory.reclaim` when many cgroups are touched alike: `memcg-lru` (S2) and
-//! `memcg-lru-6.12`, the same question measured on a real kernel.
+//! Who pays for root `memory.reclaim` when many cgroups are touched alike: the test, whatever it is run with.
 
-use neap_policy::{Counter, Counters, Lru, MemcgWalk, ReclaimBatching, Switches};
+use neap_policy::{Counter, Counters};
 use neap_units::{Bytes, Nanos, Pages};
 
-use super::cost::costs;
-use super::{ANY_SCALE, Experiment, ExperimentFault, Measure, Parameter, Reported, Setup};
+use super::Measure;
 use crate::clock::{Clockwork, Machine};
 use crate::kernel::{Area, Costs, KernelConfig, MemcgId, SwapConfig, TaskId};
-use crate::swap::DeviceConfig;
 use crate::workload::{Burst, Load, Pattern, Reclaimer, Walker};
 
 /// A fairness test.
@@ -208,11 +205,11 @@ impl Paid {
 }
 
 /// Rounds to a whole number of the unit, at least one.
-fn whole(value: f64) -> u64 {
+pub(super) fn whole(value: f64) -> u64 {
     (value.round() as u64).max(1)
 }
 
-fn seconds(value: f64) -> Nanos {
+pub(super) fn seconds(value: f64) -> Nanos {
     Nanos((value * 1e9) as u64)
 }
 
@@ -226,7 +223,7 @@ pub(super) fn swap(size: Bytes) -> Option<SwapConfig> {
 
 /// A kernel so many times slower. A scaled machine has fewer pages but no fewer seconds: reclaim of a
 /// page must take longer by as much, for what is touched while a pass lasts decides who pays.
-fn slower(mut costs: Costs, factor: f64) -> Costs {
+pub(super) fn slower(mut costs: Costs, factor: f64) -> Costs {
     for cost in [
         &mut costs.scan,
         &mut costs.unmap,
@@ -241,255 +238,3 @@ fn slower(mut costs: Costs, factor: f64) -> Costs {
     }
     costs
 }
-
-/// The swap device. A scaled machine asks for fewer pages a second, so its device is slower by as much:
-/// how long a job waits for a page, against how long it takes until it wants the next, stays.
-fn device(setup: &Setup<'_>) -> Option<DeviceConfig> {
-    let device = DeviceConfig::named(setup.word("device"))?;
-    let slower = |span: Nanos| Nanos((span.0 as f64 / setup.scale) as u64);
-    Some(DeviceConfig {
-        read_latency: slower(device.read_latency),
-        write_latency: slower(device.write_latency),
-        bandwidth: Bytes(((device.bandwidth.0 as f64 * setup.scale) as u64).max(4096)),
-        ..device
-    })
-}
-
-fn memcg_lru(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
-    let generations = setup.config == "memcg-lru";
-    let switches = Switches {
-        lru: if generations {
-            Lru::Mglru63
-        } else {
-            Lru::Classic
-        },
-        memcg_walk: match generations {
-            true => MemcgWalk::MemcgLru63,
-            false => MemcgWalk::FullLinear,
-        },
-        reclaim_batching: ReclaimBatching::Whole,
-        ..Switches::of_kernel((6, 3), generations)
-    };
-    let mib = |key| Bytes((setup.number(key) * setup.scale * 1048576.0) as u64);
-    let pages = mib("memory").whole_pages().0.max(256);
-    let groups = whole(setup.number("cgroups"));
-    let test = Fairness {
-        kernel: KernelConfig {
-            ram: mib("ram"),
-            nodes: whole(setup.number("nodes")) as u32,
-            cpus: whole(setup.number("cpus")) as u32,
-            switches,
-            swap: swap(mib("ram")),
-            swap_device: device(setup),
-            costs: slower(costs(setup), 1.0 / setup.scale),
-            seed: setup.seed,
-            ..KernelConfig::default()
-        },
-        sizes: vec![pages; groups as usize],
-        share: None,
-        pattern: match setup.word("order") {
-            "shuffled" => Pattern::Shuffled,
-            _ => Pattern::Random,
-        },
-        rate: (setup.number("read_rate") + setup.number("write_rate")) * 256.0 * setup.scale,
-        period: Nanos::millis(whole(setup.number("burst"))),
-        warm_up: seconds(setup.number("warm_up")),
-        order: 0,
-        request: mib("request"),
-        before: 0,
-        writes: whole(setup.number("writes")),
-        pause: seconds(setup.number("pause")),
-    };
-    Ok(test.run().measures())
-}
-
-/// The fairness test of the memcg LRU's cover letter.
-pub(super) const MEMCG_LRU: Experiment = Experiment {
-    name: "memcg-lru",
-    title: "who pays for root memory.reclaim: 128 cgroups touched at random",
-    source: "S2",
-    configs: &["mglru-off", "memcg-lru"],
-    parameters: &[
-        Parameter::seed("cgroups", "128", "cgroups", "S2"),
-        Parameter::seed("memory", "1920", "MiB", "S2: of each cgroup"),
-        Parameter::seed("read_rate", "64", "MiB/s", "S2: of each cgroup"),
-        Parameter::seed("write_rate", "64", "MiB/s", "S2: of each cgroup"),
-        Parameter::seed("writes", "600", "writes", "S2"),
-        Parameter::seed("request", "256", "MiB", "S2"),
-        Parameter::seed("pause", "6", "s", "S2"),
-        Parameter::seed("ram", "524288", "MiB", "S2: no global pressure"),
-        Parameter::chosen(
-            "warm_up",
-            "60",
-            "s",
-            "S2 waits 600 s; every page is touched four times within 60 s, and nothing changes after",
-            &["30", "60", "120"],
-        ),
-        Parameter::chosen(
-            "cpus",
-            "16",
-            "CPUs",
-            "not stated; the jobs use a few CPUs in all",
-            &["4", "16", "64"],
-        ),
-        Parameter::word(
-            "device",
-            "zram",
-            "not stated; in memory, as the RAM disks of the seed's other tests; all three were tried",
-            &["zram", "nvme", "ssd"],
-        ),
-        Parameter::chosen(
-            "burst",
-            "50",
-            "ms",
-            "how evenly fio spreads its rate",
-            &["10", "50", "200"],
-        ),
-        Parameter::word(
-            "order",
-            "independent",
-            "not stated; shuffled: each page once before any comes again, which is what fio does unless it is told norandommap",
-            &["independent", "shuffled"],
-        ),
-        Parameter::chosen(
-            "nodes",
-            "1",
-            "NUMA nodes",
-            "not stated; with several, one cgroup's memory lies where its job ran, each node is asked on its own, and the \
-             writer goes on on the node with most idle CPUs",
-            &["1", "2", "4"],
-        ),
-    ],
-    reported: &[
-        Reported {
-            metric: "pgsteal_stddev_over_mean",
-            config: "mglru-off",
-            value: 0.75,
-        },
-        Reported {
-            metric: "pgsteal_stddev_over_mean",
-            config: "memcg-lru",
-            value: 0.20,
-        },
-        Reported {
-            metric: "pgsteal_sum_over_requested",
-            config: "mglru-off",
-            value: 4.25,
-        },
-        Reported {
-            metric: "pgsteal_sum_over_requested",
-            config: "memcg-lru",
-            value: 0.95,
-        },
-    ],
-    effects: &[],
-    headline: &["pgsteal_stddev_over_mean", "pgsteal_sum_over_requested"],
-    scale: 1.0 / 64.0,
-    scales: ANY_SCALE,
-    seconds: 91,
-    notes: &[
-        "Scale divides memory, rates, requests, and the speed of the device and of the kernel alike: the \
-         share of pages touched between two writes stays, and while a pass lasts, and how long a job \
-         waits for a page; batches of the kernel (32, 64 pages) do not scale.",
-    ],
-    run: memcg_lru,
-};
-
-fn memcg_lru_6_12(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
-    let generations = setup.config == "memcg-lru";
-    let mib = |key| Bytes((setup.number(key) * 1048576.0) as u64);
-    let groups = (setup.number("cgroups") * setup.scale).round().max(1.0) as usize;
-    let test = Fairness {
-        kernel: KernelConfig {
-            ram: mib("ram"),
-            cpus: whole(setup.number("cpus")) as u32,
-            switches: Switches::of_kernel((6, 12), generations),
-            swap: swap(mib("swap")),
-            page_cluster: whole(setup.number("page_cluster")) as u32,
-            costs: slower(costs(setup), setup.number("slow")),
-            seed: setup.seed,
-            ..KernelConfig::default()
-        },
-        sizes: vec![mib("memory").whole_pages().0; groups],
-        share: None,
-        pattern: Pattern::Random,
-        rate: setup.number("rate"),
-        period: Nanos::millis(whole(setup.number("burst"))),
-        warm_up: seconds(setup.number("warm_up")),
-        order: 0,
-        request: Bytes((setup.number("request") * setup.scale * 1048576.0) as u64),
-        before: 0,
-        writes: whole(setup.number("writes")),
-        pause: seconds(setup.number("pause")),
-    };
-    Ok(test.run().measures())
-}
-
-const MEASURED: &str = "measured on Linux 6.12";
-
-/// Mean of the two runs measured for each LRU.
-const fn measured(metric: &'static str, config: &'static str, value: f64) -> Reported {
-    Reported {
-        metric,
-        config,
-        value,
-    }
-}
-
-/// The fairness test measured on a real 6.12 kernel.
-pub(super) const MEMCG_LRU_6_12: Experiment = Experiment {
-    name: "memcg-lru-6.12",
-    title: "the same question measured on Linux 6.12: 64 cgroups, a RAM disk as swap",
-    source: "a real kernel",
-    configs: &["classic", "memcg-lru"],
-    parameters: &[
-        Parameter::seed("cgroups", "64", "cgroups", MEASURED),
-        Parameter::seed(
-            "memory",
-            "16",
-            "MiB",
-            "measured on Linux 6.12: of each cgroup",
-        ),
-        Parameter::seed("rate", "1360", "touches/s", MEASURED),
-        Parameter::seed("burst", "50", "ms", MEASURED),
-        Parameter::seed("warm_up", "20", "s", MEASURED),
-        Parameter::seed("writes", "60", "writes", MEASURED),
-        Parameter::seed("request", "8", "MiB", MEASURED),
-        Parameter::seed("pause", "1", "s", MEASURED),
-        Parameter::seed("ram", "2600", "MiB", MEASURED),
-        Parameter::seed("swap", "683", "MiB", MEASURED),
-        Parameter::seed("page_cluster", "3", "", MEASURED),
-        Parameter::seed("cpus", "2", "CPUs", MEASURED),
-        Parameter::chosen(
-            "slow",
-            "10",
-            "times",
-            "the measured machine was emulated; how much slower than a server its kernel is",
-            &["1", "10", "20"],
-        ),
-    ],
-    reported: &[
-        measured("pgsteal_stddev_over_mean", "classic", 0.878),
-        measured("pgsteal_stddev_over_mean", "memcg-lru", 0.288),
-        measured("pgsteal_sum_over_requested", "classic", 1.006),
-        measured("pgsteal_sum_over_requested", "memcg-lru", 1.010),
-        measured("pgscan_over_pgsteal", "classic", 17.285),
-        measured("pgscan_over_pgsteal", "memcg-lru", 3.40),
-        measured("workingset_refault_anon", "classic", 122_100.0),
-        measured("workingset_refault_anon", "memcg-lru", 123_467.0),
-        measured("eagain", "classic", 0.0),
-        measured("eagain", "memcg-lru", 0.0),
-    ],
-    effects: &[],
-    headline: &[
-        "pgsteal_stddev_over_mean",
-        "pgsteal_sum_over_requested",
-        "pgscan_over_pgsteal",
-        "workingset_refault_anon",
-    ],
-    scale: 1.0,
-    scales: ANY_SCALE,
-    seconds: 1,
-    notes: &["Scale changes the number of cgroups and the size of a request, nothing else."],
-    run: memcg_lru_6_12,
-};

@@ -4,7 +4,10 @@ use neap_policy::{Counter, Recency, Switches};
 use neap_units::{Bytes, Nanos, Pages};
 
 use super::cost::costs;
-use super::{ANY_SCALE, Effect, Experiment, ExperimentFault, Measure, Parameter, Reported, Setup};
+use super::mail::{NOREUSE as NOREUSE_MAIL, RECENCY as RECENCY_MAIL};
+use super::{
+    ANY_SCALE, Effect, Experiment, ExperimentFault, Measure, Parameter, Reported, Run, Setup,
+};
 use crate::clock::{Clockwork, Machine};
 use crate::kernel::{Advice, Area, KernelConfig, MemcgId, SwapConfig};
 use crate::swap::DeviceConfig;
@@ -13,6 +16,23 @@ use crate::workload::{Arena, Load, Pattern, Stream, Walker};
 fn bytes(setup: &Setup<'_>, key: &str) -> Bytes {
     Bytes((setup.number(key) * setup.scale * 1048576.0) as u64)
 }
+
+/// In which order fio touches the blocks of a file.
+pub(super) fn order(setup: &Setup<'_>) -> Pattern {
+    match setup.word("order") {
+        "independent" => Pattern::Random,
+        _ => Pattern::Shuffled,
+    }
+}
+
+/// The order of fio's random map.
+pub(super) const ORDER: Parameter = Parameter::derived_word(
+    "order",
+    "shuffled",
+    "fio touches each block once before any comes again (its random map) unless it is told norandommap, which the \
+     posted script does not",
+    &["shuffled", "independent"],
+);
 
 fn counted(machine: &mut Machine) -> Vec<Measure> {
     let counters = machine.kernel().vmstat(MemcgId::ROOT);
@@ -37,7 +57,7 @@ fn counted(machine: &mut Machine) -> Vec<Measure> {
     ]
 }
 
-fn recency(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
+fn recency(setup: &Setup<'_>) -> Result<Run, ExperimentFault> {
     let recency = match setup.config {
         "before" => Recency::SequentialOnly,
         _ => Recency::Hints,
@@ -49,7 +69,7 @@ fn recency(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
             recency,
             ..Switches::of_kernel((6, 3), false)
         },
-        disk: DeviceConfig::zram(),
+        disk: DeviceConfig::ram(),
         seed: setup.seed,
         costs: costs(setup),
         ..KernelConfig::default()
@@ -68,7 +88,7 @@ fn recency(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
             writes: setup.number("writes") / 100.0,
             pace: Nanos(setup.number("pace") as u64),
             done: Some(done),
-            ..Load::new(memcg, area, Walker::new(Pattern::Random, pages.0))
+            ..Load::new(memcg, area, Walker::new(order(setup), pages.0))
         };
         machine.spawn(load.program(), Nanos::ZERO, false);
     }
@@ -85,7 +105,7 @@ fn recency(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
         value: touches as f64 / (end - fill).0 as f64 * 1e9,
     }];
     measures.extend(counted(&mut machine));
-    Ok(measures)
+    Ok(measures.into())
 }
 
 /// Random mapped reads under pressure, with the hint and without.
@@ -93,16 +113,19 @@ pub(super) const RECENCY: Experiment = Experiment {
     name: "recency",
     title: "random mapped file access under pressure: accesses that a hint calls random do not count",
     source: "S2",
+    mails: &[&RECENCY_MAIL],
     configs: &["before", "hints"],
     parameters: &[
-        Parameter::seed("jobs", "8", "jobs", "S2"),
-        Parameter::seed("file", "8192", "MiB", "S2: of each job"),
-        Parameter::seed(
+        Parameter::posted("jobs", "8", "jobs", &RECENCY_MAIL, "--numjobs=8"),
+        Parameter::posted("file", "8192", "MiB", &RECENCY_MAIL, "--size=8G"),
+        Parameter::posted(
             "ram",
             "8192",
             "MiB",
-            "S2: what the RAM disk leaves of memory",
+            &RECENCY_MAIL,
+            "kb=$((kb - 8*1024*1024)) modprobe brd rd_nr=1 rd_size=$kb",
         ),
+        ORDER,
         Parameter::chosen(
             "cpus",
             "8",
@@ -114,16 +137,18 @@ pub(super) const RECENCY: Experiment = Experiment {
             "seconds",
             "10",
             "s",
-            "S2 runs 600 s; the rate is steady after a few",
+            "how much of the posted --runtime=10m is simulated: the rate is steady after a few",
             &["5", "10", "20"],
         ),
-        Parameter::chosen(
-            "writes",
-            "0",
-            "% of touches",
-            "not stated; fio's default for a random read job",
-            &["0", "50"],
-        ),
+        Parameter {
+            sweep: &["0", "50"],
+            ..Parameter::derived(
+                "writes",
+                "50",
+                "% of touches",
+                "the mail has --rw=randrw, of which fio makes half writes unless it is told rwmixread",
+            )
+        },
         Parameter::chosen(
             "pace",
             "1000",
@@ -177,7 +202,7 @@ fn worker(setup: &Setup<'_>, memcg: MemcgId, area: Area, shared: (usize, usize))
     }
 }
 
-fn noreuse(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
+fn noreuse(setup: &Setup<'_>) -> Result<Run, ExperimentFault> {
     let (generations, advice) = match setup.config {
         "mglru" => (true, Advice::Normal),
         "mglru+noreuse" => (true, Advice::NoReuse),
@@ -188,12 +213,14 @@ fn noreuse(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
         ram: bytes(setup, "ram"),
         cpus: setup.number("cpus") as u32,
         switches: Switches::of_kernel((6, 3), generations),
-        disk: DeviceConfig::zram(),
+        disk: DeviceConfig::ram(),
         swap: Some(SwapConfig {
             size: bytes(setup, "swap"),
-            latency: Nanos((setup.number("swap_latency") * 1e3 / setup.scale) as u64),
-            synchronous: false,
+            latency: Nanos::ZERO,
+            synchronous: true,
         }),
+        swap_device: DeviceConfig::named(setup.word("swap_device"))
+            .map(|device| device.slower(1.0 / setup.scale)),
         seed: setup.seed,
         costs: costs(setup),
         ..KernelConfig::default()
@@ -219,7 +246,7 @@ fn noreuse(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
         value: frames as f64 / machine.now().0.max(1) as f64 * 1e9,
     }];
     measures.extend(counted(&mut machine));
-    Ok(measures)
+    Ok(measures.into())
 }
 
 /// A video that is read once beside an encoder's memory that is not.
@@ -227,15 +254,35 @@ pub(super) const NOREUSE: Experiment = Experiment {
     name: "noreuse",
     title: "a video read once beside an encoder's memory: what one call of fadvise gains",
     source: "S2",
+    mails: &[&NOREUSE_MAIL],
     configs: &["mglru", "mglru+noreuse", "classic", "classic+noreuse"],
     parameters: &[
-        Parameter::seed("frame", "3037", "pages", "S2: 3840x2160, 8 bits, 4:2:0"),
-        Parameter::seed("swap", "8192", "MiB", "S2"),
-        Parameter::seed(
+        Parameter::derived(
+            "frame",
+            "3037",
+            "pages",
+            "3840 x 2160 x 1.5 bytes: the mail encodes Bosphorus_3840x2160_120fps_420_8bit_YUV",
+        ),
+        Parameter::posted(
+            "swap",
+            "8192",
+            "MiB",
+            &NOREUSE_MAIL,
+            "fallocate -l 8G /mnt/swapfile",
+        ),
+        Parameter::posted_word(
+            "swap_device",
+            "ram",
+            &NOREUSE_MAIL,
+            "mount /dev/ram0 /mnt/ swapoff -a fallocate -l 8G /mnt/swapfile",
+            &["ram", "nvme", "ssd"],
+        ),
+        Parameter::posted(
             "ram",
             "8192",
             "MiB",
-            "S2: what the RAM disk leaves of memory",
+            &NOREUSE_MAIL,
+            "kb=$((kb - 8*1024*1024)) modprobe brd rd_nr=1 rd_size=$kb",
         ),
         Parameter::chosen("cpus", "8", "CPUs", "not stated", &["4", "8", "16"]),
         Parameter::chosen(
@@ -280,20 +327,15 @@ pub(super) const NOREUSE: Experiment = Experiment {
             "preset 12 encodes about 50 frames a second on 8 CPUs",
             &["80", "160", "320"],
         ),
-        Parameter::chosen(
-            "frames",
-            "800",
-            "frames",
-            "not stated",
-            &["400", "800", "1600"],
-        ),
-        Parameter::chosen(
-            "swap_latency",
-            "100",
-            "us",
-            "not stated; a file on an SSD",
-            &["20", "100", "500"],
-        ),
+        Parameter {
+            sweep: &["300", "600", "1200"],
+            ..Parameter::derived(
+                "frames",
+                "600",
+                "frames",
+                "the video that the mail encodes has 600: five seconds at 120 a second",
+            )
+        },
     ],
     reported: &[Reported {
         metric: "fps_change",

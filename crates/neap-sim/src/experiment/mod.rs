@@ -9,7 +9,11 @@ mod cost;
 mod fairness;
 mod fault;
 mod hints;
+mod mail;
+mod memcg_lru;
 mod mthp;
+mod mthp_reported;
+mod mthp_v10;
 mod open;
 mod outcome;
 mod parameter;
@@ -18,11 +22,14 @@ mod range;
 mod rotation;
 mod runner;
 mod second_chance;
+mod series;
 
 pub use fault::ExperimentFault;
+pub use mail::Mail;
 pub use outcome::{Outcome, Row};
 pub use parameter::{Origin, Parameter, Values};
 pub use runner::{Options, run, sweep};
+pub use series::Series;
 
 /// A number measured in one run.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -33,6 +40,24 @@ pub struct Measure {
     pub unit: &'static str,
     /// The number.
     pub value: f64,
+}
+
+/// What one run gave.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Run {
+    /// Its numbers.
+    pub measures: Vec<Measure>,
+    /// Numbers over time, of experiments that show them.
+    pub series: Vec<Series>,
+}
+
+impl From<Vec<Measure>> for Run {
+    fn from(measures: Vec<Measure>) -> Run {
+        Run {
+            measures,
+            series: Vec::new(),
+        }
+    }
 }
 
 /// A number the seed documents report.
@@ -105,6 +130,8 @@ pub struct Experiment {
     pub title: &'static str,
     /// Which document reports it.
     pub source: &'static str,
+    /// The mails that posted it; none: the question is ours or a review's.
+    pub mails: &'static [&'static Mail],
     /// The configurations, in the order of reports.
     pub configs: &'static [&'static str],
     /// The parameters.
@@ -125,7 +152,7 @@ pub struct Experiment {
     /// What a reader must know to judge the numbers.
     pub notes: &'static [&'static str],
     /// One run.
-    pub run: fn(&Setup<'_>) -> Result<Vec<Measure>, ExperimentFault>,
+    pub run: fn(&Setup<'_>) -> Result<Run, ExperimentFault>,
 }
 
 impl Experiment {
@@ -148,9 +175,10 @@ impl Experiment {
 pub const EXPERIMENTS: &[&Experiment] = &[
     &second_chance::SECOND_CHANCE,
     &second_chance::COLD_DATA,
-    &fairness::MEMCG_LRU,
-    &fairness::MEMCG_LRU_6_12,
+    &memcg_lru::MEMCG_LRU,
+    &memcg_lru::MEMCG_LRU_6_12,
     &mthp::MTHP_STORE,
+    &mthp_v10::MTHP_STORE_V10,
     &alternatives::ALTERNATIVES,
     &alternatives::WALK_COST,
     &hints::RECENCY,

@@ -4,30 +4,42 @@
 use neap_policy::{Counter, LargeStore, Switches};
 use neap_units::{Bytes, Nanos, Pages};
 
-use super::build::{effect, reported};
+use super::build::effect;
 use super::cost::costs;
-use super::{Experiment, ExperimentFault, MOST_SCALE, Measure, Parameter, Reported, Setup};
+use super::mail::MTHP_V6 as MAIL;
+use super::mthp_reported::REPORTED;
+use super::{Experiment, ExperimentFault, MOST_SCALE, Measure, Parameter, Run, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::compress::PageModel;
 use crate::kernel::{Area, KernelConfig, Limits, MemcgId, SwapConfig, ZswapConfig};
-use crate::swap::DeviceConfig;
+use crate::swap::{DeviceConfig, InMemory};
 use crate::workload::{Load, Pattern, Walker};
 
 /// What a configuration's name says.
-struct Case {
+pub(super) struct Case {
     /// Order of the folios.
-    order: u8,
+    pub(super) order: u8,
     /// Whether large folios get runs of slots (CONFIG_THP_SWAP).
-    thp_swap: bool,
+    pub(super) thp_swap: bool,
     /// Whether zswap takes them.
-    store: LargeStore,
+    pub(super) store: LargeStore,
     /// Whether the cgroup is charged for zswap's pool.
-    charged: bool,
+    pub(super) charged: bool,
     /// Name of the compressor in parameters.
-    compressor: &'static str,
+    pub(super) compressor: &'static str,
 }
 
-fn case(config: &str) -> Case {
+/// The kernel and the swap device of a posting.
+pub(super) struct Base {
+    /// Version.
+    pub(super) version: (u32, u32),
+    /// What swap lies on.
+    pub(super) device: DeviceConfig,
+    /// How long a process keeps its memory after the last write.
+    pub(super) hold: Nanos,
+}
+
+pub(super) fn case(config: &str) -> Case {
     let mut parts = config.split('/');
     let order = match parts.next() {
         Some("64K") => 4,
@@ -35,11 +47,16 @@ fn case(config: &str) -> Case {
         _ => 0,
     };
     let which = parts.next().unwrap_or("after");
+    // "CONFIG_ZSWAP_STORE_THP_DEFAULT_ON is not set" in the runs with single pages.
+    let knob = match order {
+        0 => LargeStore::V6KnobOff,
+        _ => LargeStore::V6KnobOn,
+    };
     Case {
         order,
         thp_swap: which != "case1-before",
         store: match which {
-            "after" | "after-uncharged" => LargeStore::V6KnobOn,
+            "after" | "after-uncharged" => knob,
             _ => LargeStore::Reject,
         },
         charged: which != "after-uncharged",
@@ -61,21 +78,31 @@ fn bytes(setup: &Setup<'_>, key: &str) -> Bytes {
     Bytes((setup.number(key) * setup.scale * 1048576.0) as u64)
 }
 
-fn kernel(setup: &Setup<'_>, case: &Case) -> KernelConfig {
+/// zram: each page is compressed by the CPU that swaps, and is charged to nobody.
+fn zram(setup: &Setup<'_>) -> DeviceConfig {
+    let micros = |what: &str| Nanos((setup.number(what) * 1e3) as u64);
+    DeviceConfig::in_memory(InMemory {
+        write: micros("zram_compress"),
+        read: micros("zram_decompress"),
+        bytes: (4096.0 / setup.number("zram_ratio").max(1.0)) as u16,
+    })
+}
+
+fn kernel(setup: &Setup<'_>, case: &Case, base: &Base) -> KernelConfig {
     KernelConfig {
         ram: bytes(setup, "ram"),
         cpus: setup.number("cpus") as u32,
         switches: Switches {
             large_store: case.store,
-            ..Switches::of_kernel((6, 11), false)
+            ..Switches::of_kernel(base.version, false)
         },
         page_cluster: setup.number("page_cluster") as u32,
         swap: Some(SwapConfig {
             size: bytes(setup, "swap"),
-            latency: Nanos(500),
-            synchronous: true,
+            latency: Nanos::ZERO,
+            synchronous: base.device.synchronous,
         }),
-        swap_device: Some(DeviceConfig::zram()),
+        swap_device: Some(base.device),
         thp_swap: case.thp_swap,
         zswap: Some(ZswapConfig {
             max_pool_percent: 20,
@@ -90,9 +117,38 @@ fn kernel(setup: &Setup<'_>, case: &Case) -> KernelConfig {
     }
 }
 
-fn run(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
-    let case = case(setup.config);
-    let mut machine = Machine::new(&kernel(setup, &case), Clockwork::default());
+fn run(setup: &Setup<'_>) -> Result<Run, ExperimentFault> {
+    let base = Base {
+        version: (6, 11),
+        device: zram(setup),
+        hold: Nanos::ZERO,
+    };
+    let run = usemem(setup, &case(setup.config), &base)?;
+    let processes = run.rates.len().max(1) as f64;
+    let throughput = Measure {
+        metric: "throughput",
+        unit: "KB/s",
+        value: run.rates.iter().sum::<f64>() / processes,
+    };
+    Ok([vec![throughput], run.measures].concat().into())
+}
+
+/// What a run of usemem came to.
+pub(super) struct Usemem {
+    /// KiB a second that each process wrote.
+    pub(super) rates: Vec<f64>,
+    /// From the first start to the last exit.
+    pub(super) elapsed: Nanos,
+    pub(super) measures: Vec<Measure>,
+}
+
+/// vm-scalability's usemem: processes that write their memory once.
+pub(super) fn usemem(
+    setup: &Setup<'_>,
+    case: &Case,
+    base: &Base,
+) -> Result<Usemem, ExperimentFault> {
+    let mut machine = Machine::new(&kernel(setup, case, base), Clockwork::default());
     let kernel = machine.kernel();
     let memcg = kernel.create_memcg(MemcgId::ROOT, "usemem");
     let limits = Limits {
@@ -111,6 +167,7 @@ fn run(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
             populate: true,
             touches: 0,
             pace: Nanos(setup.number("pace") as u64),
+            hold: base.hold,
             ..Load::new(memcg, area, Walker::new(Pattern::Sequential, pages))
         };
         tasks.push(machine.spawn(load.program(), Nanos::ZERO, true));
@@ -126,24 +183,24 @@ fn run(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
     }
     let rate = |&task: &crate::kernel::TaskId| {
         let times = machine.times(task);
-        let span = times
-            .ended
-            .unwrap_or(machine.now())
-            .saturating_sub(times.started);
+        let ended = times.ended.unwrap_or(machine.now());
+        let span = ended
+            .saturating_sub(times.started)
+            .saturating_sub(base.hold);
         pages as f64 * 4.0 / (span.0.max(1) as f64 / 1e9)
     };
-    let throughput = tasks.iter().map(rate).sum::<f64>() / tasks.len().max(1) as f64;
-    let mut measures = measures(setup, &mut machine, memcg, throughput);
+    let rates = tasks.iter().map(rate).collect();
+    let elapsed = machine.now();
+    let mut measures = measures(setup, &mut machine, memcg);
     measures.extend(folios(setup, &mut machine, case.order));
-    Ok(measures)
+    Ok(Usemem {
+        rates,
+        elapsed,
+        measures,
+    })
 }
 
-fn measures(
-    setup: &Setup<'_>,
-    machine: &mut Machine,
-    memcg: MemcgId,
-    throughput: f64,
-) -> Vec<Measure> {
+fn measures(setup: &Setup<'_>, machine: &mut Machine, memcg: MemcgId) -> Vec<Measure> {
     let measure = |metric, unit, value| Measure {
         metric,
         unit,
@@ -154,7 +211,6 @@ fn measures(
     let counters = machine.kernel().vmstat(memcg);
     let count = |counter| counters[counter] as f64 / setup.scale;
     vec![
-        measure("throughput", "KB/s", throughput),
         measure("sys_seconds", "s", system),
         measure("throttled_seconds", "s", stalled),
         measure("memcg_high", "events", count(Counter::MemcgHigh)),
@@ -192,64 +248,6 @@ fn folios(setup: &Setup<'_>, machine: &mut Machine, order: u8) -> Vec<Measure> {
     ]
 }
 
-/// Reported numbers: of each configuration in the order of the seed's tables.
-macro_rules! table {
-    ($($config:literal: $throughput:literal $sys:literal $high:literal $swap_high:literal $fail:literal
-        $pswpin:literal $pswpout:literal $zswpin:literal $zswpout:literal
-        $thp:literal $fallback:literal $major:literal,)+
-     $(folios $metric:literal: $of:literal $folios:literal,)+) => {
-        &[$(reported($metric, $of, $folios),)+ $(
-            reported("throughput", $config, $throughput),
-            reported("sys_seconds", $config, $sys),
-            reported("memcg_high", $config, $high),
-            reported("memcg_swap_high", $config, $swap_high),
-            reported("memcg_swap_fail", $config, $fail),
-            reported("pswpin", $config, $pswpin),
-            reported("pswpout", $config, $pswpout),
-            reported("zswpin", $config, $zswpin),
-            reported("zswpout", $config, $zswpout),
-            reported("thp_swpout", $config, $thp),
-            reported("thp_swpout_fallback", $config, $fallback),
-            reported("pgmajfault", $config, $major),
-        )+]
-    };
-}
-
-const REPORTED: &[Reported] = table!(
-    "4K/before/zstd": 110_775.0 1141.72 140_500.0 0.0 0.0 0.0 0.0 675.0 9_552_298.0 0.0 0.0 3_453.0,
-    "4K/before/iaa": 113_010.0 954.87 153_737.0 0.0 0.0 0.0 0.0 690.0 10_603_271.0 0.0 0.0 3_468.0,
-    "4K/after/zstd": 111_550.0 1131.95 139_772.0 0.0 0.0 0.0 0.0 682.0 9_566_392.0 0.0 0.0 3_841.0,
-    "4K/after/iaa": 121_937.0 828.47 134_129.0 0.0 0.0 0.0 0.0 684.0 9_267_213.0 0.0 0.0 3_487.0,
-    "64K/case1-before/zstd": 136_113.0 986.78 124_183.0 0.0 619_020.0 0.0 0.0 656.0 9_413_603.0 0.0 0.0 3_470.0,
-    "64K/case1-before/iaa": 140_044.0 951.95 127_513.0 0.0 751_099.0 0.0 0.0 569.0 11_284_812.0 0.0 0.0 3_382.0,
-    "64K/case2-before/zstd": 161_496.0 771.68 111_223.0 0.0 0.0 16.0 7_471_472.0 635.0 1_509.0 0.0 0.0 3_616.0,
-    "64K/case2-before/iaa": 156_343.0 802.08 110_889.0 0.0 0.0 16.0 7_527_963.0 605.0 1_478.0 0.0 0.0 3_430.0,
-    "64K/after/zstd": 140_363.0 954.85 138_651.0 0.0 0.0 0.0 0.0 624.0 9_453_761.0 0.0 0.0 4_633.0,
-    "64K/after/iaa": 151_938.0 735.47 133_884.0 0.0 0.0 0.0 0.0 639.0 9_385_910.0 0.0 0.0 3_611.0,
-    "2M/case1-before/zstd": 164_220.0 855.76 14_628.0 0.0 18_698.0 0.0 0.0 663.0 8_419_458.0 0.0 18_697.0 3_439.0,
-    "2M/case1-before/iaa": 172_523.0 686.94 16_247.0 0.0 21_114.0 0.0 0.0 665.0 8_992_065.0 0.0 21_113.0 3_496.0,
-    "2M/case2-before/zstd": 192_164.0 823.55 16_054.0 0.0 0.0 0.0 8_629_248.0 560.0 1_416.0 16_854.0 0.0 3_341.0,
-    "2M/case2-before/iaa": 194_643.0 830.42 15_936.0 0.0 0.0 0.0 8_628_907.0 645.0 1_503.0 16_853.0 0.0 3_574.0,
-    "2M/after/zstd": 165_005.0 801.72 14_951.0 0.0 0.0 0.0 0.0 5_333.0 8_546_895.0 0.0 0.0 8_139.0,
-    "2M/after/iaa": 174_536.0 676.65 16_096.0 0.0 0.0 0.0 0.0 781.0 9_355_760.0 0.0 0.0 3_582.0,
-    folios "zswpout_folios": "64K/after/zstd" 590_768.0,
-    folios "zswpout_folios": "64K/after/iaa" 586_521.0,
-    folios "zswpout_folios": "2M/after/zstd" 16_684.0,
-    folios "zswpout_folios": "2M/after/iaa" 18_270.0,
-    folios "swpout_folios": "64K/case1-before/zstd" 0.0,
-    folios "swpout_folios": "64K/case1-before/iaa" 0.0,
-    folios "swpout_folios": "64K/case2-before/zstd" 466_967.0,
-    folios "swpout_folios": "64K/case2-before/iaa" 470_498.0,
-    folios "swpout_folios": "64K/after/zstd" 0.0,
-    folios "swpout_folios": "64K/after/iaa" 0.0,
-    folios "swpout_folios": "2M/case1-before/zstd" 0.0,
-    folios "swpout_folios": "2M/case1-before/iaa" 0.0,
-    folios "swpout_folios": "2M/case2-before/zstd" 16_854.0,
-    folios "swpout_folios": "2M/case2-before/iaa" 16_853.0,
-    folios "swpout_folios": "2M/after/zstd" 0.0,
-    folios "swpout_folios": "2M/after/iaa" 0.0,
-);
-
 /// Changes between two configurations, of each size and compressor.
 macro_rules! changes {
     ($($name:literal: $metric:literal $after:literal $before:literal,)+) => {
@@ -265,11 +263,74 @@ macro_rules! changes {
     };
 }
 
+const USEMEM: &str = "usemem --init-time -w -O -n 70 1g";
+pub(super) const CPUS: Parameter = Parameter::posted(
+    "cpus",
+    "112",
+    "CPUs",
+    &MAIL,
+    "dual-socket 56 cores per socket",
+);
+pub(super) const ZSTD_RATIO: Parameter = Parameter {
+    sweep: &["3.0", "5.1", "8.0"],
+    ..Parameter::derived(
+        "zstd_ratio",
+        "5.1",
+        "",
+        "from what v10 stored with zstd, 48.9 million pages, to bring 300 GiB under 150 GiB",
+    )
+};
+pub(super) const IAA_RATIO: Parameter = Parameter {
+    sweep: &["2.5", "3.0", "3.5"],
+    ..Parameter::derived(
+        "iaa_ratio",
+        "3.0",
+        "",
+        "from what v10 stored with deflate-iaa, 56.0 to 61.3 million pages, to bring 300 GiB under 150 GiB: 2.8 to 3.35",
+    )
+};
+pub(super) const ZSTD_COMPRESS: Parameter = Parameter::chosen(
+    "zstd_compress",
+    "25",
+    "us",
+    "a 4 KiB page at 2.5 GHz",
+    &["15", "25", "40"],
+);
+pub(super) const ZSTD_DECOMPRESS: Parameter = Parameter::chosen(
+    "zstd_decompress",
+    "6",
+    "us",
+    "a 4 KiB page at 2.5 GHz",
+    &["3", "12"],
+);
+pub(super) const IAA_COMPRESS: Parameter = Parameter::chosen(
+    "iaa_compress",
+    "12",
+    "us",
+    "the accelerator, waited for, and the decompression that verifies",
+    &["6", "12", "20"],
+);
+pub(super) const IAA_DECOMPRESS: Parameter = Parameter::chosen(
+    "iaa_decompress",
+    "4",
+    "us",
+    "the accelerator, waited for",
+    &["2", "8"],
+);
+pub(super) const PACE: Parameter = Parameter::chosen(
+    "pace",
+    "100",
+    "ns",
+    "writing a page besides its faults",
+    &["50", "100", "500"],
+);
+
 /// Large folios stored whole.
 pub(super) const MTHP_STORE: Experiment = Experiment {
     name: "mthp-store",
     title: "zswap stores large folios whole: against splitting (case 1) and against zram (case 2)",
     source: "S1",
+    mails: &[&MAIL],
     configs: &[
         "4K/before/zstd",
         "4K/before/iaa",
@@ -293,61 +354,47 @@ pub(super) const MTHP_STORE: Experiment = Experiment {
         "2M/after-uncharged/iaa",
     ],
     parameters: &[
-        Parameter::seed("processes", "70", "processes", "S1"),
-        Parameter::seed(
-            "each",
-            "1024",
+        Parameter::posted("processes", "70", "processes", &MAIL, USEMEM),
+        Parameter::posted("each", "1024", "MiB", &MAIL, USEMEM),
+        Parameter::posted(
+            "high",
+            "40960",
             "MiB",
-            "S1: written once by each process, which then exits",
+            &MAIL,
+            "memory.high was fixed at 40G",
         ),
-        Parameter::seed("high", "40960", "MiB", "S1: memory.high"),
-        Parameter::seed("ram", "515072", "MiB", "S1"),
-        Parameter::seed("swap", "180224", "MiB", "S1: zram with zstd"),
-        Parameter::seed("cpus", "112", "CPUs", "S1: 2 x 56"),
-        Parameter::seed("page_cluster", "2", "", "S1"),
-        Parameter::chosen(
-            "zstd_ratio",
-            "5.1",
-            "",
-            "from the later v10 runs, not from the runs shown here",
-            &["3.0", "5.1", "8.0"],
+        Parameter::posted("ram", "515072", "MiB", &MAIL, "503 GiB RAM"),
+        Parameter::posted(
+            "swap",
+            "180224",
+            "MiB",
+            &MAIL,
+            "176GiB ZRAM (35% of available RAM)",
         ),
+        CPUS,
+        Parameter::posted("page_cluster", "2", "", &MAIL, "SWAP page-cluster : 2"),
         Parameter::chosen(
-            "iaa_ratio",
-            "3.0",
-            "",
-            "from the later v10 runs (2.8 to 3.35), not from the runs shown here",
-            &["2.5", "3.0", "3.5"],
-        ),
-        Parameter::chosen(
-            "zstd_compress",
+            "zram_compress",
             "25",
             "us",
-            "a 4 KiB page at 2.5 GHz",
+            "as zstd_compress: \"zstd is configured as the ZRAM compressor\", on the same CPU",
             &["15", "25", "40"],
         ),
-        Parameter::chosen("zstd_decompress", "6", "us", "a 4 KiB page at 2.5 GHz", &[]),
         Parameter::chosen(
-            "iaa_compress",
-            "12",
+            "zram_decompress",
+            "6",
             "us",
-            "the accelerator, waited for, and the decompression that verifies",
-            &["6", "12", "20"],
+            "as zstd_decompress",
+            &["3", "12"],
         ),
-        Parameter::chosen(
-            "iaa_decompress",
-            "4",
-            "us",
-            "the accelerator, waited for",
-            &[],
-        ),
-        Parameter::chosen(
-            "pace",
-            "100",
-            "ns",
-            "writing a page besides its faults",
-            &["50", "100", "500"],
-        ),
+        Parameter::chosen("zram_ratio", "5.1", "", "as zstd_ratio", &["3.0", "8.0"]),
+        ZSTD_RATIO,
+        IAA_RATIO,
+        ZSTD_COMPRESS,
+        ZSTD_DECOMPRESS,
+        IAA_COMPRESS,
+        IAA_DECOMPRESS,
+        PACE,
     ],
     reported: REPORTED,
     effects: changes!(
@@ -369,13 +416,16 @@ pub(super) const MTHP_STORE: Experiment = Experiment {
          it would not get smaller with the rest.",
         "After-uncharged is no row of the seed: as after, but nobody is charged for zswap's pool, as nobody is for \
          zram's. What is left of case 2's change there is not the charge.",
-        "In case 2 the device is zram whatever the compressor of zswap is called.",
+        "In case 2 the device is zram with zstd, whatever the compressor of zswap is called.",
+        "4K/after has the sixth posting's way through a store, with its knob off; what it does in between is equal, \
+         and so are the rows as long as no rule of it differs.",
     ],
     run,
 };
 
 #[cfg(test)]
 mod tests {
+    use super::super::Reported;
     use super::*;
 
     #[test]
@@ -386,6 +436,8 @@ mod tests {
         assert_eq!((split.order, split.thp_swap), (9, false));
         assert_eq!((split.store, split.compressor), (LargeStore::Reject, "iaa"));
         assert_eq!(case("64K/after/zstd").store, LargeStore::V6KnobOn);
+        assert_eq!(case("4K/after/zstd").store, LargeStore::V6KnobOff);
+        assert_eq!(case("4K/before/zstd").store, LargeStore::Reject);
     }
 
     /// A metric of the seed's tables has a number for each of their configurations.

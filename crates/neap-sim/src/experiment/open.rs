@@ -1,18 +1,12 @@
-//! The open problems of the review thread (SPEC 9.1 to 9.3), each with a remedy as one more switch, in
-//! a small build: `concurrent-shrinkers`, `useful-readahead`, `penalty-on-scan`.
+//! The open problems of the review thread (SPEC 9.1 to 9.3), each with a remedy as one more switch, on
+//! the whole machine of `second-chance`: `concurrent-shrinkers`, `useful-readahead`, `penalty-on-scan`.
 
 use neap_policy::{PenaltySpend, ShrinkerLimit, SwapinCount, Switches};
 
-use super::build::{
-    COMPRESSOR, CPUS, JOBS, LIMIT, MEMORY, REST, SERIAL, UNITS, USER, build, effect, joined,
-};
-use super::{ANY_SCALE, Experiment, ExperimentFault, Measure, Parameter, Setup};
-
-/// Of a build of two jobs and a device that is never busy.
-const PARAMETERS: &[Parameter] = &joined::<18>(&[
-    &[LIMIT, CPUS, USER, JOBS, UNITS, MEMORY, SERIAL, COMPRESSOR],
-    REST,
-]);
+use super::build::{build, effect};
+use super::mail::{DISK_SWAPINS, SECOND_CHANCE};
+use super::second_chance::PARAMETERS;
+use super::{ANY_SCALE, Experiment, ExperimentFault, Run, Setup};
 
 /// What a configuration changes of Linux 6.12.
 fn remedied(config: &str) -> Switches {
@@ -20,6 +14,10 @@ fn remedied(config: &str) -> Switches {
     match config {
         "tokens" => Switches {
             shrinker_limit: ShrinkerLimit::Tokens,
+            ..base
+        },
+        "in-flight" => Switches {
+            shrinker_limit: ShrinkerLimit::InFlight,
             ..base
         },
         "useful-reads" => Switches {
@@ -34,7 +32,7 @@ fn remedied(config: &str) -> Switches {
     }
 }
 
-fn run(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
+fn run(setup: &Setup<'_>) -> Result<Run, ExperimentFault> {
     build(setup, remedied(setup.config), 0)
 }
 
@@ -44,9 +42,10 @@ const NOTE: &str =
 /// Many shrinkers of one list at once, or as many as there is work for.
 pub(super) const CONCURRENT: Experiment = Experiment {
     name: "concurrent-shrinkers",
-    title: "shrinkers of one cgroup: as many as come, or one for each batch of entries",
+    title: "shrinkers of one cgroup: as many as come, one for each batch of entries, or none for work in flight",
+    mails: &[&SECOND_CHANCE, &DISK_SWAPINS],
     source: "S0 review, SPEC 9.1",
-    configs: &["unbounded", "tokens"],
+    configs: &["unbounded", "tokens", "in-flight"],
     parameters: PARAMETERS,
     reported: &[],
     effects: &[
@@ -59,11 +58,29 @@ pub(super) const CONCURRENT: Experiment = Experiment {
             "unbounded",
         ),
         effect("real_change", "real_seconds", "tokens", "unbounded"),
+        effect("swapins_change", "swapins", "in-flight", "unbounded"),
+        effect("zswpwb_change", "zswpwb", "in-flight", "unbounded"),
+        effect(
+            "slabs_scanned_change",
+            "slabs_scanned",
+            "in-flight",
+            "unbounded",
+        ),
+        effect("real_change", "real_seconds", "in-flight", "unbounded"),
     ],
-    headline: &["swapins", "zswpwb", "slabs_scanned"],
-    scale: 1.0 / 18.0,
+    headline: &[
+        "swapins",
+        "zswpwb",
+        "slabs_scanned",
+        "shrinkers",
+        "shrinkers_max",
+        "nr_deferred",
+        "feedback_seconds",
+        "pool_pages",
+    ],
+    scale: 1.0,
     scales: ANY_SCALE,
-    seconds: 4,
+    seconds: 114,
     notes: &[NOTE],
     run,
 };
@@ -72,6 +89,7 @@ pub(super) const CONCURRENT: Experiment = Experiment {
 pub(super) const USEFUL: Experiment = Experiment {
     name: "useful-readahead",
     title: "pages read ahead hold the shrinker back when they are read, or when they are used",
+    mails: &[&SECOND_CHANCE, &DISK_SWAPINS],
     source: "S0 review, SPEC 9.3",
     configs: &["disk-reads", "useful-reads"],
     parameters: PARAMETERS,
@@ -81,10 +99,16 @@ pub(super) const USEFUL: Experiment = Experiment {
         effect("zswpwb_change", "zswpwb", "useful-reads", "disk-reads"),
         effect("real_change", "real_seconds", "useful-reads", "disk-reads"),
     ],
-    headline: &["swapins", "zswpwb"],
-    scale: 1.0 / 18.0,
+    headline: &[
+        "swapins",
+        "zswpwb",
+        "nr_deferred",
+        "feedback_seconds",
+        "pool_pages",
+    ],
+    scale: 1.0,
     scales: ANY_SCALE,
-    seconds: 4,
+    seconds: 76,
     notes: &[NOTE],
     run,
 };
@@ -93,6 +117,7 @@ pub(super) const USEFUL: Experiment = Experiment {
 pub(super) const PENALTY: Experiment = Experiment {
     name: "penalty-on-scan",
     title: "disk swap-ins are spent when the shrinker counts, or when it scans",
+    mails: &[&SECOND_CHANCE, &DISK_SWAPINS],
     source: "S0 review, SPEC 9.2",
     configs: &["at-count", "at-scan"],
     parameters: PARAMETERS,
@@ -102,10 +127,16 @@ pub(super) const PENALTY: Experiment = Experiment {
         effect("zswpwb_change", "zswpwb", "at-scan", "at-count"),
         effect("real_change", "real_seconds", "at-scan", "at-count"),
     ],
-    headline: &["swapins", "zswpwb"],
-    scale: 1.0 / 18.0,
+    headline: &[
+        "swapins",
+        "zswpwb",
+        "nr_deferred",
+        "feedback_seconds",
+        "pool_pages",
+    ],
+    scale: 1.0,
     scales: ANY_SCALE,
-    seconds: 4,
+    seconds: 76,
     notes: &[NOTE],
     run,
 };

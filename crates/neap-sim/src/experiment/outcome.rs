@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Experiment, Origin, Parameter, Values};
-use crate::report::{Align, Bars, Group, Part, Table, number, page};
+use super::{Experiment, Origin, Parameter, Series, Values};
+use crate::report::{Align, Bars, Curve, Group, Part, Plot, Table, number, page};
 
 /// One number: what was reported and what came out over the seeds.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -23,6 +23,22 @@ pub struct Row {
     pub low: f64,
     /// 90th percentile.
     pub high: f64,
+    /// Of a change: how probable one so large is by chance, by a sign-flip test over the pairs of runs with one seed.
+    pub p: Option<f64>,
+}
+
+/// A table shows every so manyth point of a series; the plot and the JSON object have all.
+const EVERY: usize = 10;
+
+/// A change that is more probable by chance is not told from it.
+const CHANCE: f64 = 0.05;
+
+impl Row {
+    /// Whether it is a change that these seeds do not tell from chance.
+    #[must_use]
+    pub fn may_be_chance(&self) -> bool {
+        self.p.is_some_and(|p| p >= CHANCE)
+    }
 }
 
 /// What an experiment gave.
@@ -40,6 +56,8 @@ pub struct Outcome {
     pub values: Values,
     /// The rows.
     pub rows: Vec<Row>,
+    /// Numbers over time, of the first seed.
+    pub series: Vec<Series>,
 }
 
 impl std::fmt::Debug for Experiment {
@@ -48,10 +66,11 @@ impl std::fmt::Debug for Experiment {
     }
 }
 
-fn origin(origin: Origin) -> (&'static str, &'static str) {
+/// Where a parameter comes from, for people.
+fn origin(origin: &Origin) -> String {
     match origin {
-        Origin::Seed(which) => ("seed", which),
-        Origin::Chosen(why) => ("chosen", why),
+        Origin::Posted(mail, words) => format!("<{}>: \"{words}\"", mail.id),
+        other => other.text().to_owned(),
     }
 }
 
@@ -69,19 +88,34 @@ fn spread(row: &Row) -> String {
     format!("{} .. {}", number(row.low), number(row.high))
 }
 
+/// How probable a change is by chance, or that it is not told from it.
+fn chance(row: &Row) -> String {
+    match row.p {
+        None => String::new(),
+        Some(p) if row.may_be_chance() => format!("not told ({p:.2})"),
+        Some(p) if p < 1e-4 => "< 0.0001".to_owned(),
+        Some(p) => format!("{p:.4}"),
+    }
+}
+
 impl Outcome {
     /// One JSON object (`neap.experiment/1`) without a newline.
     #[must_use]
     pub fn json(&self) -> Value {
         let mut parameters = Map::new();
         for (parameter, value) in self.values.iter() {
-            let (kind, text) = origin(parameter.origin);
             let value = match value.parse::<f64>() {
                 Ok(number) if parameter.words.is_empty() => json!(number),
                 _ => json!(value),
             };
-            let entry =
-                json!({"value": value, "unit": parameter.unit, "origin": kind, "source": text});
+            let origin = parameter.origin;
+            let entry = json!({
+                "value": value,
+                "unit": parameter.unit,
+                "origin": origin.kind(),
+                "source": origin.text(),
+                "message_id": origin.mail().map(|mail| mail.id),
+            });
             parameters.insert(parameter.key.to_owned(), entry);
         }
         json!({
@@ -95,6 +129,8 @@ impl Outcome {
             "scale": self.scale,
             "parameters": parameters,
             "rows": self.rows,
+            "mails": self.experiment.mails.iter().map(|mail| mail.id).collect::<Vec<_>>(),
+            "series": self.series,
             "notes": self.notes(),
         })
     }
@@ -110,14 +146,29 @@ impl Outcome {
     fn notes(&self) -> Vec<String> {
         let notes = self.experiment.notes.iter();
         let notes = notes.map(|&note| note.to_owned());
-        notes.chain(self.caveats()).collect()
+        notes.chain(self.chance()).chain(self.caveats()).collect()
+    }
+
+    /// What the last column of rows means, if there are changes.
+    fn chance(&self) -> Option<String> {
+        let changes = self.rows.iter().any(|row| row.p.is_some());
+        changes.then(|| {
+            format!(
+                "By chance: how probable a change so far on one side is if the configurations do not differ, by a \
+                 two-sided sign-flip test over the {} pairs of runs with the same seed; from {CHANCE} on it is not \
+                 told from chance, with fewer than 6 pairs never less. Changes that are the same with every seed have no \
+                 such number: nothing in them is random.",
+                self.seeds
+            )
+        })
     }
 
     /// What makes this run another than the one reported.
     #[must_use]
     pub fn caveats(&self) -> Vec<String> {
         let changed = |&(parameter, value): &(&Parameter, &str)| {
-            matches!(parameter.origin, Origin::Seed(_)) && !same(parameter.default, value)
+            let theirs = matches!(parameter.origin, Origin::Posted(..) | Origin::Derived(_));
+            theirs && !same(parameter.default, value)
         };
         let reported = self.rows.iter().any(|row| row.reported.is_some());
         let changed: Vec<String> = self
@@ -168,6 +219,7 @@ impl Outcome {
             ("reported", Align::Right),
             ("simulated", Align::Right),
             ("p10 .. p90", Align::Right),
+            ("by chance", Align::Right),
         ]);
         for row in &self.rows {
             table.row(vec![
@@ -177,6 +229,7 @@ impl Outcome {
                 row.reported.map_or_else(|| "-".to_owned(), number),
                 number(row.simulated),
                 spread(row),
+                chance(row),
             ]);
         }
         table
@@ -188,11 +241,11 @@ impl Outcome {
             ("value", Align::Right),
             ("unit", Align::Left),
             ("from", Align::Left),
-            ("which, or why", Align::Left),
+            ("in which words, how, or why", Align::Left),
         ]);
         for (parameter, value) in self.values.iter() {
-            let (kind, text) = origin(parameter.origin);
-            let cells = [parameter.key, value, parameter.unit, kind, text];
+            let (kind, text) = (parameter.origin.kind(), origin(&parameter.origin));
+            let cells = [parameter.key, value, parameter.unit, kind, &text];
             table.row(cells.map(str::to_owned).to_vec());
         }
         table
@@ -241,9 +294,52 @@ impl Outcome {
                 .iter()
                 .map(|metric| Part::Svg(self.bars(metric))),
         );
+        parts.extend(self.over_time());
         parts.push(Part::Table(self.parameters_table()));
         parts.extend(self.notes().into_iter().map(Part::Text));
         parts
+    }
+
+    /// A plot and a table for each number over time.
+    fn over_time(&self) -> Vec<Part> {
+        let mut metrics: Vec<&str> = self.series.iter().map(|series| series.metric).collect();
+        metrics.sort_unstable();
+        metrics.dedup();
+        metrics
+            .into_iter()
+            .flat_map(|metric| self.one_over_time(metric))
+            .collect()
+    }
+
+    fn one_over_time(&self, metric: &str) -> [Part; 2] {
+        let all: Vec<&Series> = self
+            .series
+            .iter()
+            .filter(|series| series.metric == metric)
+            .collect();
+        let curve = |series: &&Series| Curve {
+            name: series.config.to_owned(),
+            points: series.points.clone(),
+        };
+        let unit = all.first().map_or("", |series| series.unit);
+        let plot = Plot {
+            title: format!("{metric} ({unit}), seed {}", self.seed),
+            x_name: "seconds".to_owned(),
+            log_x: false,
+            curves: all.iter().map(curve).collect(),
+        };
+        let mut columns = vec![("seconds", Align::Right)];
+        columns.extend(all.iter().map(|series| (series.config, Align::Right)));
+        let mut table = Table::new(&columns);
+        let longest = all.iter().map(|series| series.points.len()).max();
+        for at in (0..longest.unwrap_or(0)).step_by(EVERY) {
+            let of = |series: &&Series| series.points.get(at).copied();
+            let time = all.iter().find_map(of).map_or(0.0, |(time, _)| time);
+            let cell = |series| of(series).map_or_else(String::new, |(_, value)| number(value));
+            let cells = all.iter().map(cell);
+            table.row([number(time)].into_iter().chain(cells).collect());
+        }
+        [Part::Svg(plot.svg()), Part::Table(table)]
     }
 
     fn bars(&self, metric: &str) -> String {
@@ -294,6 +390,7 @@ mod tests {
             simulated: 1.0,
             low: 1.0,
             high: 1.0,
+            p: None,
         };
         Outcome {
             experiment,
@@ -302,6 +399,7 @@ mod tests {
             scale: scale.unwrap_or(experiment.scale),
             values: Values::new(experiment.name, experiment.parameters, &sets).unwrap(),
             rows: vec![row],
+            series: Vec::new(),
         }
     }
 
@@ -311,7 +409,7 @@ mod tests {
             let none = outcome(experiment.name, None, &[]).caveats();
             assert!(none.is_empty(), "{none:?}");
         }
-        let same = ["processes=70.0", "zstd_ratio=3"];
+        let same = ["processes=70.0", "zstd_compress=15"];
         assert!(outcome("mthp-store", None, &same).caveats().is_empty());
     }
 

@@ -1,15 +1,53 @@
 //! Parameters: every number an experiment stands on, and where it comes from.
 
 use super::ExperimentFault;
+use super::mail::Mail;
 use super::range::Range;
 
 /// Where a parameter's value comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// A seed document states it; which.
-    Seed(&'static str),
-    /// We chose it; why.
+    /// A mail states it; which, and in what words.
+    Posted(&'static Mail, &'static str),
+    /// It follows from what was posted; how.
+    Derived(&'static str),
+    /// The project measured it; where.
+    Measured(&'static str),
+    /// We chose it; why. It is swept.
     Chosen(&'static str),
+}
+
+impl Origin {
+    /// In one word.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Origin::Posted(..) => "posted",
+            Origin::Derived(_) => "derived",
+            Origin::Measured(_) => "measured here",
+            Origin::Chosen(_) => "chosen",
+        }
+    }
+
+    /// Words of the mail, or ours.
+    #[must_use]
+    pub fn text(&self) -> &'static str {
+        match self {
+            Origin::Posted(_, text)
+            | Origin::Derived(text)
+            | Origin::Measured(text)
+            | Origin::Chosen(text) => text,
+        }
+    }
+
+    /// The mail, if one states it.
+    #[must_use]
+    pub fn mail(&self) -> Option<&'static Mail> {
+        match self {
+            Origin::Posted(mail, _) => Some(mail),
+            _ => None,
+        }
+    }
 }
 
 /// A parameter.
@@ -30,22 +68,55 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// A number that a seed document states.
-    #[must_use]
-    pub const fn seed(
+    const fn of(
         key: &'static str,
         default: &'static str,
         unit: &'static str,
-        which: &'static str,
+        origin: Origin,
+        words: &'static [&'static str],
     ) -> Parameter {
         Parameter {
             key,
             default,
             unit,
-            origin: Origin::Seed(which),
-            words: &[],
-            sweep: &[],
+            origin,
+            words,
+            sweep: words,
         }
+    }
+
+    /// A number that a mail states, and its words.
+    #[must_use]
+    pub const fn posted(
+        key: &'static str,
+        default: &'static str,
+        unit: &'static str,
+        mail: &'static Mail,
+        words: &'static str,
+    ) -> Parameter {
+        Parameter::of(key, default, unit, Origin::Posted(mail, words), &[])
+    }
+
+    /// A number that follows from what was posted.
+    #[must_use]
+    pub const fn derived(
+        key: &'static str,
+        default: &'static str,
+        unit: &'static str,
+        how: &'static str,
+    ) -> Parameter {
+        Parameter::of(key, default, unit, Origin::Derived(how), &[])
+    }
+
+    /// A number that the project measured.
+    #[must_use]
+    pub const fn measured(
+        key: &'static str,
+        default: &'static str,
+        unit: &'static str,
+        how: &'static str,
+    ) -> Parameter {
+        Parameter::of(key, default, unit, Origin::Measured(how), &[])
     }
 
     /// A number we chose, with values to try in a sweep.
@@ -58,12 +129,8 @@ impl Parameter {
         sweep: &'static [&'static str],
     ) -> Parameter {
         Parameter {
-            key,
-            default,
-            unit,
-            origin: Origin::Chosen(why),
-            words: &[],
             sweep,
+            ..Parameter::of(key, default, unit, Origin::Chosen(why), &[])
         }
     }
 
@@ -75,28 +142,30 @@ impl Parameter {
         why: &'static str,
         words: &'static [&'static str],
     ) -> Parameter {
-        Parameter {
-            key,
-            default,
-            unit: "",
-            origin: Origin::Chosen(why),
-            words,
-            sweep: words,
-        }
+        Parameter::of(key, default, "", Origin::Chosen(why), words)
     }
 
-    /// A word that a seed document states, one of `words`.
+    /// A word that follows from what was posted, one of `words`.
     #[must_use]
-    pub const fn seed_word(
+    pub const fn derived_word(
         key: &'static str,
         default: &'static str,
-        which: &'static str,
+        how: &'static str,
         words: &'static [&'static str],
     ) -> Parameter {
-        Parameter {
-            words,
-            ..Parameter::seed(key, default, "", which)
-        }
+        Parameter::of(key, default, "", Origin::Derived(how), words)
+    }
+
+    /// A word that a mail states, one of `words`; its own words are `quoted`.
+    #[must_use]
+    pub const fn posted_word(
+        key: &'static str,
+        default: &'static str,
+        mail: &'static Mail,
+        quoted: &'static str,
+        words: &'static [&'static str],
+    ) -> Parameter {
+        Parameter::of(key, default, "", Origin::Posted(mail, quoted), words)
     }
 
     fn range(&self) -> Range {
@@ -222,7 +291,7 @@ mod tests {
     use super::*;
 
     const SOME: &[Parameter] = &[
-        Parameter::seed("limit", "2048", "MiB", "S0"),
+        Parameter::derived("limit", "2048", "MiB", "from 2 GB"),
         Parameter::word("device", "ssd", "not stated", &["ssd", "zram"]),
     ];
 
@@ -233,6 +302,28 @@ mod tests {
             (values.number("limit"), values.word("device")),
             (2048.0, "zram")
         );
+    }
+
+    /// A page that the authors of the mails would sign leaves nothing of ours untried.
+    #[test]
+    fn what_was_chosen_is_swept_and_what_was_posted_is_quoted() {
+        let costs = crate::experiment::cost::COSTS;
+        let all = crate::experiment::EXPERIMENTS.iter();
+        let all = all.flat_map(|experiment| experiment.parameters.iter().chain(costs));
+        for parameter in all {
+            let Parameter { key, sweep, .. } = parameter;
+            match parameter.origin {
+                Origin::Chosen(_) => {
+                    let other = sweep.iter().any(|value| *value != parameter.default);
+                    assert!(other, "{key} is chosen and not swept");
+                }
+                Origin::Posted(mail, words) => assert!(
+                    mail.id.contains('@') && !words.is_empty(),
+                    "{key} is posted nowhere"
+                ),
+                Origin::Derived(how) | Origin::Measured(how) => assert!(!how.is_empty(), "{key}"),
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use neap_units::{Bytes, Nanos, Pages};
 
 use super::build::effect;
 use super::cost::costs;
-use super::{ANY_SCALE, Experiment, ExperimentFault, Measure, Parameter, Setup};
+use super::{ANY_SCALE, Experiment, ExperimentFault, Measure, Parameter, Run, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::compress::PageModel;
 use crate::kernel::{Area, KernelConfig, Limits, MemcgId, SwapConfig, ZswapConfig};
@@ -64,7 +64,7 @@ fn kernel(setup: &Setup<'_>) -> KernelConfig {
     }
 }
 
-fn run(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
+fn run(setup: &Setup<'_>) -> Result<Run, ExperimentFault> {
     const HOURS: u64 = 2;
     let mut machine = Machine::new(&kernel(setup), Clockwork::default());
     let kernel = machine.kernel();
@@ -100,7 +100,7 @@ fn run(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
             advice: "give a larger high, or fewer processes",
         });
     }
-    Ok(measures(setup, &mut machine, memcg))
+    Ok(measures(setup, &mut machine, memcg).into())
 }
 
 fn measures(setup: &Setup<'_>, machine: &mut Machine, memcg: MemcgId) -> Vec<Measure> {
@@ -132,6 +132,7 @@ pub(super) const LARGE_STORE_LIMIT: Experiment = Experiment {
     name: "large-store-limit",
     title: "a large folio at the limit of zswap's pool: all or nothing, or the pages there is room for",
     source: "SPEC 9.8",
+    mails: &[],
     configs: &[
         "64K/merged",
         "64K/by-page",
@@ -157,12 +158,24 @@ pub(super) const LARGE_STORE_LIMIT: Experiment = Experiment {
             "4096",
             "MiB",
             "written once by each, then touched",
-            &[],
+            &["2048", "8192"],
         ),
-        Parameter::chosen("high", "32768", "MiB", "half of what all need", &[]),
-        Parameter::chosen("ram", "65536", "MiB", "as much as all need", &[]),
-        Parameter::chosen("swap", "131072", "MiB", "never full", &[]),
-        Parameter::chosen("cpus", "16", "CPUs", "one for each process", &[]),
+        Parameter::chosen(
+            "high",
+            "32768",
+            "MiB",
+            "half of what all need",
+            &["16384", "49152"],
+        ),
+        Parameter::chosen(
+            "ram",
+            "65536",
+            "MiB",
+            "as much as all need",
+            &["49152", "98304"],
+        ),
+        Parameter::chosen("swap", "131072", "MiB", "never full", &["98304"]),
+        Parameter::chosen("cpus", "16", "CPUs", "one for each process", &["8", "32"]),
         Parameter::chosen(
             "pool",
             "8",
@@ -190,7 +203,7 @@ pub(super) const LARGE_STORE_LIMIT: Experiment = Experiment {
             "as of zstd in mthp-store",
             &["5", "25"],
         ),
-        Parameter::chosen("decompress", "6", "us", "as in mthp-store", &[]),
+        Parameter::chosen("decompress", "6", "us", "as in mthp-store", &["3", "12"]),
         Parameter::chosen("swap_latency", "100", "us", "an SSD", &["20", "100", "500"]),
         Parameter::chosen(
             "touches",

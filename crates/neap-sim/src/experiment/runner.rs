@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::cost;
 use super::range::MOST_MIB;
-use super::{Experiment, ExperimentFault, Measure, Outcome, Row, Setup, Values};
-use crate::report::Spread;
+use super::{Experiment, ExperimentFault, Outcome, Row, Run, Series, Setup, Values};
+use crate::report::{Spread, sign_flip_p};
 
 /// How to run.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ impl Default for Options {
     }
 }
 
-type Run = Result<Vec<Measure>, ExperimentFault>;
+type Ran = Result<Run, ExperimentFault>;
 
 /// Runs an experiment. `progress` hears how many of how many runs are over; it is called from any of
 /// the threads.
@@ -75,8 +75,14 @@ pub fn run(
     let runs = all(experiment, &jobs, options.threads, progress);
     let mut series: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
     let mut order: Vec<(&'static str, &'static str)> = Vec::new();
+    // Series of the first seed: others look alike, and every one would be a page.
+    let mut over_time: Vec<Series> = Vec::new();
     for (setup, run) in jobs.iter().zip(runs) {
-        for measure in run? {
+        let run = run?;
+        if setup.seed == options.seed {
+            over_time.extend(run.series);
+        }
+        for measure in run.measures {
             if !order.contains(&(measure.metric, measure.unit)) {
                 order.push((measure.metric, measure.unit));
             }
@@ -94,6 +100,7 @@ pub fn run(
         scale,
         values,
         rows,
+        series: over_time,
     })
 }
 
@@ -152,10 +159,13 @@ fn all(
     jobs: &[Setup<'_>],
     threads: usize,
     progress: &(dyn Fn(usize, usize) + Sync),
-) -> Vec<Run> {
+) -> Vec<Ran> {
     let next = AtomicUsize::new(0);
     let over = AtomicUsize::new(0);
-    let slots: Vec<Mutex<Run>> = jobs.iter().map(|_| Mutex::new(Ok(Vec::new()))).collect();
+    let slots: Vec<Mutex<Ran>> = jobs
+        .iter()
+        .map(|_| Mutex::new(Ok(Run::default())))
+        .collect();
     let work = || {
         while let Some((slot, setup)) = {
             let i = next.fetch_add(1, Ordering::Relaxed);
@@ -174,11 +184,16 @@ fn all(
         }
         work();
     });
-    let result = |slot: Mutex<Run>| {
+    let result = |slot: Mutex<Ran>| {
         slot.into_inner()
             .unwrap_or_else(|poison| poison.into_inner())
     };
     slots.into_iter().map(result).collect()
+}
+
+/// Whether seeds matter: runs that are all alike are one run, however often it is repeated.
+fn differ(values: &[f64]) -> bool {
+    values.windows(2).any(|pair| pair[0] != pair[1]) || values.len() == 1
 }
 
 fn rows(
@@ -196,6 +211,7 @@ fn rows(
             simulated: spread.median,
             low: spread.low,
             high: spread.high,
+            p: None,
         }
     };
     let reported = |metric: &str, config: &str| {
@@ -232,7 +248,11 @@ fn rows(
             let known = reported(metric, effect.config).zip(reported(metric, effect.base));
             let known = known.map(|(new, old)| change(new, old));
             let known = known.or_else(|| reported(effect.name, effect.config));
-            rows.push(row(effect.name, effect.config, "%", known, &values));
+            let change = row(effect.name, effect.config, "%", known, &values);
+            rows.push(Row {
+                p: differ(&values).then(|| sign_flip_p(&values)),
+                ..change
+            });
         }
     }
     rows

@@ -3,10 +3,10 @@
 use neap_policy::{ShrinkerScheme, SwapinCount, Switches};
 
 use super::build::{
-    self as of_two, CPUS, JOBS, LIMIT, REST, UNITS, USER, build, effect, joined, reported,
-    scaled_bytes,
+    CPUS, JOBS, LIMIT, REST, UNITS, USER, build, effect, joined, reported, scaled_bytes,
 };
-use super::{ANY_SCALE, Experiment, ExperimentFault, Measure, Parameter, Setup};
+use super::mail::{DISK_SWAPINS, SECOND_CHANCE as S0, SECOND_CHANCE_V3};
+use super::{ANY_SCALE, Experiment, ExperimentFault, Parameter, Run, Setup};
 
 /// The kernel of S0 with one configuration's patches.
 fn patched(config: &str) -> Switches {
@@ -50,8 +50,9 @@ const COMPRESSOR: Parameter = Parameter::word(
 const DEVICE: Parameter = Parameter::word(
     "device",
     "ssd",
-    "not stated; how many requests it works on, and how many may wait",
-    &["ssd", "nvme", "disk"],
+    "not stated; how many requests it works on, and how many may wait. idle: any number of both, so that only \
+     swap_latency counts",
+    &["ssd", "nvme", "disk", "idle"],
 );
 const IOPS: Parameter = Parameter::chosen(
     "swap_iops",
@@ -62,7 +63,8 @@ const IOPS: Parameter = Parameter::chosen(
      prediction",
     &["25000", "50000", "100000"],
 );
-const PARAMETERS: &[Parameter] = &joined::<20>(&[
+/// The whole machine on which S0 was run, as far as it is known.
+pub(super) const PARAMETERS: &[Parameter] = &joined::<20>(&[
     &[LIMIT, CPUS, USER, JOBS, UNITS],
     &[MEMORY, SERIAL, COMPRESSOR, DEVICE, IOPS],
     REST,
@@ -70,7 +72,7 @@ const PARAMETERS: &[Parameter] = &joined::<20>(&[
 
 const BOTH: &str = "second-chance+disk-swapins";
 
-fn second_chance(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
+fn second_chance(setup: &Setup<'_>) -> Result<Run, ExperimentFault> {
     build(setup, patched(setup.config), 0)
 }
 
@@ -79,6 +81,7 @@ pub(super) const SECOND_CHANCE: Experiment = Experiment {
     name: "second-chance",
     title: "zswap shrinker: old protection, second chance, disk swap-ins counted; a build in 2 GB",
     source: "S0/S3",
+    mails: &[&S0, &DISK_SWAPINS, &SECOND_CHANCE_V3],
     configs: &["old", "second-chance", BOTH, "old+disk-swapins"],
     parameters: PARAMETERS,
     reported: &[
@@ -99,12 +102,18 @@ pub(super) const SECOND_CHANCE: Experiment = Experiment {
         effect("swapins_change", "swapins", "second-chance", "old"),
         effect("swapins_change", "swapins", BOTH, "old"),
         effect("swapins_change", "swapins", "old+disk-swapins", "old"),
+        effect("second_patch_change", "swapins", BOTH, "second-chance"),
         effect("real_change", "real_seconds", "second-chance", "old"),
         effect("real_change", "real_seconds", BOTH, "old"),
         effect("sys_change", "sys_seconds", "second-chance", "old"),
         effect("sys_change", "sys_seconds", BOTH, "old"),
     ],
-    headline: &["swapins", "real_seconds", "sys_seconds"],
+    headline: &[
+        "swapins",
+        "real_seconds",
+        "sys_seconds",
+        "zswpwb_after_bursts",
+    ],
     scale: 1.0,
     scales: ANY_SCALE,
     seconds: 152,
@@ -116,27 +125,34 @@ pub(super) const SECOND_CHANCE: Experiment = Experiment {
     run: second_chance,
 };
 
-fn cold_data(setup: &Setup<'_>) -> Result<Vec<Measure>, ExperimentFault> {
+fn cold_data(setup: &Setup<'_>) -> Result<Run, ExperimentFault> {
     let cold = scaled_bytes(setup, "cold").whole_pages().0;
     build(setup, patched(setup.config), cold)
 }
 
-const COLD_PARAMETERS: &[Parameter] = &joined::<19>(&[
+const COLD_PARAMETERS: &[Parameter] = &joined::<21>(&[
     &[
-        Parameter::seed("limit", "3072", "MiB", "S0: memory.max"),
-        Parameter::seed(
+        Parameter::posted(
+            "limit",
+            "3072",
+            "MiB",
+            &DISK_SWAPINS,
+            "memory.max set to 3 GB",
+        ),
+        Parameter::posted(
             "cold",
             "512",
             "MiB",
-            "S0: in a shmem file before each build",
+            &DISK_SWAPINS,
+            "0.5 GB worth of cold data allocated before each build (in a shmem file)",
         ),
         CPUS,
-        Parameter::seed("user", "4365", "s", "S0: user time of the build"),
+        Parameter::posted("user", "4365", "s", &DISK_SWAPINS, "user: 4365.08s"),
         JOBS,
         UNITS,
     ],
-    // A build of two jobs: 36 of these hardly ever need more than 3 GB at once.
-    &[of_two::MEMORY, of_two::SERIAL, of_two::COMPRESSOR],
+    // The machine of second-chance, whose authors ran both on one.
+    &[MEMORY, SERIAL, COMPRESSOR, DEVICE, IOPS],
     REST,
 ]);
 
@@ -145,6 +161,7 @@ pub(super) const COLD_DATA: Experiment = Experiment {
     name: "cold-data",
     title: "the same build in 3 GB with 0.5 GB of cold data: what should be written back is",
     source: "S0/S3",
+    mails: &[&S0, &DISK_SWAPINS, &SECOND_CHANCE_V3],
     configs: &["old", "second-chance", BOTH, "old+disk-swapins"],
     parameters: COLD_PARAMETERS,
     reported: &[
@@ -164,12 +181,14 @@ pub(super) const COLD_DATA: Experiment = Experiment {
         effect("real_change", "real_seconds", BOTH, "old"),
     ],
     headline: &["zswpwb", "real_seconds"],
-    scale: 1.0 / 18.0,
+    scale: 1.0,
     scales: ANY_SCALE,
-    seconds: 7,
+    seconds: 100,
     notes: &[
         "Scale divides CPUs, jobs, units and memory; pages and CPU times shown are divided by it.",
         "The rows without a reported number are those the seed documents left out.",
+        "The machine is that of second-chance. A build of two jobs with other memory presses harder: the experiment's \
+         page has both.",
     ],
     run: cold_data,
 };

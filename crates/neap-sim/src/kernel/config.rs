@@ -28,6 +28,8 @@ pub struct KernelConfig {
     pub swap: Option<SwapConfig>,
     /// What that device is like, if `swap` alone does not say it.
     pub swap_device: Option<DeviceConfig>,
+    /// Which CPU hears that a write has ended.
+    pub completion: Completion,
     /// Whether large folios get runs of slots (a block device, CONFIG_THP_SWAP).
     pub thp_swap: bool,
     /// The compressed cache before it.
@@ -62,7 +64,6 @@ impl KernelConfig {
             read_latency: swap.latency,
             write_latency: swap.latency,
             synchronous: swap.synchronous,
-            in_memory: swap.synchronous,
             ..DeviceConfig::nvme()
         }))
     }
@@ -81,6 +82,7 @@ impl Default for KernelConfig {
             page_cluster: 3,
             swap: None,
             swap_device: None,
+            completion: Completion::Submitter,
             thp_swap: true,
             zswap: None,
             zswap_charged: true,
@@ -94,6 +96,15 @@ impl Default for KernelConfig {
             seed: 1,
         }
     }
+}
+
+/// Where a device's interrupts go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Completion {
+    /// To the CPU that submitted the request: a queue for each.
+    Submitter,
+    /// To any other.
+    Elsewhere,
 }
 
 /// A swap device.

@@ -33,7 +33,8 @@ impl Host for Machine {
         let end = self
             .disk
             .submit(self.now + self.spent, Direction::Write, Pages(pages));
-        self.schedule(end, Event::WriteEnd(id.0, self.cpu));
+        let cpu = self.completes_on();
+        self.schedule(end, Event::WriteEnd(id.0, cpu));
     }
 
     fn take_parts(&mut self, into: &mut Vec<FolioId>) {

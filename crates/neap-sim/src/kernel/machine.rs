@@ -8,7 +8,8 @@ use neap_policy::{
 };
 use neap_units::{Nanos, PAGE_SHIFT, Pages};
 
-use super::config::KernelConfig;
+use super::config::{Completion, KernelConfig};
+use super::gauges::Gauges;
 use super::ids::{ObjectId, SpaceId};
 use super::space::{Advice, Space};
 use super::swap::Swap;
@@ -25,7 +26,7 @@ pub(super) const NOWHERE: u32 = 0;
 pub(super) enum Event {
     /// A read into a folio ends.
     ReadEnd(u32),
-    /// A write of a folio ends, on the CPU that started it.
+    /// A write of a folio ends, on a CPU.
     WriteEnd(u32, usize),
     /// kswapd of a node goes on.
     Kswapd(u32),
@@ -102,6 +103,7 @@ pub(super) struct Machine {
     pub(super) shrinker: Option<ShrinkCall>,
     /// Whether the walk of the page tables of some lists is their first.
     pub(super) walked: Vec<bool>,
+    pub(super) gauges: Gauges,
 }
 
 impl Machine {
@@ -145,11 +147,15 @@ impl Machine {
             congested: None,
             shrinker: None,
             walked: Vec::new(),
+            gauges: Gauges::default(),
         }
     }
 
     /// Begins a slice of somebody's kernel entry.
     pub(super) fn begin(&mut self, mm: &mut Mm, now: Nanos, cpu: usize) {
+        if let Some(zswap) = &self.zswap {
+            self.gauges.pass(now, zswap);
+        }
         self.now = now;
         mm.now = now;
         self.cpu = if cpu < self.batches.len() {
@@ -192,6 +198,17 @@ impl Machine {
         (((z >> 32) * u64::from(n)) >> 32) as u32
     }
 
+    /// The CPU on which the device says that a write has ended which this one submitted.
+    pub(super) fn completes_on(&mut self) -> usize {
+        let others = self.last_cpu();
+        match self.config.completion {
+            Completion::Elsewhere if others > 0 => {
+                (self.cpu + 1 + self.draw(others as u32) as usize) % (others + 1)
+            }
+            _ => self.cpu,
+        }
+    }
+
     pub(super) fn schedule(&mut self, at: Nanos, event: Event) {
         self.event_seq += 1;
         self.events.push(Reverse((at, self.event_seq, event)));
@@ -206,14 +223,17 @@ impl Machine {
         space.expect("a live space")
     }
 
-    /// Free pages of a node: what folios and the pool leave.
+    /// Free pages of a node: what folios, the pool and a swap device in memory leave.
     pub(super) fn free_pages(&self, node: u32) -> u64 {
         let pool = self.zswap.as_ref().map_or(0, |zswap| zswap.pool_pages().0);
-        let pool = match self.used.len() {
-            1 => pool,
-            nodes => pool / nodes as u64,
+        let stored = self.zswap.as_ref().map_or(0, Zswap::stored);
+        let device = self.swap.as_ref();
+        let compressed = pool + device.map_or(0, |swap| swap.device_memory(stored).0);
+        let compressed = match self.used.len() {
+            1 => compressed,
+            nodes => compressed / nodes as u64,
         };
-        (self.node_pages).saturating_sub(self.used[node as usize] + pool)
+        (self.node_pages).saturating_sub(self.used[node as usize] + compressed)
     }
 
     /// Takes pages that were charged and are free.
@@ -394,5 +414,25 @@ mod tests {
             let found = advised.map(|advice| has_recency(&mm, advice));
             assert_eq!(found, want, "{recency} {generations}");
         }
+    }
+
+    #[test]
+    fn a_write_that_ends_elsewhere_is_rotated_there() {
+        let of = |completion, cpus| {
+            let config = KernelConfig {
+                completion,
+                cpus,
+                ..KernelConfig::default()
+            };
+            let mut machine = Machine::new(&config);
+            machine.cpu = 1 % cpus as usize;
+            let mut seen: Vec<usize> = (0..200).map(|_| machine.completes_on()).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            seen
+        };
+        assert_eq!(of(Completion::Submitter, 4), [1]);
+        assert_eq!(of(Completion::Elsewhere, 4), [0, 2, 3]);
+        assert_eq!(of(Completion::Elsewhere, 1), [0], "there is no other");
     }
 }

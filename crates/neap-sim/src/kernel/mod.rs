@@ -8,6 +8,7 @@ mod config;
 #[cfg(test)]
 mod fairness_tests;
 mod fault;
+mod gauges;
 mod host;
 mod ids;
 mod kswapd;
@@ -27,7 +28,8 @@ mod zswap;
 
 use std::cmp::Reverse;
 
-pub use config::{Costs, KernelConfig, SwapConfig, ZswapConfig};
+pub use config::{Completion, Costs, KernelConfig, SwapConfig, ZswapConfig};
+pub use gauges::GaugeMeans;
 pub use ids::{CpuId, FileId, NodeId, ShmemId, SpaceId, TaskId};
 use kswapd::Kswapd;
 use machine::{Event, Machine};
@@ -306,6 +308,21 @@ impl Kernel {
     pub fn order_stats(&self, order: u8) -> Option<OrderStats> {
         let orders = self.machine.zswap.as_ref()?.orders();
         orders.get(usize::from(order)).copied()
+    }
+
+    /// Pages of zswap's pool now, and objects that its shrinkers put off.
+    #[must_use]
+    pub fn pool_and_deferred(&self) -> (u64, u64) {
+        let zswap = self.machine.zswap.as_ref();
+        zswap.map_or((0, 0), |zswap| {
+            (zswap.pool_pages().0, zswap.work().deferred)
+        })
+    }
+
+    /// The pool and its shrinkers, weighted with time.
+    #[must_use]
+    pub fn gauges(&self) -> GaugeMeans {
+        self.machine.gauges.means()
     }
 
     /// Pages that zswap gave to a compressor.

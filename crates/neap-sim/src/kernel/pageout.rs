@@ -261,7 +261,8 @@ impl Machine {
             return true;
         }
         self.congested = swap.device.full_until(at);
-        self.schedule(end, Event::WriteEnd(id.0, self.cpu));
+        let cpu = self.completes_on();
+        self.schedule(end, Event::WriteEnd(id.0, cpu));
         false
     }
 

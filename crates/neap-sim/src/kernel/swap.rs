@@ -82,6 +82,16 @@ impl Swap {
         Pages(u64::from(self.slots.len()).saturating_sub(1 + self.slots.used().0))
     }
 
+    /// Pages of the machine's memory that the device takes, if it is memory: for all slots in use but those whose pages
+    /// zswap has, so that a page on its way out counts already.
+    pub(super) fn device_memory(&self, in_zswap: u64) -> Pages {
+        let Some(memory) = self.device.config().memory else {
+            return Pages::ZERO;
+        };
+        let on_device = self.slots.used().0.saturating_sub(in_zswap);
+        Bytes(on_device * u64::from(memory.bytes)).pages_up()
+    }
+
     /// The folio of a slot in the swap cache.
     #[inline]
     pub(super) fn cached(&self, slot: SwapSlot) -> Option<FolioId> {
@@ -168,6 +178,7 @@ impl Machine {
         }
         swap.zero.set(slot, 1, false);
         swap.versions.gone(slot);
+        self.gauges.gone(slot);
         swap.take_shadow(slot);
         let owner = mm.memcg_of(swap.owner(slot));
         mm.memcgs.uncharge_swap(owner, Pages(1));

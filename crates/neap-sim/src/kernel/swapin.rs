@@ -131,6 +131,9 @@ impl Machine {
     ) {
         if source == Source::Device {
             device.push(id);
+            if let Some(slot) = mm.folios.slot(id) {
+                self.gauges.read(SwapSlot(slot), self.now + self.spent);
+            }
         }
         if readahead {
             let flags = mm.folios.flags_mut(id);

@@ -378,3 +378,66 @@ fn file_pages_come_from_disk_and_leave_shadows() {
         teardown(kernel, &[]);
     }
 }
+
+/// A mapped file of 3,000 pages that is touched twice, in order, on a machine whose memory holds half of it.
+fn touched_file(switches: Switches, advice: Advice) -> Kernel {
+    let mut kernel = Kernel::new(&machine(Bytes::mib(64), switches));
+    let memcg = kernel.create_memcg(MemcgId::ROOT, "reader");
+    let limits = Limits {
+        max: Some(Pages(1500)),
+        ..Limits::default()
+    };
+    kernel.set_limits(memcg, limits);
+    let space = kernel.create_space(memcg);
+    let file = kernel.create_file(Pages(3000));
+    let area = Area {
+        advice,
+        ..Area::file(file, Pages(3000))
+    };
+    let start = kernel.map(space, area);
+    let mut now = Nanos::ZERO;
+    for n in 0..9000u64 {
+        // Two pages of three are new; the third was touched a little before.
+        let page = start
+            + Pages(if n % 3 == 2 {
+                n / 2 % 3000
+            } else {
+                n * 2 / 3 % 3000
+            });
+        if !kernel.hit(space, page, false) {
+            let write = false;
+            let op = Op::Touch { space, page, write };
+            now = finish(&mut kernel, op, now).1;
+        }
+    }
+    kernel
+}
+
+#[test]
+fn accesses_that_a_hint_calls_random_activate_nothing() {
+    let before = Switches {
+        recency: neap_policy::Recency::SequentialOnly,
+        ..Switches::of_kernel((6, 3), false)
+    };
+    let after = Switches {
+        recency: neap_policy::Recency::Hints,
+        ..before
+    };
+    let activated = |switches, advice| {
+        let kernel = touched_file(switches, advice);
+        kernel.vmstat(MemcgId::ROOT)[Counter::Pgactivate]
+    };
+    for advice in [Advice::Random, Advice::NoReuse, Advice::Sequential] {
+        assert_eq!(activated(after, advice), 0, "{advice:?}");
+    }
+    assert!(activated(after, Advice::Normal) > 100);
+    assert!(activated(before, Advice::Random) > 100);
+    assert_eq!(activated(before, Advice::Sequential), 0);
+    // With generations an access moves a page to the youngest.
+    let promoted = |advice| {
+        let mglru = Switches::of_kernel((6, 3), true);
+        let kernel = touched_file(mglru, advice);
+        kernel.vmstat(MemcgId::ROOT)[Counter::PgstealFile]
+    };
+    assert_ne!(promoted(Advice::Normal), promoted(Advice::NoReuse));
+}

@@ -93,6 +93,7 @@ impl Machine {
         if let Some(swap) = &mut self.swap {
             swap.versions.written_back(ticket.slot);
         }
+        self.gauges.written_back(ticket.slot, self.now + self.spent);
         self.spent += self.config.contents[0].decompress();
         mm.memcgs.count(memcg, Counter::Zswpwb, 1);
         mm.memcgs.count(memcg, Counter::Pswpout, 1);

@@ -6,7 +6,7 @@ mod svg;
 mod table;
 
 pub use html::{Part, page};
-pub use stats::{Spread, quantile};
+pub use stats::{Spread, quantile, sign_flip_p};
 pub use svg::{Bars, Curve, Group, Plot};
 pub use table::{Align, Table};
 

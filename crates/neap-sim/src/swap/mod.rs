@@ -5,6 +5,6 @@ mod device;
 mod slots;
 mod worker;
 
-pub use device::{Device, DeviceConfig, Direction};
+pub use device::{Device, DeviceConfig, Direction, InMemory};
 pub use slots::{SlotConfig, SwapSlots};
 pub use worker::{Turn, Worker};

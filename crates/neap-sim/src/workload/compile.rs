@@ -25,6 +25,7 @@ const CC1: &[u8] = include_bytes!("../../data/cc1.neaptrc");
 pub struct Compiler {
     trace: Arc<Trace>,
     kinds: Vec<AreaKind>,
+    text: f64,
 }
 
 impl Compiler {
@@ -35,11 +36,12 @@ impl Compiler {
         Arc::new(Trace::decode(CC1).unwrap_or_default())
     }
 
-    /// Makes the files of a recorded compiler.
+    /// Makes the files of a recorded compiler, whose program text is so many times (at most 1) what was recorded: on a
+    /// machine that is scaled, text is scaled with the rest.
     #[must_use]
-    pub fn new(trace: Arc<Trace>, kernel: &mut Kernel) -> Compiler {
-        let kinds = objects(&trace, kernel);
-        Compiler { trace, kinds }
+    pub fn new(trace: Arc<Trace>, text: f64, kernel: &mut Kernel) -> Compiler {
+        let kinds = objects(&trace, text, kernel);
+        Compiler { trace, kinds, text }
     }
 }
 
@@ -222,7 +224,8 @@ impl Job {
         let compiler = &build.compiler;
         let content = self.unit as u32 + 1;
         let (trace, kinds) = (&compiler.trace, &compiler.kinds);
-        let player = Player::new(trace, kinds, self.repeat, content, cx.kernel, space);
+        let pages = (self.repeat, compiler.text);
+        let player = Player::new(trace, kinds, pages, content, cx.kernel, space);
         self.phase = Phase::Play(player);
         Some(Step::Touches)
     }
@@ -302,10 +305,27 @@ impl Program for Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::KernelConfig;
 
     #[test]
     fn the_recorded_compiler_can_be_read() {
         let trace = Trace::decode(CC1).unwrap();
         assert!(trace.pages() > 5_000 && trace.duration() > Nanos::millis(50));
+    }
+
+    /// On a machine that is scaled, text is scaled with the rest, and private memory is scaled by having fewer jobs.
+    #[test]
+    fn text_is_scaled_and_each_touch_stays_within_it() {
+        let pages = |text: f64| {
+            let mut kernel = Kernel::new(&KernelConfig::default());
+            let memcg = kernel.create_memcg(MemcgId::ROOT, "unit");
+            let compiler = Compiler::new(Compiler::recorded_trace(), text, &mut kernel);
+            let space = kernel.create_space(memcg);
+            let (trace, kinds) = (&compiler.trace, &compiler.kinds);
+            Player::new(trace, kinds, (1, text), 1, &mut kernel, space).lengths()
+        };
+        let [whole, ninth] = [1.0, 1.0 / 9.0].map(pages);
+        assert_eq!(whole, [3839, 4125]);
+        assert_eq!(ninth, [3839_u64.div_ceil(9), 4125]);
     }
 }

@@ -240,7 +240,7 @@ mod tests {
                 stretch: scale as f64,
             }),
         };
-        let compiler = Compiler::new(Compiler::recorded_trace(), kernel);
+        let compiler = Compiler::new(Compiler::recorded_trace(), 1.0, kernel);
         let queue = machine.shared().make(0);
         let running = machine.shared().make(0);
         let mut build = Build::new(shape, memcg, compiler, queue, machine.kernel());

@@ -15,6 +15,8 @@ pub(super) struct Player {
     trace: Arc<Trace>,
     /// Private pages for each private page of the trace.
     repeat: u32,
+    /// Pages for each page of a file of the trace, at most 1.
+    text: f64,
     /// Where the reader is.
     position: (usize, i64),
     /// First page of each area in the space.
@@ -29,7 +31,7 @@ impl Player {
     pub(super) fn new(
         trace: &Arc<Trace>,
         kinds: &[AreaKind],
-        repeat: u32,
+        (repeat, text): (u32, f64),
         content: u32,
         kernel: &mut Kernel,
         space: SpaceId,
@@ -41,14 +43,13 @@ impl Player {
                 kind,
                 exec: area.backing == Backing::File,
                 content,
-                ..Area::anon(Pages(
-                    u64::from(area.pages) * u64::from(times(area, repeat)),
-                ))
+                ..Area::anon(length(area, repeat, text))
             };
             starts.push(kernel.map(space, mapped));
         }
         Player {
             repeat,
+            text,
             trace: Arc::clone(trace),
             position: trace.events().position(),
             starts,
@@ -56,28 +57,50 @@ impl Player {
         }
     }
 
-    /// Where a page of the trace lies, how many of the trace follow it in its area, and for how many
-    /// each stands.
-    fn place(&self, page: u32) -> Option<(PageNr, u32, u32)> {
+    /// Where pages of the trace lie, for how many they stand, and how many of the trace these are: those of the area of
+    /// the first.
+    fn place(&self, page: u32, count: u32) -> Option<(PageNr, u64, u32)> {
         let mut first = 0;
         for (area, start) in self.trace.areas().iter().zip(&self.starts) {
             if page < first + area.pages {
-                let (at, times) = (page - first, times(area, self.repeat));
-                let start = PageNr(start.0 + u64::from(at) * u64::from(times));
-                return Some((start, area.pages - at, times));
+                let at = page - first;
+                let count = count.min(area.pages - at);
+                let begin = length_of(area, at, self.repeat, self.text);
+                let last = length_of(area, at + count - 1, self.repeat, self.text);
+                let pages = match area.backing {
+                    Backing::Anon => u64::from(count) * u64::from(self.repeat),
+                    _ => last - begin + 1,
+                };
+                return Some((PageNr(start.0 + begin), pages, count));
             }
             first += area.pages;
         }
         None
     }
 
+    /// Pages of each area that its last page of the trace reaches.
+    #[cfg(test)]
+    pub(super) fn lengths(&self) -> Vec<u64> {
+        let mut first = 0;
+        let reach = |(area, start): (&TraceArea, &PageNr)| {
+            first += area.pages;
+            let (page, pages, _) = self.place(first - 1, 1).unwrap_or((PageNr(0), 0, 0));
+            page.0 + pages - start.0
+        };
+        self.trace
+            .areas()
+            .iter()
+            .zip(&self.starts)
+            .map(reach)
+            .collect()
+    }
+
     /// Puts down touches until time passes, and returns how much; `None` at the end.
     pub(super) fn next(&mut self, cx: &mut Context<'_>) -> Option<Nanos> {
         loop {
             while let Some((page, count, write)) = self.rest.take() {
-                let (start, room, times) = self.place(page)?;
-                let now = count.min(room);
-                put_run(cx.touches, start, u64::from(now) * u64::from(times), write);
+                let (start, pages, now) = self.place(page, count)?;
+                put_run(cx.touches, start, pages, write);
                 if now < count {
                     self.rest = Some((page + now, count - now, write));
                 }
@@ -109,11 +132,20 @@ impl Player {
     }
 }
 
-/// Pages for each page of an area of the trace.
-fn times(area: &TraceArea, repeat: u32) -> u32 {
+/// How many pages lie before so many pages of an area of the trace.
+fn length_of(area: &TraceArea, pages: u32, repeat: u32, text: f64) -> u64 {
     match area.backing {
-        Backing::Anon => repeat,
-        _ => 1,
+        Backing::Anon => u64::from(pages) * u64::from(repeat),
+        Backing::File => (f64::from(pages) * text.min(1.0)) as u64,
+        Backing::Shmem => u64::from(pages),
+    }
+}
+
+/// Pages for all of an area.
+fn length(area: &TraceArea, repeat: u32, text: f64) -> Pages {
+    match area.backing {
+        Backing::File => Pages((f64::from(area.pages) * text.min(1.0)).ceil() as u64),
+        _ => Pages(length_of(area, area.pages, repeat, text)),
     }
 }
 
@@ -141,9 +173,10 @@ impl Replay {
 }
 
 /// Makes the files and shared memory behind a trace's areas.
-pub(super) fn objects(trace: &Trace, kernel: &mut Kernel) -> Vec<AreaKind> {
+/// `text`: pages for each page of a file, at most 1.
+pub(super) fn objects(trace: &Trace, text: f64, kernel: &mut Kernel) -> Vec<AreaKind> {
     let kind = |area: &TraceArea| {
-        let pages = Pages(u64::from(area.pages));
+        let pages = length(area, 1, text);
         match area.backing {
             Backing::Anon => AreaKind::Anon,
             Backing::File => AreaKind::File(kernel.create_file(pages)),
@@ -161,9 +194,9 @@ impl Program for Replay {
         if self.player.is_none() {
             let space = cx.kernel.create_space(self.memcg);
             *cx.space = Some(space);
-            let made = objects(&self.trace, cx.kernel);
+            let made = objects(&self.trace, 1.0, cx.kernel);
             let trace = Arc::clone(&self.trace);
-            self.player = Some(Player::new(&trace, &made, 1, 0, cx.kernel, space));
+            self.player = Some(Player::new(&trace, &made, (1, 1.0), 0, cx.kernel, space));
         }
         let Some(player) = &mut self.player else {
             return Step::Exit;

@@ -12,7 +12,7 @@ use crate::clock::{Machine, Program};
 use crate::kernel::{Advice, Area, MemcgId, TaskId};
 use crate::trace::Trace;
 use crate::workload::{
-    Build, BuildShape, Burst, Compiler, LinkShape, Load, Pattern, Replay, Stream, Walker,
+    Build, BuildShape, Burst, Compiler, LinkShape, Load, Pattern, Reclaimer, Replay, Stream, Walker,
 };
 
 /// Where a task's memory is.
@@ -49,6 +49,13 @@ pub enum Kind {
     Replay(Arc<Trace>),
     /// Takes units of a build, with as many others as there are tasks alike.
     Compile(BuildShape),
+    /// Writes its size to `memory.reclaim` of its group.
+    Reclaim {
+        /// Times.
+        requests: u64,
+        /// After each.
+        pause: Nanos,
+    },
 }
 
 /// A task, or several alike.
@@ -77,7 +84,7 @@ pub struct TaskSpec {
 
 const KINDS: &[&str] = &[
     "usemem", "random", "shuffled", "zipf", "scan", "hot-cold", "phases", "cold", "stream",
-    "replay", "compile",
+    "replay", "compile", "reclaim",
 ];
 
 /// Reads a task.
@@ -193,6 +200,10 @@ fn kind(
             touches: node.within("phase_touches", 100_000, 1, u64::MAX)?,
         }),
         "cold" => Kind::Cold,
+        "reclaim" => Kind::Reclaim {
+            requests: node.within("requests", 1, 1, 1_000_000)?,
+            pause: node.duration("pause", Nanos::millis(1000))?,
+        },
         "compile" => Kind::Compile(build(node)?),
         "stream" => Kind::Stream {
             frame: node.within("frame", 256, 1, 1 << 30)?,
@@ -273,6 +284,7 @@ impl TaskSpec {
                 let pages = shape.source.saturating_add(shape.object);
                 return Bytes(pages.saturating_mul(shape.units).saturating_mul(4096));
             }
+            Kind::Reclaim { .. } => Bytes::ZERO,
             _ => self.size,
         };
         Bytes(each.0.saturating_mul(self.count))
@@ -316,7 +328,7 @@ impl TaskSpec {
             Kind::Compile(shape) => {
                 let queue = machine.shared().make(shape.units);
                 let kernel = machine.kernel();
-                let compiler = Compiler::new(Compiler::recorded_trace(), kernel);
+                let compiler = Compiler::new(Compiler::recorded_trace(), 1.0, kernel);
                 let mut build = Build::new(*shape, memcg, compiler, queue, kernel);
                 let running = machine.shared().make(self.count);
                 if let Some(link) = build.link(running, machine.kernel()) {
@@ -364,6 +376,11 @@ impl TaskSpec {
         };
         match &self.kind {
             Kind::Replay(trace) => Box::new(Replay::new(memcg, Arc::clone(trace))),
+            Kind::Reclaim { requests, pause } => {
+                let again = machine.shared().make(0);
+                let (requests, pause) = (*requests, *pause);
+                Box::new(Reclaimer::new(memcg, self.size, requests, pause, again))
+            }
             Kind::Stream { frame, work } => {
                 let (next, frames) = (machine.shared().make(0), machine.shared().make(0));
                 let stream = Stream {

@@ -309,3 +309,44 @@ fn the_schema_has_every_word_of_the_parser() {
     let of_words = named.iter().filter(|(_, value)| value["enum"].is_array());
     assert_eq!(of_words.count(), tasks::task_words().len());
 }
+
+#[test]
+fn a_reclaim_task_takes_what_it_asks_for_of_its_group() {
+    let text = r#"
+schema = "neap.workload/1"
+duration = "20s"
+[machine]
+ram = "256M"
+[machine.swap]
+size = "256M"
+[[group]]
+name = "asked"
+[[group]]
+name = "spared"
+[[task]]
+kind = "cold"
+group = "asked"
+size = "32M"
+[[task]]
+kind = "cold"
+group = "spared"
+size = "32M"
+[[task]]
+kind = "reclaim"
+group = "asked"
+size = "4M"
+requests = 3
+pause = "1s"
+start = "5s"
+"#;
+    let none = |_: &std::path::Path| Err("no traces here".to_owned());
+    let mut run = Workload::parse(text, none).unwrap().run();
+    let of = |run: &WorkloadRun, name: &str| {
+        let found = run.groups.iter().find(|(group, _)| group == name);
+        found.map(|(_, id)| *id).unwrap()
+    };
+    let (asked, spared) = (of(&run, "asked"), of(&run, "spared"));
+    let kernel = run.machine.kernel();
+    assert!(kernel.vmstat(asked).pgsteal() >= 3 * 1024);
+    assert_eq!(kernel.vmstat(spared).pgsteal(), 0);
+}
