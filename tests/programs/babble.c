@@ -3,7 +3,6 @@
  * while it holds memory of its own. Prints "babble: ok" if that is whole at the end.
  */
 #include <fcntl.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +31,10 @@ static int dial(const char *name)
 	struct timeval patience = { .tv_usec = 50000 };
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	memcpy(to.sun_path + 1, name, len);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&to, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len)))
+	if (len >= sizeof to.sun_path)
+		exit(2);
+	memcpy(to.sun_path, name, len);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to))
 		exit(2);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 	return fd;
@@ -80,21 +81,18 @@ int main(int argc, char **argv)
 
 		for (int w = 0; w < 32; w++)
 			words[w] = (uint32_t)(rnd() >> (rnd() % 64));
-		/* Hello: magic, version, purpose, reserved, arg, arg2. Mostly well-formed. */
+		/* Hello: magic, version, purpose, flags, arg, arg2, number. Mostly well-formed. */
 		if (rnd() % 8)
 			memcpy(words, "neap", 4);
 		if (rnd() % 8)
-			words[1] = 1;
+			words[1] = 8;
 		words[2] = (uint32_t)(rnd() % 10);
-		/* The name of another space is a secret that the kernel keeps; chance does not find it. */
-		if (words[2] == 2)
-			words[5] |= 0x80000000;
-		say(fd, words, rnd() % 8 ? 32 : rnd() % sizeof words);
+		say(fd, words, rnd() % 8 ? 40 : rnd() % sizeof words);
 		if (recv(fd, answer, sizeof answer, 0) > 0 && rnd() % 4) {
 			for (int w = 0; w < 32; w++)
 				words[w] = (uint32_t)(rnd() >> (rnd() % 64));
 			memcpy(words, "neap", 4);
-			say(fd, words, rnd() % 8 ? 40 : rnd() % sizeof words);
+			say(fd, words, rnd() % 8 ? 48 : rnd() % sizeof words);
 			(void)!recv(fd, answer, sizeof answer, 0);
 		}
 		close(fd);

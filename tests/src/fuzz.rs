@@ -14,12 +14,13 @@ use neap_store::{
     BlockFile, CompressorKind, Config, HashKey, LoadError, MemFile, Page, Store, VecArena,
 };
 use neap_units::{Bytes, EntryId, PAGE_SIZE, Pages, SpaceId};
+use neap_wire::{MAX_RANGES, Request, lack, offer, reply, request};
 
 /// A name, which is that of its folder in `fuzz/corpus`, and what it does with bytes.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("trace", trace),
     ("record", record),
     ("calls", calls),
@@ -28,6 +29,7 @@ pub const TARGETS: [Target; 8] = [
     ("workload", workload),
     ("swapfile", swapfile),
     ("compressed", compressed),
+    ("wire", wire),
 ];
 
 /// A trace names only pages it has, and is the same when it is written and read again.
@@ -42,6 +44,44 @@ fn sound(trace: &Trace) {
     }
     let again = Trace::decode(&trace.encode()).expect("what was written is read");
     assert_eq!(again, *trace);
+}
+
+/// A message of a program, by its first byte; what is read names memory that a program may have.
+fn wire(bytes: &[u8]) {
+    const STAGE: u64 = 64 << 20;
+    const PAGE: u64 = PAGE_SIZE as u64;
+    let can_be = |range: &Range<u64>| {
+        let whole = range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE);
+        assert!(
+            whole && range.start <= range.end && range.end <= 1 << 56,
+            "{range:x?}"
+        );
+    };
+    let Some((kind, message)) = bytes.split_first() else {
+        return;
+    };
+    match kind % 3 {
+        0 => {
+            if let Ok((_, Request::Release(range) | Request::Wipe(range))) = request(message) {
+                can_be(&range);
+            }
+        }
+        1 => {
+            if let Ok(offer) = offer(message, STAGE)
+                && offer.lacks == lack::NOTHING
+            {
+                can_be(&(offer.stage..offer.stage + STAGE));
+                can_be(&offer.agent);
+                can_be(&(offer.cookie..offer.cookie + PAGE));
+                assert!(offer.stage > 0 && offer.cookie > 0 && !offer.agent.is_empty());
+            }
+        }
+        _ => {
+            if let Ok(reply) = reply(message) {
+                assert!(reply.done as usize <= MAX_RANGES && reply.errno >= 0);
+            }
+        }
+    }
 }
 
 fn trace(bytes: &[u8]) {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use neap_sys::{Arena, Event, Features, Keeper, Mode, Uffd, Wake};
+use neap_sys::{Arena, Event, Features, Keeper, Mode, Pidfd, Process, Uffd, Wake};
 
 const PAGE: usize = 4096;
 /// Pages read in one measurement, and how far from each other: no two neighbours follow each other.
@@ -34,10 +34,17 @@ enum Way {
     Free,
 }
 
+fn this_process() -> Process {
+    let pid = std::process::id().cast_signed();
+    let pidfd = Pidfd::open(pid).expect("a pidfd");
+    Process::open(pid, &pidfd).expect("its directory in /proc")
+}
+
 /// Whoever is woken goes on at once, where it is, and its next fault is there when this thread has the cpu again.
 fn serve_behind(uffd: &Uffd, faults: usize) {
     neap_sys::give_way();
     let _ = neap_sys::pin_to(0, 0);
+    let own = this_process();
     let page = [1; PAGE];
     let (mut served, mut woken, mut slept) = (0, 0, false);
     while served < faults {
@@ -56,7 +63,7 @@ fn serve_behind(uffd: &Uffd, faults: usize) {
                 slept = false;
                 if woken > 1 {
                     // It is on another cpu.
-                    let cpu = neap_sys::cpu_of(std::process::id().cast_signed(), thread);
+                    let cpu = own.cpu_of(thread);
                     let _ = neap_sys::pin_to(0, cpu.unwrap_or(0));
                     woken = 0;
                 }

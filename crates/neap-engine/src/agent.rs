@@ -8,10 +8,10 @@
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-use bytemuck::{Zeroable, bytes_of, bytes_of_mut};
-use neap_sys::{Keeper, Kept, Peer};
+use bytemuck::{Zeroable, bytes_of};
+use neap_sys::{Keeper, Kept, Peer, Process};
 use neap_units::{PageId, SlotId};
 use neap_wire as wire;
 
@@ -58,7 +58,7 @@ pub(crate) const PATIENCE_MILLIS: u32 = 20;
 pub(crate) struct Agent {
     peer: Peer,
     /// `None`: its numbers of threads mean nothing to us.
-    keeper: Option<Keeper>,
+    keeper: Option<(Keeper, Arc<Process>)>,
     /// The agent's thread, as its last reply said; 0: none yet.
     thread: AtomicU32,
     /// The cpu it was last sent to, and one more; 0: none.
@@ -73,7 +73,7 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// `peer` gives up waiting after [`PATIENCE_MILLIS`].
-    pub fn new(peer: Peer, keeper: Option<Keeper>) -> Self {
+    pub fn new(peer: Peer, keeper: Option<(Keeper, Arc<Process>)>) -> Self {
         Self {
             peer,
             keeper,
@@ -157,13 +157,14 @@ impl Agent {
     /// The agent works on the caller's cpu, and the caller stays there to hear of it: two wake-ups
     /// that cross cpus would take longer than most commands.
     fn meet_here(&self) -> Option<Kept> {
-        let keeper = self.keeper?;
+        let (keeper, process) = self.keeper.as_ref()?;
         let thread = self.thread.load(Relaxed);
         if thread == 0 || self.is_gone() {
             return None;
         }
         let cpu = neap_sys::this_cpu();
-        if self.sent_to.swap(cpu + 1, Relaxed) != cpu + 1 {
+        // What it says of its thread is believed of a thread of its own.
+        if self.sent_to.swap(cpu + 1, Relaxed) != cpu + 1 && process.has_thread(thread) {
             let _ = neap_sys::pin_to(thread.cast_signed(), cpu);
         }
         keeper.keep(0, cpu)
@@ -219,17 +220,17 @@ impl Agent {
     }
 
     /// Whether it sleeps until the event of its own discard is read. `None`: nobody can tell.
-    pub fn waits_for_reader(&self, pid: i32) -> Option<bool> {
-        self.keeper?;
-        Some(neap_sys::waits_for_reader(pid, self.thread.load(Relaxed)))
+    pub fn waits_for_reader(&self) -> Option<bool> {
+        let (_, process) = self.keeper.as_ref()?;
+        Some(process.waits_for_reader(self.thread.load(Relaxed)))
     }
 
     fn receive(&self, mut turn: MutexGuard<'_, Option<Errand>>, errand: Errand) -> Called {
-        let mut reply = wire::Reply::zeroed();
-        match self.peer.receive(bytes_of_mut(&mut reply)) {
-            Ok(message)
-                if message.len == size_of::<wire::Reply>() && reply.magic == wire::MAGIC =>
-            {
+        let mut bytes = [0; size_of::<wire::Reply>()];
+        let heard = self.peer.receive(&mut bytes);
+        let heard = heard.map(|message| wire::reply(&bytes[..message.len]));
+        match heard {
+            Ok(Ok(reply)) => {
                 self.thread.store(reply.thread, Relaxed);
                 self.late.store(PROMPT, Relaxed);
                 if let Errand::Discard(_) = errand {
@@ -282,6 +283,8 @@ impl AsFd for Agent {
 
 #[cfg(test)]
 mod tests {
+    use bytemuck::bytes_of_mut;
+
     use super::*;
 
     /// An agent, and the program's end.

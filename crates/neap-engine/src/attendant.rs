@@ -1,201 +1,128 @@
-//! Meeting processes: the listening thread, the handshake, and one thread for each agent's replies.
+//! Meeting processes: the handshake, and one thread that attends each agent.
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Arc, Mutex, mpsc};
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use bytemuck::{Zeroable, bytes_of, bytes_of_mut};
-use neap_sys::{
-    Features, Listener, Maps, Message, Pagemap, Peer, Pidfd, Remote, Statm, Uffd, shortage,
-};
+use bytemuck::{Zeroable, bytes_of};
+use neap_sys::{Features, Message, Process, Statm, Uffd, Wake, shortage};
 use neap_units::PAGE_SIZE;
 use neap_wire as wire;
-use neap_wire::{lack, purpose};
+use neap_wire::{Offer, Request, lack};
 
 use crate::agent::{Agent, PATIENCE_MILLIS};
 use crate::fault::FaultThread;
 use crate::job::Job;
+use crate::listen::Caller;
+use crate::proof::{Proven, prove};
 use crate::report::ProcessReport;
 use crate::space::{Body, Ranges, Space, Stage};
-use crate::spawn::{PAUSE, no_thread, spawn, try_spawn};
-use crate::strays::{self, Strays};
+use crate::spawn::{no_thread, spawn, try_spawn};
 
-/// A program that takes longer to say who it is is not waited for at the end, in milliseconds; nor by the listening
-/// thread. Its own thread waits until it hangs up: it may be stopped.
+/// A program that takes longer to say who it is is not waited for at the end, in milliseconds: it may be stopped.
 const HANDSHAKE_MILLIS: u32 = 2000;
+/// The word that a process has an agent is waited for by a thread for so long, in nanoseconds.
+const AGENT_NANOS: u64 = 20_000_000;
 const FEW_DESCRIPTORS: &str =
     "not all of its descriptors came; raise `ulimit -n`, or mount /proc for it";
+const UNTRUE: &str = "what it handed over is not of one address space, its own";
 /// Staging area of each process, in bytes of address space: 64 MiB.
 const STAGE_BYTES: u64 = 64 << 20;
-/// Its first page holds nothing: see [`register_stage`].
-const STAGE_GUARD: u64 = PAGE_SIZE as u64;
+/// Its first page holds what proves it (see [`prove`]), and its second nothing (see [`register_stage`]).
+const STAGE_GUARD: u64 = 2 * PAGE_SIZE as u64;
+/// Spaces of one process that are served at a time: an exec leaves one behind for a moment.
+const MOST_SPACES: usize = 8;
 
-/// Accepts connections until the engine stops.
-pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd>) {
-    neap_sys::block_signals();
-    // Those that it starts, too: a thread begins by changing the mappings of this process, and while one that does
-    // so waits for a cpu, the sampler waits for it.
-    neap_sys::raise_to_realtime();
-    let device = Arc::new(device);
-    let strays = Strays::new();
-    while !job.is_stopping() {
-        let callers = [listener.as_fd(), job.bell.as_fd()];
-        let ready = neap_sys::wait_readable(&callers, Some(strays::EVERY));
-        if job.is_stopping() || ready.is_err() {
-            break;
-        }
-        strays.look(job);
-        if ready.is_ok_and(|ready| ready == 0) {
-            continue;
-        }
-        job.spares.keep();
-        let mut accepted = listener.accept();
-        job.met.store(true, Relaxed);
-        if let Err(error) = &accepted {
-            // No descriptor left, most likely: who is not answered waits for ever.
-            job.warn(format!(
-                "a process cannot be managed: {error}; raise `ulimit -n`"
-            ));
-            let accept = || listener.accept();
-            accepted = job.spares.for_caller(accept).unwrap_or_else(|| {
-                thread::sleep(PAUSE);
-                accept()
-            });
-        }
-        let Ok(peer) = accepted else {
-            continue;
-        };
-        // A conversation waits for the program, which may be stopped; others do not wait for it.
-        let waiting = Arc::new(Mutex::new(Some(peer)));
-        let (shared, device, its) = (job.clone(), device.clone(), waiting.clone());
-        let talk = Conversation::begin(job);
-        let started = spawn("neap-greet", move || {
-            let _until_the_end = talk;
-            let peer = its.lock().expect("peer lock").take();
-            if let Some(peer) = peer {
-                greet(&shared, peer, device.as_ref().as_ref(), &Ok(()));
+/// A process that asks to be managed.
+pub(crate) enum Plea {
+    /// It offers its address space.
+    Attach {
+        parent: u64,
+        family: u64,
+        wipes: bool,
+    },
+    /// A forked child, whose userfaultfd the kernel gave us, offers the rest.
+    Adopt(Arc<Space>),
+}
+
+impl Plea {
+    /// `None`: it is not heard. A space is adopted once, by who knows its number.
+    pub fn of(job: &Job, caller: &Caller, request: Request) -> Option<Self> {
+        let spaces = job.spaces();
+        match request {
+            Request::Attach {
+                parent,
+                family,
+                wipes,
+            } => {
+                let its = |space: &&Arc<Space>| space.pid.load(Relaxed) == caller.pid;
+                let plea = Self::Attach {
+                    parent,
+                    family,
+                    wipes,
+                };
+                (spaces.iter().filter(its).count() < MOST_SPACES).then_some(plea)
             }
-        });
-        // But who is not answered at all would go on as if it had been.
-        let peer = waiting
-            .lock()
-            .expect("peer lock")
-            .take_if(|_| started.is_err());
-        if let Some(peer) = peer {
-            greet(job, peer, None, &started);
+            _ => {
+                let space = spaces
+                    .into_iter()
+                    .find(|space| space.cookie == caller.number)?;
+                let first = !space.is_dead() && !space.claimed.swap(true, Relaxed);
+                first.then_some(Self::Adopt(space))
+            }
         }
     }
-}
 
-/// Counts among those that [`Job::hear_out`] waits for.
-struct Conversation(Arc<Job>);
-
-impl Conversation {
-    fn begin(job: &Arc<Job>) -> Self {
-        job.conversations.fetch_add(1, Relaxed);
-        Self(job.clone())
+    /// Whether the process makes a userfaultfd of its own.
+    pub fn needs_device(&self) -> bool {
+        matches!(self, Self::Attach { .. })
     }
 }
 
-impl Drop for Conversation {
-    fn drop(&mut self) {
-        self.0.conversations.fetch_sub(1, Release);
-    }
-}
-
-/// `thread`: whether there was a thread for it. Without, no process can be served that is not yet.
-fn greet(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, thread: &io::Result<()>) {
-    neap_sys::block_signals();
-    let mut hello = wire::Hello::zeroed();
-    let listens = thread.is_err();
-    let patient = !listens || peer.set_timeout(HANDSHAKE_MILLIS).is_ok();
-    if !patient || receive(&peer, &mut hello).is_none() {
-        if let Err(error) = thread {
-            job.keeps_out(&no_thread(error));
-        }
-        return; // else it has ended
-    }
-    if hello.magic != wire::MAGIC {
-        return; // none of ours
-    }
-    if hello.version != wire::VERSION {
-        job.keeps_out("its libneap_preload.so is of another version");
-        return;
-    }
-    if !listens && !matches!(hello.purpose, purpose::ATTACH | purpose::ADOPT) {
-        neap_sys::lower_to_ordinary(); // many pages may have to come back
-    }
-    match (hello.purpose, thread) {
-        (purpose::ATTACH | purpose::ADOPT, Err(error)) => {
-            job.warn(format!("a process cannot be managed: {}", no_thread(error)));
-            let mut refusal = words(job);
-            refusal.refused = 1;
-            let _ = peer.send(bytes_of(&refusal), &[]);
-        }
-        (purpose::ATTACH, _) => attach(job, peer, device, &hello),
-        (purpose::ADOPT, _) => adopt(job, peer, hello.arg),
-        (purpose::RELEASE, _) => crate::thaw::release(job, &peer, hello.arg..hello.arg2),
-        (purpose::WIPE, _) => crate::thaw::wipe(job, &peer, hello.arg..hello.arg2),
-        (purpose::THAW, _) => crate::thaw::thaw(job, &peer),
-        (purpose::RESUME, _) => crate::thaw::resume(job, &peer),
-        (purpose::LEAVE, _) => crate::thaw::leave(job, &peer),
-        (purpose::FORKED, _) => crate::thaw::forked(job, &peer),
-        _ => {}
-    }
-}
-
-/// Whether the process at the other end has not ended: who ends in the middle of a conversation needs no advice.
-fn lives(peer: &Peer) -> bool {
-    let pid = peer.pid().ok();
-    pid.and_then(neap_sys::anon_resident)
-        .is_some_and(|bytes| bytes > 0)
-}
-
-/// Receives one message of exactly the size of `into`.
-fn receive<T: bytemuck::Pod>(peer: &Peer, into: &mut T) -> Option<Message> {
-    let message = peer.receive(bytes_of_mut(into)).ok()?;
-    (message.len == size_of::<T>()).then_some(message)
-}
-
-/// Tells the program that what it asked for is done.
-pub(crate) fn acknowledge(peer: &Peer) {
-    let mut welcome = wire::Welcome::zeroed();
-    welcome.magic = wire::MAGIC;
-    let _ = peer.send(bytes_of(&welcome), &[]);
+/// A process that was taken over, but for its agent.
+pub(crate) struct Met {
+    space: Arc<Space>,
+    process: Arc<Process>,
+    statm: Statm,
+    proven: Proven,
+    offer: Offer,
+    /// The thread that will attend the space waits for a word.
+    begin: mpsc::Sender<()>,
+    /// It is a forked child.
+    adopted: bool,
 }
 
 /// What every process is told first.
-fn words(job: &Job) -> wire::Welcome {
+pub(crate) fn words(job: &Job, number: u64) -> wire::Welcome {
     let mut welcome = wire::Welcome::zeroed();
     welcome.magic = wire::MAGIC;
     welcome.stage_bytes = STAGE_BYTES;
+    welcome.proof = job.proof(number);
     if !job.features.has(Features::FORK) {
         welcome.flags |= wire::WELCOME_THAW_AROUND_FORK;
     }
     welcome
 }
 
-/// What a process offers in return; of one that ends instead nothing is said.
-fn welcome(job: &Job, peer: &Peer, device: Option<&OwnedFd>) -> Option<(wire::Attach, Message)> {
-    let fds: Vec<_> = device.iter().map(AsFd::as_fd).collect();
-    if let Err(error) = peer.send(bytes_of(&words(job)), &fds) {
-        if lives(peer) {
-            job.stays_unmanaged(&error);
-        }
-        return None;
-    }
-    let mut offer = wire::Attach::zeroed();
-    let message = receive(peer, &mut offer)?;
-    if offer.magic != wire::MAGIC {
-        return None;
-    }
+/// Tells the program that what it asked for is done.
+pub(crate) fn acknowledge(job: &Job, caller: &Caller) {
+    let mut welcome = wire::Welcome::zeroed();
+    welcome.magic = wire::MAGIC;
+    welcome.proof = job.proof(caller.number);
+    let _ = caller.peer.send(bytes_of(&welcome), &[]);
+}
+
+/// What a process offers; of one that ends instead nothing is said.
+fn offer(job: &Job, caller: &Caller) -> Option<(Offer, Message)> {
+    let mut bytes = [0; size_of::<wire::Attach>()];
+    let message = caller.peer.try_receive(&mut bytes).ok()?;
+    let offer = wire::offer(&bytes[..message.len], STAGE_BYTES).ok()?;
     if let Some(why) = lack(&offer) {
-        if !is_guest(job, peer, &offer) {
+        if !is_guest(job, caller, &offer) {
             job.keeps_out(&why);
         }
         return None;
@@ -204,7 +131,7 @@ fn welcome(job: &Job, peer: &Peer, device: Option<&OwnedFd>) -> Option<(wire::At
 }
 
 /// Why a process gives up, if it does.
-fn lack(offer: &wire::Attach) -> Option<String> {
+fn lack(offer: &Offer) -> Option<String> {
     match offer.lacks {
         lack::NOTHING => None,
         lack::ROOM => {
@@ -223,130 +150,179 @@ fn lack(offer: &wire::Attach) -> Option<String> {
 }
 
 /// Whether it speaks from within an emulator (qemu-user) that knows no userfaultfd(2), and that is managed itself.
-fn is_guest(job: &Job, peer: &Peer, offer: &wire::Attach) -> bool {
+fn is_guest(job: &Job, caller: &Caller, offer: &Offer) -> bool {
     let error = io::Error::from_raw_os_error(offer.errno).kind();
     let is_unknown = offer.lacks == lack::USERFAULTFD && error == io::ErrorKind::Unsupported;
-    let attends = |pid| {
-        job.spaces()
-            .iter()
-            .any(|space| space.pid.load(Relaxed) == pid)
-    };
-    is_unknown && peer.pid().is_ok_and(attends)
+    let attends = |space: &Arc<Space>| space.pid.load(Relaxed) == caller.pid;
+    is_unknown && job.spaces().iter().any(attends)
 }
 
-/// A process offers its address space.
-fn attach(job: &Arc<Job>, peer: Peer, device: Option<&OwnedFd>, hello: &wire::Hello) {
-    let (parent, family) = (hello.arg, hello.arg2);
-    let Some((offer, message)) = welcome(job, &peer, device) else {
-        return;
-    };
-    let mut fds = message.fds.into_iter();
-    // Its userfaultfd, and three files of its own.
-    if fds.len() < 4 {
-        job.keeps_out(FEW_DESCRIPTORS);
-        return;
+/// Takes over what a process offers, and lets it go on.
+pub(crate) fn take_over(job: &Arc<Job>, caller: &Caller, plea: Plea) -> Option<Met> {
+    let (offer, message) = offer(job, caller)?;
+    match plea {
+        Plea::Attach {
+            parent,
+            family,
+            wipes,
+        } => {
+            let space = attach(job, message, family)?;
+            space.0.wipes.store(wipes, Relaxed);
+            if let Some(parent) = job.space_by_cookie(parent) {
+                space.0.kin.inherit_from(&parent);
+                space.0.kin.end_inherits(); // it was not registered, so all of its mappings will be found
+            }
+            let met = admit(job, &space.0, caller, offer, space.1, false);
+            if met.is_none() {
+                job.end_space(&space.0);
+            }
+            met
+        }
+        // If this fails the child is still served, like one that never asked.
+        Plea::Adopt(space) => admit(job, &space, caller, offer, message, true),
     }
-    let Some(uffd) = fds.next().map(Uffd::adopt) else {
-        return;
-    };
+}
+
+/// A space for a process that hands over its userfaultfd, and what else it sent.
+fn attach(job: &Arc<Job>, mut message: Message, family: u64) -> Option<(Arc<Space>, Message)> {
+    // Its userfaultfd, and three files of its own.
+    if message.fds.len() < 4 {
+        job.keeps_out(FEW_DESCRIPTORS);
+        return None;
+    }
+    let uffd = message.fds.remove(0);
+    if !neap_sys::is_userfaultfd(&uffd) {
+        job.keeps_out(UNTRUE);
+        return None;
+    }
+    let uffd = Uffd::adopt(uffd);
     if let Err(error) = uffd.handshake(job.features) {
         job.stays_unmanaged(&error);
-        return;
+        return None;
     }
-    let family = (family != 0).then_some(family);
-    let space = job.add_space(uffd, Ranges::default(), family);
-    if let Some(parent) = job.space_by_cookie(parent) {
-        space.kin.inherit_from(&parent);
-        space.kin.end_inherits(); // it was not registered, so all of its mappings will be found
+    let space = job.add_space(uffd, Ranges::default(), (family != 0).then_some(family));
+    space.claimed.store(true, Relaxed);
+    Some((space, message))
+}
+
+fn admit(
+    job: &Arc<Job>,
+    space: &Arc<Space>,
+    caller: &Caller,
+    offer: Offer,
+    message: Message,
+    adopted: bool,
+) -> Option<Met> {
+    let files = message
+        .fds
+        .try_into()
+        .map_err(|_| job.keeps_out(FEW_DESCRIPTORS));
+    let short = |error| {
+        if shortage(&error).is_some() {
+            job.keeps_out(FEW_DESCRIPTORS); // else it has ended
+        }
+    };
+    let process = Process::open(caller.pid, &caller.pidfd)
+        .map_err(short)
+        .ok()?;
+    let statm = process.statm().map_err(short).ok()?;
+    space.kin.begin(statm.anon_resident());
+    let stage = offer.stage..offer.stage + STAGE_BYTES;
+    register_stage(job, space, caller, &stage)?;
+    let page = stage.start..stage.start + PAGE_SIZE as u64;
+    let Some(proven) = prove(&space.uffd, &process, files.ok()?, &page) else {
+        if caller.lives() {
+            job.keeps_out(UNTRUE);
+        }
+        return None;
+    };
+    let begin = prepare_to_attend(job, space)?;
+    if job.options.require && !adopted {
+        job.serve_early(space)?;
     }
-    let wipes = hello.flags & wire::HELLO_WIPES != 0;
-    space.wipes.store(wipes, Relaxed);
-    if take_over(job, &space, peer, &offer, fds.collect(), false).is_none() {
+    // Before the process may go on, and perhaps end, or ask for something, at once.
+    space.pid.store(caller.pid, Relaxed);
+    let_begin(job, space, caller, adopted).or_else(|| {
+        space.pid.store(0, Relaxed);
+        None
+    })?;
+    Some(Met {
+        space: space.clone(),
+        process: Arc::new(process),
+        statm,
+        proven,
+        offer,
+        begin,
+        adopted,
+    })
+}
+
+/// Whether the process has said if it has an agent, or has hung up; it may be stopped before.
+pub(crate) fn has_spoken(caller: &Caller) -> bool {
+    let heard = neap_sys::wait_readable(&[caller.peer.as_fd()], Some(AGENT_NANOS));
+    heard.is_ok_and(|ready| ready != 0)
+}
+
+/// The process has told how it is with its agent.
+pub(crate) fn settle(job: &Arc<Job>, caller: Caller, met: Met) {
+    let (space, adopted) = (met.space.clone(), met.adopted);
+    // A forked child without an agent is looked after all the same: nothing of it leaves.
+    let agent = has_agent(job, &caller).is_some();
+    let taken = (agent || adopted) && embody(job, caller, met).is_some();
+    if !taken && adopted {
+        space.pid.store(0, Relaxed);
+    } else if !taken {
         job.end_space(&space);
     }
 }
 
-/// A forked child, whose userfaultfd the kernel gave us, offers the rest.
-fn adopt(job: &Arc<Job>, peer: Peer, cookie: u64) {
-    let Some(space) = job.space_by_cookie(cookie) else {
-        return; // it has ended, or is none of ours
-    };
-    let Some((offer, message)) = welcome(job, &peer, None) else {
-        return;
-    };
-    // If this fails the child is still served, like one that never asked.
-    if take_over(job, &space, peer, &offer, message.fds, true).is_none() {
-        space.pid.store(0, Relaxed);
-    }
-}
-
-fn take_over(
-    job: &Arc<Job>,
-    space: &Arc<Space>,
-    peer: Peer,
-    offer: &wire::Attach,
-    fds: Vec<OwnedFd>,
-    give_uffd: bool,
-) -> Option<()> {
-    let pid = peer
-        .pid()
-        .map_err(|error| job.stays_unmanaged(&error))
-        .ok()?;
-    let files = <[OwnedFd; 3]>::try_from(fds);
-    let [mem, pagemap, maps] = files.map_err(|_| job.keeps_out(FEW_DESCRIPTORS)).ok()?;
-    let statm = Statm::open(pid).map_err(|error| {
-        if shortage(&error).is_some() {
-            job.keeps_out(FEW_DESCRIPTORS); // else it has ended
-        }
-    });
-    let statm = statm.ok()?;
-    space.kin.begin(statm.anon_resident());
-    let stage = offer.stage..offer.stage.checked_add(STAGE_BYTES)?;
-    register_stage(job, space, &peer, &stage)?;
-    let begin = prepare_to_attend(job, space)?;
-    if job.options.require && !give_uffd {
-        job.serve_early(space)?;
-    }
-    // Before the process may go on, and perhaps end, or ask for something, at once.
-    space.pid.store(pid, Relaxed);
-    let_begin(space, &peer, give_uffd)?;
-    if await_agent(job, &peer).is_none() && !give_uffd {
-        return None;
-    }
-    // A forked child without an agent is looked after all the same: nothing of it leaves.
-    job.note_process(ProcessReport::new(pid));
+fn embody(job: &Job, caller: Caller, met: Met) -> Option<()> {
+    let Met {
+        space,
+        process,
+        offer,
+        proven,
+        ..
+    } = met;
+    job.note_process(ProcessReport::new(process.pid()));
     let own = vec![
-        stage,
-        offer.agent..offer.agent.checked_add(offer.agent_bytes)?,
-        offer.cookie..offer.cookie.checked_add(PAGE_SIZE as u64)?,
+        offer.stage..offer.stage + STAGE_BYTES,
+        offer.agent.clone(),
+        offer.cookie..offer.cookie + PAGE_SIZE as u64,
     ];
-    let same_pids = offer.pid == pid.cast_unsigned();
+    let same_pids = process.shares_pids();
     let body = Body {
-        pid,
+        pid: process.pid(),
         same_pids,
-        pidfd: Pidfd::open(pid).ok(),
-        statm,
-        remote: Remote::new(pid, File::from(mem)),
-        pagemap: Pagemap::adopt(File::from(pagemap)),
-        maps: Maps::adopt(File::from(maps)),
+        statm: met.statm,
+        remote: proven.remote,
+        pagemap: proven.pagemap,
+        maps: proven.maps,
+        token: proven.token,
         stage: Stage::new(offer.stage + STAGE_GUARD, STAGE_BYTES - STAGE_GUARD),
-        agent: Agent::new(peer, same_pids.then_some(job.keeper)),
-        agent_guard: offer.agent,
+        agent: Agent::new(
+            caller.peer,
+            same_pids.then(|| (job.keeper, process.clone())),
+        ),
+        process,
+        agent_guard: offer.agent.start,
         own,
     };
     space.cookie_page.store(offer.cookie, Relaxed);
     // A forked child depends on the engine from the start, and its agent was told so.
-    space.told.store(give_uffd, Relaxed);
+    space.told.store(met.adopted, Relaxed);
     space.body.set(body).ok()?;
-    begin.send(()).ok()
+    met.begin.send(()).ok()
 }
 
 /// Lets the process go on. From here on it grows, and the sampler sees nothing of that until the calling thread is done:
 /// where the process enters a call in which the kernel gives its cpu to nobody, that was 24 ms later for an ordinary thread.
-fn let_begin(space: &Space, peer: &Peer, give_uffd: bool) -> Option<()> {
+fn let_begin(job: &Job, space: &Space, caller: &Caller, give_uffd: bool) -> Option<()> {
+    let peer = &caller.peer;
     let mut ready = wire::Ready::zeroed();
     ready.magic = wire::MAGIC;
     ready.number = space.cookie;
+    ready.proof = job.proof(space.cookie);
     ready.family = space.kin.family();
     let uffd = give_uffd.then(|| space.uffd.as_fd());
     let answered = peer
@@ -355,30 +331,32 @@ fn let_begin(space: &Space, peer: &Peer, give_uffd: bool) -> Option<()> {
     answered.ok()
 }
 
-fn register_stage(job: &Job, space: &Space, peer: &Peer, stage: &Range<u64>) -> Option<()> {
+fn register_stage(job: &Job, space: &Space, caller: &Caller, stage: &Range<u64>) -> Option<()> {
     let registered = space.uffd.register(stage.clone(), neap_sys::Mode::Wp);
     if let Err(error) = &registered
-        && lives(peer)
+        && caller.lives()
     {
         job.stays_unmanaged(error);
     }
     registered.ok()?;
     // mlockall(MCL_CURRENT) fills each mapping from its beginning, and goes on with the next where it cannot: without
     // this it would fill the whole stage. Kernels before 6.6 know no poison, and do.
-    let _ = space.uffd.poison(stage.start..stage.start + STAGE_GUARD);
+    let second = stage.start + PAGE_SIZE as u64..stage.start + STAGE_GUARD;
+    let _ = space.uffd.poison(second, Wake::Now);
     Some(())
 }
 
-/// Waits for the word that the process has an agent; it may be stopped before it says so.
-fn await_agent(job: &Job, peer: &Peer) -> Option<()> {
-    neap_sys::wait_readable(&[peer.as_fd()], None).ok()?;
-    let mut reply = wire::Reply::zeroed();
-    if receive(peer, &mut reply).is_none() || reply.magic != wire::MAGIC {
-        if lives(peer) {
+/// Hears whether the process has an agent.
+fn has_agent(job: &Job, caller: &Caller) -> Option<()> {
+    let mut bytes = [0; size_of::<wire::Reply>()];
+    let heard = caller.peer.try_receive(&mut bytes).ok();
+    let reply = heard.and_then(|message| wire::reply(&bytes[..message.len]).ok());
+    let Some(reply) = reply else {
+        if caller.lives() {
             job.warn("a process keeps its pages, and may go over the limit: its agent could not start; raise its `ulimit -n`".into());
         }
         return None;
-    }
+    };
     if reply.errno != 0 {
         let error = io::Error::from_raw_os_error(reply.errno);
         job.keeps_out(&no_thread(&error));

@@ -1,10 +1,10 @@
 //! Starting and ending the engine.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
+use std::fs::{self, Permissions};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -14,14 +14,15 @@ use neap_store::{Arena as StoreArena, BlockFile, Config, HashKey, NoFile, Store}
 use neap_sys::{Features, Listener, SwapFile, SysError, Uffd, Waker};
 use neap_units::{Bytes, PAGE_SIZE};
 
-use crate::attendant::listen;
 use crate::job::Job;
+use crate::listen::listen;
 use crate::options::{Options, Swap, WayOut};
 use crate::probe::{self, Refusal};
 use crate::reclaim::{Reclaimer, Work};
 use crate::record::Recording;
 use crate::report::Report;
 use crate::sampler::{self, Sampler};
+use crate::shelter::Shelter;
 use crate::spares::Spares;
 use crate::spawn::try_spawn;
 use crate::writeback;
@@ -64,15 +65,19 @@ pub enum StartError {
     /// The machine gives no more threads.
     #[error("no thread for neap: {0}")]
     Threads(std::io::Error),
-    /// No random numbers for the socket's name, or the key of hashes.
-    #[error("/dev/urandom: {0}")]
+    /// No random numbers for the key of hashes.
+    #[error("random numbers: {0}")]
     Random(std::io::Error),
+    /// No directory for the socket.
+    #[error("a directory for neap's socket: {0}")]
+    Shelter(std::io::Error),
 }
 
 /// A running engine: one job.
 pub struct Engine {
     job: Arc<Job>,
-    socket: String,
+    socket: PathBuf,
+    shelter: Shelter,
     threads: Vec<JoinHandle<()>>,
     recording: Option<Recording>,
 }
@@ -191,28 +196,22 @@ fn open_store(options: &Options) -> Result<Store, StartError> {
     let room = room.min(neap_store::ADDRESSABLE);
     let arena = Box::new(PoolArena(neap_sys::Arena::new(room)?));
     let mut random = Box::new([0; HashKey::BYTES]);
-    random_bytes(&mut *random)?;
+    neap_sys::random(&mut *random).map_err(StartError::Random)?;
     Ok(Store::new(config, arena, file, HashKey::new(&random)))
 }
 
-fn random_bytes(bytes: &mut [u8]) -> Result<(), StartError> {
-    let mut source = File::open("/dev/urandom").map_err(StartError::Random)?;
-    source.read_exact(bytes).map_err(StartError::Random)
-}
-
-/// A name that nobody guesses: whoever knows it can be a program of this job.
-fn socket_name(required: bool) -> Result<String, StartError> {
-    let mut random = [0u8; 16];
-    random_bytes(&mut random)?;
-    let name = random.iter().fold(String::from("neap-"), |name, byte| {
-        format!("{name}{byte:02x}")
-    });
+/// The socket that programs of this job call: whoever finds it may (the path is the secret, and who calls is asked).
+fn open_socket(shelter: &Shelter, required: bool) -> Result<(PathBuf, Listener), StartError> {
     let end = if required {
         neap_wire::REQUIRED_END
     } else {
         ""
     };
-    Ok(name + end)
+    let name = format!("s{end}");
+    let listener = Listener::bind(shelter.path(), &name)?;
+    let path = shelter.path().join(name);
+    fs::set_permissions(&path, Permissions::from_mode(0o666)).map_err(StartError::Shelter)?;
+    Ok((path, listener))
 }
 
 impl Engine {
@@ -230,7 +229,8 @@ impl Engine {
             return Err(StartError::CannotMove);
         }
         let store = open_store(&options)?;
-        let socket = socket_name(options.require)?;
+        let shelter = Shelter::make().map_err(StartError::Shelter)?;
+        let (socket, listener) = open_socket(&shelter, options.require)?;
         let job = Arc::new(Job::new(
             options,
             features,
@@ -238,11 +238,11 @@ impl Engine {
             Waker::new()?,
             Spares::new()?,
         ));
-        let listener = Listener::bind(socket.as_bytes())?;
         let recording = Recording::start(&job);
         let mut engine = Self {
             job,
             socket,
+            shelter,
             threads: Vec::new(),
             recording,
         };
@@ -280,6 +280,7 @@ impl Engine {
         let job = self.job.clone();
         threads.push(try_spawn("neap-shrink", move || writeback::run(&job))?);
         threads.extend(work.start()); // those that must run have theirs
+        let _ = try_spawn("neap-sweep", self.shelter.sweeper());
         Ok(())
     }
 
@@ -395,6 +396,7 @@ impl Excess {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::fd::AsFd;
 
     use super::*;

@@ -1,5 +1,6 @@
 //! What all threads of the engine share.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use neap_policy::{Effect, Illegal};
 use neap_record::Recorded;
 use neap_store::Store;
-use neap_sys::{Features, Keeper, SysError, Uffd, Waker};
+use neap_sys::{Features, Keeper, SysError, Uffd, Wake, Waker};
 use neap_units::{PAGE_SIZE, PageNr, Pages, SpaceId};
 
 use crate::fault::Watch;
@@ -21,9 +22,13 @@ use crate::report::{ProcessReport, SamplerReport};
 use crate::room::Room;
 use crate::space::{Kin, Ranges, Space};
 use crate::spares::Spares;
-use crate::spawn::PAUSE;
+use crate::spawn::{PAUSE, try_spawn};
 
 const SIGKILL: i32 = 9;
+/// Warnings that are kept, and said; how many there are depends on what programs do.
+const MOST_WARNINGS: usize = 256;
+/// Letters of one.
+const LONGEST_WARNING: usize = 1024;
 /// Longest wait for the words on who was killed, in nanoseconds.
 const LONGEST_OBITUARY: u64 = 2_000_000_000;
 
@@ -65,15 +70,18 @@ pub(crate) struct Job {
     pub stopping: AtomicBool,
     /// A process has spoken to the engine.
     pub met: AtomicBool,
-    /// Processes that are being spoken with.
+    /// Processes whose connection is open and not yet an agent's.
     pub conversations: AtomicUsize,
+    /// Those that a thread speaks with.
+    pub talks: AtomicUsize,
     pub events: Counters,
     pub desks: Desks,
     /// How punctual the sampler is, as it noted last.
     pub sampling: Mutex<SamplerReport>,
     /// Longest that the first look for a program's memory took, in microseconds.
     pub longest_look: AtomicU64,
-    next_cookie: AtomicU64,
+    /// Nobody else knows it.
+    key: RandomState,
     pub warnings: Mutex<Vec<String>>,
     pub processes: Mutex<Vec<ProcessReport>>,
     /// Processes that were killed for a lost page, which nobody was told of yet.
@@ -136,11 +144,12 @@ impl Job {
             stopping: AtomicBool::new(false),
             met: AtomicBool::new(false),
             conversations: AtomicUsize::new(0),
+            talks: AtomicUsize::new(0),
             events: Counters::default(),
             sampling: Mutex::default(),
             longest_look: AtomicU64::new(0),
             desks: Desks::default(),
-            next_cookie: AtomicU64::new(1),
+            key: RandomState::new(),
             warnings: Mutex::default(),
             processes: Mutex::default(),
             obituaries: AtomicUsize::new(0),
@@ -167,6 +176,23 @@ impl Job {
         spaces.iter().find(|space| space.cookie == cookie).cloned()
     }
 
+    /// What the engine proves itself with to whoever names a space by its number: nobody else can tell.
+    pub fn proof(&self, number: u64) -> u64 {
+        self.key.hash_one(number)
+    }
+
+    /// A number that nobody guesses, and that no space has had.
+    fn new_number() -> u64 {
+        let mut bytes = [0; 8];
+        let mut number = || {
+            neap_sys::random(&mut bytes).expect("random numbers, which were there at the start");
+            u64::from_ne_bytes(bytes)
+        };
+        std::iter::repeat_with(&mut number)
+            .find(|&number| number != 0)
+            .unwrap_or(1)
+    }
+
     /// Whether pages leave by write-protection, at least sometimes.
     pub fn needs_write_protect(&self) -> bool {
         self.options.way_out == WayOut::WriteProtect
@@ -180,8 +206,7 @@ impl Job {
     pub fn add_space(&self, uffd: Uffd, ranges: Ranges, family: Option<u64>) -> Arc<Space> {
         let bell = Waker::new().ok(); // a forked child must be served though no descriptor is left
         let id = self.core().add_space();
-        let cookie = self.next_cookie.fetch_add(1, Relaxed);
-        let family = family.filter(|&number| number < cookie); // a program may say anything
+        let cookie = Self::new_number();
         let mut spaces = self.spaces.write().expect("spaces lock");
         let relative = spaces
             .iter()
@@ -261,13 +286,17 @@ impl Job {
             self.lose_all(why);
             return;
         };
+        let address = page.addr();
+        let range = address..address + PAGE_SIZE as u64;
         // Before it is told, which may take as long as nobody reads what we say. The end of the job waits for it.
         self.obituaries.fetch_add(1, Release);
-        let _ = match &body.pidfd {
-            Some(pidfd) => pidfd.signal(SIGKILL),
-            None => neap_sys::signal(body.pid, SIGKILL),
-        };
-        let address = page.addr();
+        // Whoever touches the page gets no other bytes, whatever process that is (Linux 6.6).
+        let _ = space.uffd.poison(range.clone(), Wake::Later);
+        // Who runs another program by now has not lost anything.
+        if body.token.is_in(&body.process) != Some(false) {
+            let _ = body.process.signal(SIGKILL);
+        }
+        let _ = space.uffd.wake(range);
         self.warn(format!(
             "process {}: the page at {address:#x} is lost ({why}); the process is killed rather than let it read wrong bytes",
             body.pid
@@ -290,7 +319,7 @@ impl Job {
         ));
         for space in self.spaces() {
             if let Some(body) = space.body.get() {
-                let _ = neap_sys::signal(body.pid, SIGKILL);
+                let _ = body.process.signal(SIGKILL);
             }
         }
         // Forked children without a name are in no list but their parent's: end the job here, and
@@ -349,23 +378,48 @@ impl Job {
 
     /// Says why a process is not managed, and which limit to raise if that is why.
     pub fn stays_unmanaged(&self, error: &SysError) {
-        let advice = error.shortage().map(|advice| format!("; {advice}"));
-        self.keeps_out(&format!("{error}{}", advice.unwrap_or_default()));
+        self.warn(Self::unmanaged(error));
     }
 
     /// Says why a process is not managed. It is in no figure either.
     pub fn keeps_out(&self, why: &str) {
-        self.warn(format!(
+        self.warn(Self::kept_out(why));
+    }
+
+    /// Why a process is not managed, and which limit to raise if that is why.
+    pub fn unmanaged(error: &SysError) -> String {
+        let advice = error.shortage().map(|advice| format!("; {advice}"));
+        Self::kept_out(&format!("{error}{}", advice.unwrap_or_default()))
+    }
+
+    /// Why a process is not managed.
+    pub fn kept_out(why: &str) -> String {
+        format!(
             "a process stays unmanaged: {why}; it runs without a limit, and what it takes is not counted"
-        ));
+        )
+    }
+
+    /// [`warn`](Self::warn), by a thread that nobody waits for: standard error may be one that nobody reads.
+    pub fn warn_aside(self: &Arc<Self>, text: String) {
+        let known = self.warnings.lock().expect("warnings lock").contains(&text);
+        if !known {
+            let job = self.clone();
+            let _ = try_spawn("neap-warn", move || job.warn(text));
+        }
     }
 
     /// One line on stderr, once for each text, and kept for the report.
-    pub fn warn(&self, text: String) {
+    pub fn warn(&self, mut text: String) {
+        if text.len() > LONGEST_WARNING {
+            text = text.chars().take(LONGEST_WARNING).collect();
+        }
         {
             let mut warnings = self.warnings.lock().expect("warnings lock");
-            if warnings.contains(&text) {
+            if warnings.contains(&text) || warnings.len() == MOST_WARNINGS {
                 return;
+            }
+            if warnings.len() == MOST_WARNINGS - 1 {
+                text = "there is more to warn of than is said here".into();
             }
             warnings.push(text.clone());
         }

@@ -7,7 +7,8 @@
 //! | `fault` | the way in begins: a thread waits for the page |
 //! | `load` | the way in ends: find the bytes, fill, wake |
 //!
-//! Beside them: `attendant` meets processes and hears their agents, `sampler` keeps the limit,
+//! Beside them: `listen` finds out who calls, in a directory of its own (`shelter`), `attendant` takes processes over, once
+//! what they offer is proven to be theirs (`proof`), `sampler` keeps the limit,
 //! `writeback` moves compressed pages to the swap file, `thaw` lets go of memory again, `record` writes
 //! down what the policy core is asked, `strays` names processes that are not met.
 #![forbid(unsafe_code)]
@@ -17,15 +18,18 @@ mod attendant;
 mod engine;
 mod fault;
 mod job;
+mod listen;
 mod load;
 mod meter;
 mod options;
 mod probe;
+mod proof;
 mod reclaim;
 mod record;
 mod report;
 mod room;
 mod sampler;
+mod shelter;
 mod space;
 mod spares;
 mod spawn;
@@ -37,3 +41,4 @@ pub use engine::{Engine, StartError};
 pub use options::{Exhausted, Options, Swap, WayOut};
 pub use probe::{Check, Probe, Refusal, probe};
 pub use report::{MemoryReport, ProcessReport, Report};
+pub use shelter::Shelter;

@@ -6,17 +6,22 @@ use std::sync::{Mutex, MutexGuard};
 
 use neap_sys::{SysError, Waker};
 
+/// Descriptors that a caller takes: its connection, what it is known by, and one to look with.
+const CALLER: usize = 3;
+
 /// What is kept. A child that is served ends only when its call has been answered, so the caller's comes first: with
 /// every descriptor in the hands of children that wait for an answer nobody would get on.
 #[derive(Default)]
 struct Kept {
-    caller: Option<Waker>,
+    caller: Vec<Waker>,
     child: Option<Waker>,
 }
 
 impl Kept {
     fn keep_for_caller(&mut self) {
-        self.caller = self.caller.take().or_else(|| Waker::new().ok());
+        let new = std::iter::repeat_with(Waker::new).map_while(Result::ok);
+        let missing = CALLER - self.caller.len();
+        self.caller.extend(new.take(missing));
     }
 }
 
@@ -28,7 +33,8 @@ pub(crate) struct Spares {
 
 impl Spares {
     pub fn new() -> Result<Self, SysError> {
-        let caller = Some(Waker::new()?);
+        let mut caller = Vec::with_capacity(CALLER);
+        caller.push(Waker::new()?);
         let child = Waker::new().ok();
         Ok(Self {
             kept: Mutex::new(Kept { caller, child }),
@@ -44,7 +50,7 @@ impl Spares {
     pub fn keep(&self) {
         let mut kept = self.kept();
         kept.keep_for_caller();
-        if kept.caller.is_some() {
+        if kept.caller.len() == CALLER {
             kept.child = kept.child.take().or_else(|| Waker::new().ok());
         }
     }
@@ -53,9 +59,16 @@ impl Spares {
     pub fn for_caller<T>(&self, take: impl FnOnce() -> T) -> Option<T> {
         self.short.store(true, Relaxed);
         let mut kept = self.kept();
-        let spare = kept.caller.take().or_else(|| kept.child.take())?;
+        let spare = kept.caller.pop().or_else(|| kept.child.take())?;
         drop(spare);
         Some(take())
+    }
+
+    /// Where there are few, frees one for a moment.
+    pub fn lend(&self) {
+        if self.short.load(Relaxed) {
+            self.kept().caller.pop();
+        }
     }
 
     /// Does what may take a descriptor for a child: where there are few, only after what is free is kept for callers.

@@ -6,26 +6,42 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use neap_policy::State;
-use neap_sys::Peer;
 use neap_units::PageNr;
+use neap_wire::Request;
 
 use crate::attendant::acknowledge;
 use crate::fault::Served;
 use crate::job::Job;
+use crate::listen::Caller;
 use crate::load::Loader;
 use crate::space::{Space, pages};
 
 /// Between two looks at an address space that is changing.
 const PAUSE: Duration = Duration::from_micros(200);
 
-fn space_of(job: &Job, peer: &Peer) -> Option<Arc<Space>> {
+/// Does what a process of the job asks for, and tells it so.
+pub(crate) fn answer(job: &Arc<Job>, caller: &Caller, request: Request) {
+    if let Some(space) = space_of(job, caller) {
+        match request {
+            Request::Release(range) => release(job, &space, range),
+            Request::Wipe(range) => wipe(job, &space, range),
+            Request::Thaw => thaw(job, &space),
+            Request::Resume => resume(job, &space),
+            Request::Leave => leave(job, &space),
+            Request::Forked => forked(&space),
+            Request::Attach { .. } | Request::Adopt => {}
+        }
+    }
+    acknowledge(job, caller);
+}
+
+/// The space that the caller names, if it is the caller's: a forked child knows its parent's number, too.
+fn space_of(job: &Job, caller: &Caller) -> Option<Arc<Space>> {
     const TRIES: u32 = 10_000;
-    let pid = peer.pid().ok()?;
-    let space = job
-        .spaces()
-        .into_iter()
-        .rev() // an exec leaves the old one behind for a moment
-        .find(|space| !space.is_dead() && space.pid.load(Relaxed) == pid)?;
+    let space = job.space_by_cookie(caller.number)?;
+    if space.is_dead() || space.pid.load(Relaxed) != caller.pid {
+        return None;
+    }
     // A process that was just told that it is managed may ask before the rest is in place.
     for _ in 0..TRIES {
         if space.is_dead() || space.body.get().is_some() {
@@ -37,37 +53,28 @@ fn space_of(job: &Job, peer: &Peer) -> Option<Arc<Space>> {
 }
 
 /// The program has a userfaultfd of its own and will register the range with it, if any.
-pub(crate) fn release(job: &Arc<Job>, peer: &Peer, range: Range<u64>) {
-    if let Some(space) = space_of(job, peer) {
-        space.exact.store(true, Relaxed);
-        if !range.is_empty() {
-            let_go(job, &space, range);
-        }
+fn release(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
+    space.exact.store(true, Relaxed);
+    if !range.is_empty() {
+        let_go(job, space, range);
     }
-    acknowledge(peer);
 }
 
 /// Forked children will find the range empty, and the kernel does not say so when it announces them.
-pub(crate) fn wipe(job: &Arc<Job>, peer: &Peer, range: Range<u64>) {
-    if let Some(space) = space_of(job, peer) {
-        space.wipes.store(true, Relaxed);
-        let_go(job, &space, range);
-    }
-    acknowledge(peer);
+fn wipe(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
+    space.wipes.store(true, Relaxed);
+    let_go(job, space, range);
 }
 
 /// The process must have one thread: everything comes back, and the agent ends. It is unmanaged from
 /// here on, over the limit if need be.
-pub(crate) fn leave(job: &Arc<Job>, peer: &Peer) {
-    if let Some(space) = space_of(job, peer) {
-        space.thawed.fetch_add(1, Relaxed); // for good
-        let_go(job, &space, 0..u64::MAX);
-        if let Some(body) = space.body.get() {
-            body.agent.dismiss();
-        }
-        job.end_space(&space);
+fn leave(job: &Arc<Job>, space: &Arc<Space>) {
+    space.thawed.fetch_add(1, Relaxed); // for good
+    let_go(job, space, 0..u64::MAX);
+    if let Some(body) = space.body.get() {
+        body.agent.dismiss();
     }
-    acknowledge(peer);
+    job.end_space(space);
 }
 
 /// No page may ever leave: the kernel serves the space from now on, and tells of no fork of it.
@@ -81,7 +88,7 @@ pub(crate) fn leave_native(job: &Arc<Job>, space: &Arc<Space>) {
     if registered {
         if let Some(body) = space.body.get() {
             job.warn(format!(
-                "process {} stays unmanaged: neap could not be told of memory that its children are to find empty (MADV_WIPEONFORK); no descriptor left, or another network namespace?",
+                "process {} stays unmanaged: neap could not be told of memory that its children are to find empty (MADV_WIPEONFORK); no descriptor left, or another root?",
                 body.pid
             ));
         }
@@ -122,37 +129,28 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
 
 /// The process forks and the kernel cannot announce it: its child would read absent pages as
 /// zeros. Everything comes back and stays until the fork is over, over the limit if need be.
-pub(crate) fn thaw(job: &Arc<Job>, peer: &Peer) {
-    if let Some(space) = space_of(job, peer) {
-        space.thawed.fetch_add(1, Relaxed);
-        let all = PageNr(0)..PageNr(u64::MAX);
-        bring_back(job, &space, &all, || job.meter.note_thaw(), || {});
-    }
-    acknowledge(peer);
+fn thaw(job: &Arc<Job>, space: &Arc<Space>) {
+    space.thawed.fetch_add(1, Relaxed);
+    let all = PageNr(0)..PageNr(u64::MAX);
+    bring_back(job, space, &all, || job.meter.note_thaw(), || {});
 }
 
-pub(crate) fn resume(job: &Arc<Job>, peer: &Peer) {
-    if let Some(space) = space_of(job, peer) {
-        // Without one if the request to thaw was lost.
-        let less = |forks: u32| forks.checked_sub(1);
-        let _ = space.thawed.fetch_update(Relaxed, Relaxed, less);
-        job.reclaim.ring();
-    }
-    acknowledge(peer);
+fn resume(job: &Arc<Job>, space: &Arc<Space>) {
+    // Without one if the request to thaw was lost.
+    let less = |forks: u32| forks.checked_sub(1);
+    let _ = space.thawed.fetch_update(Relaxed, Relaxed, less);
+    job.reclaim.ring();
 }
 
 /// The process has forked. Its staged pages are its child's too, and go with it when it ends: it waits until
 /// the fork, which was read before it went on, has been applied.
-pub(crate) fn forked(job: &Arc<Job>, peer: &Peer) {
-    if let Some(space) = space_of(job, peer) {
-        while {
-            drop(space.gate.write().expect("gate"));
-            space.expects() && !space.is_dead()
-        } {
-            std::thread::sleep(PAUSE);
-        }
+fn forked(space: &Arc<Space>) {
+    while {
+        drop(space.gate.write().expect("gate"));
+        space.expects() && !space.is_dead()
+    } {
+        std::thread::sleep(PAUSE);
     }
-    acknowledge(peer);
 }
 
 /// Fills every page of the range that is elsewhere, after a call of `some` if there are any, until none is;

@@ -20,13 +20,29 @@ const UFFD_FLAGS: usize = 0o2_004_000;
 /// What the library remembers. Written by the constructor and by the child of a fork, each while it
 /// is the only thread; read by hooks later.
 struct State {
-    name: [u8; 107],
+    name: [u8; wire::LONGEST_PATH],
     name_len: usize,
     /// What `attach` mapped; all 0 while not attached.
     memory: Memory,
     thaw_around_fork: bool,
-    /// The engine's numbers of this address space and of its family.
-    numbers: (u64, u64),
+    names: Names,
+}
+
+/// What the engine calls this address space, which tells each of them that it is the other.
+#[derive(Clone, Copy)]
+struct Names {
+    space: wire::Cookie,
+    family: u64,
+}
+
+impl Names {
+    const NONE: Self = Self {
+        space: wire::Cookie {
+            number: 0,
+            proof: 0,
+        },
+        family: 0,
+    };
 }
 
 struct Shared(UnsafeCell<State>);
@@ -34,11 +50,11 @@ struct Shared(UnsafeCell<State>);
 unsafe impl Sync for Shared {}
 
 static STATE: Shared = Shared(UnsafeCell::new(State {
-    name: [0; 107],
+    name: [0; wire::LONGEST_PATH],
     name_len: 0,
     memory: Memory::NONE,
     thaw_around_fork: false,
-    numbers: (0, 0),
+    names: Names::NONE,
 }));
 
 fn state() -> &'static State {
@@ -46,7 +62,7 @@ fn state() -> &'static State {
     unsafe { &*STATE.0.get() }
 }
 
-/// The engine's socket name; empty when there is none.
+/// The path of the engine's socket; empty when there is none.
 pub fn engine_name() -> &'static [u8] {
     &state().name[..state().name_len]
 }
@@ -68,7 +84,7 @@ pub unsafe fn start() {
     }
     let required = state.name[..state.name_len].ends_with(wire::REQUIRED_END.as_bytes());
     let emulated = is_emulated();
-    if !emulated && attach(wire::purpose::ATTACH, (0, 0)) {
+    if !emulated && attach(wire::purpose::ATTACH, Names::NONE) {
         hook::register_fork_handlers();
     } else if required {
         sys::write(
@@ -100,16 +116,16 @@ pub fn start_in_child() {
         return;
     }
     // SAFETY: the cookie page was mapped by `attach` and is inherited, wiped: it reads zero, or the
-    // engine fills it with the number of the child's space.
-    let cookie = unsafe { (old as *const u64).read_volatile() };
-    let (purpose, numbers) = match cookie {
+    // engine fills it with the name of the child's space.
+    let space = unsafe { (old as *const wire::Cookie).read_volatile() };
+    let (purpose, names) = match space.number {
         0 => {
             agent::disarm(); // all of its pages were brought back for the fork
-            (wire::purpose::ATTACH, state().numbers)
+            (wire::purpose::ATTACH, state().names)
         }
-        announced => (wire::purpose::ADOPT, (announced, 0)),
+        _ => (wire::purpose::ADOPT, Names { space, family: 0 }),
     };
-    attach(purpose, numbers);
+    attach(purpose, names);
 }
 
 /// Set once the program has asked for memory that forked children find empty; they inherit it.
@@ -123,25 +139,37 @@ pub fn tell(purpose: u32, arg: u64, arg2: u64) -> bool {
     if purpose == wire::purpose::WIPE {
         WIPES.store(true, Relaxed);
     }
+    let hello = hello(purpose, (arg, arg2), state().names.space.number);
     for _ in 0..TRIES {
         match sys::connect(engine_name()) {
-            Ok(socket) if say(socket, &hello(purpose, arg, arg2)) => return true,
-            Err(errno) if errno == -sys::ECONNREFUSED => return false,
+            Ok(socket) if say(socket, &hello) => return true,
+            Err(errno) if is_gone(errno) => return false,
             _ => sys::sleep(PAUSE),
         }
     }
     false
 }
 
+/// An engine that has ended, or cannot be seen from here (chroot, another mount namespace).
+fn is_gone(errno: i64) -> bool {
+    errno == -sys::ECONNREFUSED || errno == -sys::ENOENT
+}
+
 fn say(socket: Fd, hello: &wire::Hello) -> bool {
     let mut welcome = wire::Welcome::default();
     let told = sys::send(socket, hello, &[])
-        && sys::receive(socket, &mut welcome, &mut None) == Received::All;
+        && sys::receive(socket, &mut welcome, &mut None) == Received::All
+        && is_engine(&welcome, state().names.space);
     sys::close(socket);
     told
 }
 
-fn hello(purpose: u32, arg: u64, arg2: u64) -> wire::Hello {
+/// Whether this is from the engine that named the space, if that has a name: nobody else can tell the proof.
+fn is_engine(welcome: &wire::Welcome, space: wire::Cookie) -> bool {
+    welcome.magic == wire::MAGIC && (space.number == 0 || welcome.proof == space.proof)
+}
+
+fn hello(purpose: u32, (arg, arg2): (u64, u64), number: u64) -> wire::Hello {
     wire::Hello {
         magic: wire::MAGIC,
         version: wire::VERSION,
@@ -152,29 +180,39 @@ fn hello(purpose: u32, arg: u64, arg2: u64) -> wire::Hello {
         },
         arg,
         arg2,
+        number,
     }
 }
 
-fn attach(purpose: u32, numbers: (u64, u64)) -> bool {
+fn attach(purpose: u32, names: Names) -> bool {
     let socket = match sys::connect(engine_name()) {
         Ok(socket) => socket,
         Err(errno) => {
-            // An engine that has ended, or is in another network namespace, asks for nothing.
-            if errno != -sys::ECONNREFUSED {
+            // An engine that is not there asks for nothing.
+            if !is_gone(errno) {
                 sys::write(
                     sys::STDERR,
-                    b"neap: a process stays unmanaged: it could make no socket (no descriptor left, or forbidden); \
-                      it runs without a limit, and what it takes is not counted\n",
+                    b"neap: a process stays unmanaged: it could make no socket, or not connect it (no descriptor left, \
+                      or forbidden); it runs without a limit, and what it takes is not counted\n",
                 );
             }
             return false;
         }
     };
+    if !sys::is_trusted(socket) {
+        sys::write(
+            sys::STDERR,
+            b"neap: a process stays unmanaged: the socket that NEAP_SOCKET names is another user's\n",
+        );
+        sys::close(socket);
+        return false;
+    }
     let mut device = None;
     let mut welcome = wire::Welcome::default();
-    let greeted = sys::send(socket, &hello(purpose, numbers.0, numbers.1), &[])
+    let hello = hello(purpose, (names.family, 0), names.space.number);
+    let greeted = sys::send(socket, &hello, &[])
         && sys::receive(socket, &mut welcome, &mut device) == Received::All
-        && welcome.magic == wire::MAGIC
+        && is_engine(&welcome, names.space)
         && welcome.refused == 0;
     let memory = greeted
         .then(|| Memory::map(welcome.stage_bytes as usize, state().memory))
@@ -182,13 +220,17 @@ fn attach(purpose: u32, numbers: (u64, u64)) -> bool {
     if greeted && memory.is_none() {
         give_up(socket, lack::ROOM, 0);
     }
-    let numbers = memory.and_then(|memory| hand_over(socket, purpose, device, &memory));
+    let taken = memory.and_then(|memory| hand_over(socket, purpose, device, &memory));
     if let Some(device) = device {
         sys::close(device);
     }
     // Before the memory goes: the kernel tells the engine of that as long as it serves the space.
     sys::close(socket);
-    let (Some(memory), Some(numbers)) = (memory, numbers) else {
+    if let Some((names, _)) = taken {
+        // SAFETY: the constructor or the child of a fork: the only thread, see `State`.
+        unsafe { (*STATE.0.get()).names = names };
+    }
+    let (Some(memory), Some((_, true))) = (memory, taken) else {
         if let Some(memory) = memory {
             memory.unmap();
         }
@@ -197,7 +239,6 @@ fn attach(purpose: u32, numbers: (u64, u64)) -> bool {
     // SAFETY: the constructor or the child of a fork: the only thread, see `State`.
     let state = unsafe { &mut *STATE.0.get() };
     state.memory = memory;
-    state.numbers = numbers;
     state.thaw_around_fork = welcome.flags & wire::WELCOME_THAW_AROUND_FORK != 0;
     true
 }
@@ -269,8 +310,13 @@ fn give_up(socket: Fd, lacks: u32, errno: i32) {
     sys::send(socket, &refusal, &[]);
 }
 
-/// The numbers of the space and of its family, if the engine takes it.
-fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> Option<(u64, u64)> {
+/// What the space is called, if the engine takes it, and whether it has an agent: a child without one is served, too.
+fn hand_over(
+    socket: Fd,
+    purpose: u32,
+    device: Option<Fd>,
+    memory: &Memory,
+) -> Option<(Names, bool)> {
     const O_RDONLY: usize = 0;
     let mut fds = [Fd(-1); 4];
     let mut count = 0;
@@ -298,7 +344,6 @@ fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> O
     }
     let attach = wire::Attach {
         magic: wire::MAGIC,
-        pid: sys::getpid(),
         stage: memory.stage as u64,
         agent: memory.agent as u64,
         agent_bytes: agent::BYTES as u64,
@@ -327,7 +372,12 @@ fn hand_over(socket: Fd, purpose: u32, device: Option<Fd>, memory: &Memory) -> O
     if let Some(fd) = extra {
         sys::close(fd);
     }
-    started.then_some((ready.number, ready.family))
+    let space = wire::Cookie {
+        number: ready.number,
+        proof: ready.proof,
+    };
+    let family = ready.family;
+    agreed.then_some((Names { space, family }, started))
 }
 
 const _: () = assert!(size_of::<usize>() == 8, "neap needs a 64-bit target");

@@ -6,7 +6,6 @@
 //! should stay.
 
 use std::cell::Cell;
-use std::fs;
 
 use crate::errno::{Result, SysError};
 
@@ -200,14 +199,6 @@ pub fn this_cpu() -> usize {
     usize::try_from(cpu).unwrap_or(0)
 }
 
-/// The cpu that thread `tid` of process `pid` last ran on.
-pub fn cpu_of(pid: i32, tid: u32) -> Option<usize> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    // Field 39 (processor) is 37 places after the closing bracket of the name.
-    let cpu = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(36)?;
-    cpu.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,14 +206,6 @@ mod tests {
     fn tid() -> i32 {
         // SAFETY: no arguments, no memory.
         unsafe { libc::gettid() }
-    }
-
-    #[test]
-    fn the_cpu_of_this_thread_is_found() {
-        let pid = i32::try_from(std::process::id()).expect("pid");
-        let cpu = this_cpu();
-        pin_to(0, cpu).expect("pin");
-        assert_eq!(cpu_of(pid, tid().unsigned_abs()), Some(cpu));
     }
 
     #[test]

@@ -3,12 +3,15 @@
 //! One of the two homes of `unsafe` (the other is the preload library). Addresses of other processes
 //! are plain integers here and are never dereferenced: only the kernel acts on them.
 
+mod about;
 mod arena;
 mod code;
 mod cpu;
+mod descent;
 mod errno;
 mod file;
 mod heap;
+mod kind;
 mod maps;
 mod measured;
 mod pagemap;
@@ -20,27 +23,26 @@ mod thread;
 mod uffd;
 mod zdict;
 
+pub use about::{CpuTime, Process, Statm, anon_resident, comm};
 pub use arena::Arena;
 pub use code::map_as_code;
-pub use cpu::{Keeper, Kept, cpu_of, end_keep, pin_to, this_cpu};
+pub use cpu::{Keeper, Kept, end_keep, pin_to, this_cpu};
+pub use descent::descends_from_us;
 pub use errno::{Result, SysError, shortage};
 pub use file::SwapFile;
 pub use heap::keep_heap_small;
+pub use kind::{is_proc_file, is_userfaultfd};
 pub use maps::{Mapping, Maps};
 pub use measured::{Usage, own_time, start_within, swap_off, swap_on, usage_of_children};
 pub use pagemap::{Found, Pagemap, Word};
-pub use process::{
-    CpuTime, Pidfd, Statm, anon_of_sharers, anon_resident, any_in_mremap, comm, cpu_nanos,
-    cpu_time, declared_free, descendants, faults, is_in_mremap, kill_descendants, robust_lists,
-    signal, traps_missing, wiped_on_fork,
-};
+pub use process::{Pidfd, descendants, kill_descendants, own_user, random, signal};
 pub use remote::{Piece, Remote};
 pub use socket::{Listener, Message, Peer};
 pub use startup::{hand_down, raise_descriptor_limit};
 pub use thread::{
     Readiness, Waker, block_signals, give_way, is_runnable, lower_to_ordinary, monotonic_nanos,
     own_tid, raise_above_ordinary, raise_priority, raise_thread, raise_to_realtime, thread_nanos,
-    wait_hangup, wait_readable, waits_for_reader,
+    wait_any, wait_hangup, wait_readable,
 };
 pub use uffd::{Event, Features, Mode, Progress, Stop, Uffd, Wake};
 pub use zdict::finalize_dictionary;

@@ -33,15 +33,32 @@ pub type Readiness = u64;
 /// Bit i of the answer stands for `fds[i]`; hang-up and errors count as readable. A signal ends the
 /// wait early with nothing readable.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_nanos: Option<u64>) -> Result<Readiness> {
-    let mut polled = [libc::pollfd {
-        fd: -1,
-        events: libc::POLLIN,
-        revents: 0,
-    }; 64];
+    let mut polled = [to_poll(-1); 64];
     let count = fds.len().min(64);
     for (slot, fd) in polled.iter_mut().zip(fds) {
         slot.fd = fd.as_raw_fd();
     }
+    poll(&mut polled[..count], timeout_nanos)?;
+    let bit = |(i, slot): (usize, &libc::pollfd)| u64::from(slot.revents != 0) << i;
+    Ok(polled[..count].iter().enumerate().map(bit).sum())
+}
+
+/// The same for any number of descriptors: whether each is readable.
+pub fn wait_any(fds: &[BorrowedFd<'_>], timeout_nanos: Option<u64>) -> Result<Vec<bool>> {
+    let mut polled: Vec<_> = fds.iter().map(|fd| to_poll(fd.as_raw_fd())).collect();
+    poll(&mut polled, timeout_nanos)?;
+    Ok(polled.iter().map(|slot| slot.revents != 0).collect())
+}
+
+fn to_poll(fd: i32) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
+
+fn poll(polled: &mut [libc::pollfd], timeout_nanos: Option<u64>) -> Result<()> {
     let timeout = timeout_nanos.map(|nanos| libc::timespec {
         tv_sec: (nanos / 1_000_000_000) as libc::time_t,
         tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
@@ -49,23 +66,15 @@ pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_nanos: Option<u64>) -> Resu
     let timeout = timeout
         .as_ref()
         .map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: `polled` has at least `count` entries; the timeout is null or one timespec.
-    let ready = unsafe {
-        libc::ppoll(
-            polled.as_mut_ptr(),
-            count as libc::nfds_t,
-            timeout,
-            std::ptr::null(),
-        )
-    };
-    if ready < 0 {
+    let count = polled.len() as libc::nfds_t;
+    // SAFETY: `polled` has `count` entries; the timeout is null or one timespec.
+    if unsafe { libc::ppoll(polled.as_mut_ptr(), count, timeout, std::ptr::null()) } < 0 {
         return match SysError::last("ppoll", "") {
-            e if e.errno() == libc::EINTR => Ok(0),
+            e if e.errno() == libc::EINTR => Ok(()),
             e => Err(e),
         };
     }
-    let bit = |(i, slot): (usize, &libc::pollfd)| u64::from(slot.revents != 0) << i;
-    Ok(polled[..count].iter().enumerate().map(bit).sum())
+    Ok(())
 }
 
 /// Waits until the other end of a socket is closed; what arrives on it meanwhile is left alone.
@@ -221,19 +230,6 @@ pub fn is_runnable(tid: i32) -> bool {
     // The state follows the name, which is in brackets and has at most 15 bytes.
     let state = stat[..len].rsplitn(2, |&byte| byte == b')').next();
     state.is_some_and(|rest| rest.trim_ascii_start().starts_with(b"R"))
-}
-
-/// Whether a thread of `pid` sleeps until somebody reads the event it caused on a userfaultfd. Kernels that
-/// do not say what a thread sleeps in say at least that it is not to be disturbed: that is taken for it.
-pub fn waits_for_reader(pid: i32, tid: u32) -> bool {
-    let about = |file| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{file}"));
-    match about("wchan").as_deref() {
-        Ok("0" | "") | Err(_) => about("stat").is_ok_and(|stat| {
-            stat.rsplit_once(')')
-                .is_some_and(|(_, rest)| rest.trim_start().starts_with('D'))
-        }),
-        Ok(place) => place.contains("userfault"),
-    }
 }
 
 #[cfg(test)]

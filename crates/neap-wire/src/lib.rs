@@ -14,16 +14,27 @@
 //!                    ◄────────   Command
 //!   Reply            ────────►
 //! ```
+//!
+//! Each end proves itself to the other. The engine asks the kernel who is at the other end, and the words of a process
+//! name its space by a [`number`](Ready::number) that nobody guesses. The engine answers with the
+//! [`proof`](Ready::proof) that belongs to it, which nobody else can tell.
 #![no_std]
 #![forbid(unsafe_code)]
+
+#[cfg(feature = "pod")]
+mod read;
+#[cfg(feature = "pod")]
+pub use read::{Bad, Offer, Request, offer, reply, request};
 
 /// First word of every message.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"neap");
 /// Changes with any change of this file.
-pub const VERSION: u32 = 7;
-/// The environment variable that names the engine's socket (abstract namespace).
+pub const VERSION: u32 = 8;
+/// The environment variable that names the engine's socket: an absolute path.
 pub const SOCKET_ENV: &str = "NEAP_SOCKET";
-/// Ends the name of a socket if a program that does not become managed must not run: it may be one that cannot
+/// Longest path of a socket, in bytes.
+pub const LONGEST_PATH: usize = 107;
+/// Ends the path of a socket if a program that does not become managed must not run: it may be one that cannot
 /// reach the engine to be told so.
 pub const REQUIRED_END: &str = "-required";
 /// Pages in one staging block.
@@ -33,11 +44,11 @@ pub const MAX_RANGES: usize = 64;
 
 /// Why the program's end speaks.
 pub mod purpose {
-    /// A process (or a forked child without inherited registration) offers its address space; `arg` and `arg2` are the
+    /// A process (or a forked child without inherited registration) offers its address space; `number` and `arg` are the
     /// [`number`](crate::Ready::number) and the [`family`](crate::Ready::family) of the process that it was forked
     /// from, which may have ended, or 0.
     pub const ATTACH: u32 = 1;
-    /// A forked child whose userfaultfd the engine already has; `arg` is the space's cookie.
+    /// A forked child whose userfaultfd the engine already has; `number` is that of its space, from the cookie page.
     pub const ADOPT: u32 = 2;
     /// The program will register `arg..arg2` with a userfaultfd of its own: let go of the range.
     pub const RELEASE: u32 = 3;
@@ -73,6 +84,19 @@ pub struct Hello {
     pub arg: u64,
     /// Meaning depends on the purpose.
     pub arg2: u64,
+    /// The space that speaks, or that the process was forked from; 0: none.
+    pub number: u64,
+}
+
+/// What a forked child finds in its cookie page.
+#[repr(C)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cookie {
+    /// As [`Ready::number`].
+    pub number: u64,
+    /// As [`Ready::proof`].
+    pub proof: u64,
 }
 
 /// The program must ask for [`purpose::THAW`] around a fork.
@@ -93,6 +117,8 @@ pub struct Welcome {
     pub flags: u32,
     /// Not used.
     pub reserved: u32,
+    /// The [`Ready::proof`] that belongs to [`Hello::number`]; anything if that is 0.
+    pub proof: u64,
 }
 
 /// The address space, with descriptors: userfaultfd (not with [`purpose::ADOPT`]), then its own
@@ -103,8 +129,8 @@ pub struct Welcome {
 pub struct Attach {
     /// [`MAGIC`]
     pub magic: u32,
-    /// The process's number in its own pid namespace.
-    pub pid: u32,
+    /// Not used.
+    pub reserved: u32,
     /// Address of the staging area.
     pub stage: u64,
     /// Address of the agent's memory (stack and state), never managed.
@@ -141,10 +167,13 @@ pub struct Ready {
     pub magic: u32,
     /// 0: the space is managed; anything else: undo.
     pub refused: u32,
-    /// The engine's number of the space, never 0 and never used again.
+    /// The engine's number of the space: never 0, never used again, and known to nobody but this address space and
+    /// those that are forked from it.
     pub number: u64,
     /// The number of the first space of those that come from one by forks.
     pub family: u64,
+    /// What the engine will prove itself with to whoever names `number`.
+    pub proof: u64,
 }
 
 /// What the agent does with each range of a [`Command`].

@@ -183,7 +183,7 @@ impl Inbox {
             if body.agent.is_late() {
                 self.space.catch_up(&self.job, false);
             }
-            let stands = body.agent.waits_for_reader(body.pid);
+            let stands = body.agent.waits_for_reader();
             // Right after its event was read it may still look as if it waited.
             let acts = self.space.discard_goes_on.load(Relaxed);
             if !body.agent.is_throwing() || stands == Some(true) && !acts {

@@ -17,7 +17,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_sys::Wake;
+use neap_sys::{CpuTime, Wake};
 use neap_units::{PAGE_SIZE, PageNr};
 
 use crate::job::Job;
@@ -314,8 +314,8 @@ impl FaultThread {
         fault.stuck_since = Some(now);
         // It reads and writes no memory of the program but what it populates.
         let moves = |body: &Body| match body.same_pids {
-            true => neap_sys::is_in_mremap(body.pid, fault.thread),
-            false => neap_sys::any_in_mremap(body.pid),
+            true => body.process.is_in_mremap(fault.thread),
+            false => body.process.any_in_mremap(),
         };
         if !self.space.body.get().is_some_and(moves) {
             return false;
@@ -372,16 +372,15 @@ impl FaultThread {
     /// The cpu time of this thread and of the one that is followed.
     fn times(&self) -> Option<Times> {
         let (tid, _) = self.followed?;
-        let pid = self.space.body.get()?.pid;
-        let its = neap_sys::cpu_time(pid, tid.cast_signed())?;
-        let own = neap_sys::cpu_time(std::process::id().cast_signed(), neap_sys::own_tid())?;
+        let its = self.space.body.get()?.process.cpu_time(tid)?;
+        let own = CpuTime::own()?;
         Some(Times { tid, own, its })
     }
 
     /// A thread of the program and the cpu it was on, if its number means the same to us.
     fn met(&self, thread: u32) -> Option<(u32, usize)> {
         let body = self.space.body.get()?;
-        let cpu = neap_sys::cpu_of(body.pid, thread)?;
+        let cpu = body.process.cpu_of(thread)?;
         body.same_pids.then_some((thread, cpu))
     }
 

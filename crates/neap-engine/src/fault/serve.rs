@@ -281,7 +281,10 @@ impl FaultThread {
 
     fn tell_cookie(&mut self, page: PageNr) -> Served {
         let mut bytes = [0u8; PAGE_SIZE];
-        bytes[..8].copy_from_slice(&self.space.cookie.to_ne_bytes());
+        let number = self.space.cookie;
+        let proof = self.job.proof(number);
+        let cookie = neap_wire::Cookie { number, proof };
+        bytes[..size_of_val(&cookie)].copy_from_slice(bytemuck::bytes_of(&cookie));
         let _gate = self.space.gate.read().expect("gate");
         match self
             .loader

@@ -210,7 +210,7 @@ fn copy(
         to: &mut bytes,
     }];
     // From the address space that was handed over: the process may have become another's by now.
-    if body.remote.read_bound(&mut pieces).is_err() {
+    if body.remote.read(&mut pieces).is_err() {
         return Err(if space.look_for_life() {
             Stop::Refused
         } else {

@@ -31,7 +31,7 @@ impl Company {
         if now - self.looked > HOLDS {
             let taken = |space: &Arc<Space>| {
                 let body = space.body.get().filter(|body| body.same_pids)?;
-                neap_sys::cpu_nanos(body.pid)
+                body.process.cpu_nanos()
             };
             self.look(now, spaces.iter().map(|space| (space.id, taken(space))));
         }

@@ -116,7 +116,7 @@ impl Reclaimer {
         let read = |from: u64, to: &mut [u8]| {
             // It never waits for a fault, as process_vm_readv would: the program may have thrown some of it away, and
             // the fill might wait for this very thread.
-            body.remote.read_bound(&mut [Piece { from, to }]).is_ok()
+            body.remote.read(&mut [Piece { from, to }]).is_ok()
         };
         let first = run.first.addr();
         let whole = read(first, buffer);

@@ -178,8 +178,7 @@ fn read_slots(body: &Body, slots: &[SlotId], buffer: &mut [u8]) -> bool {
         at += run;
     }
     // The agent is of that process, and would end with its first exec.
-    let witness = body.agent.thread().filter(|_| body.same_pids);
-    body.remote.read(&mut pieces, witness).is_ok()
+    body.remote.read(&mut pieces).is_ok()
 }
 
 /// The copy if it holds what the page does. Else it is given up, before the page asks for room: where pool and disk are

@@ -78,7 +78,7 @@ impl Sampler {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Self {
             pacer: Pacer::new(job.options.limit, u32::try_from(cpus).unwrap_or(u32::MAX)),
-            own: Statm::open(std::process::id().cast_signed())?,
+            own: Statm::own()?,
             looked: 0,
             look_again: 0,
             grows: false,
@@ -199,7 +199,7 @@ impl Sampler {
             return;
         }
         for (space, body) in sharers {
-            space.kin.measure(body.pid);
+            space.kin.measure(&body.process);
         }
         let end = neap_sys::monotonic_nanos();
         self.next_share = end + (end - start) * REST;
@@ -210,7 +210,7 @@ impl Sampler {
     fn measure_copies(&mut self, sharers: &[(&Arc<Space>, &Body)], start: u64) -> bool {
         let copied = sharers
             .iter()
-            .map(|(space, body)| space.kin.note_copies(body.pid));
+            .map(|(space, body)| space.kin.note_copies(&body.process));
         let copied: u64 = copied.sum();
         let end = neap_sys::monotonic_nanos();
         self.next_copies = end + (end - start) * REST;
@@ -230,10 +230,10 @@ impl Sampler {
                 continue;
             };
             let thread = body.agent.thread().filter(|_| !body.agent.is_gone());
-            let Some(thread) = thread.and_then(|thread| i32::try_from(thread).ok()) else {
+            let Some(thread) = thread else {
                 continue;
             };
-            let time = neap_sys::cpu_time(body.pid, thread);
+            let time = body.process.cpu_time(thread);
             if let Some((time, process)) = time.zip(process_of(&mut processes, body.pid)) {
                 process.agent_seconds = time.ran as f64 / 1e9;
             }

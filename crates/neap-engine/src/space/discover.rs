@@ -67,7 +67,7 @@ impl Space {
             // Asking for flags makes the kernel walk every page: only where it must be, and once.
             let asks = self.wipes.load(Relaxed);
             if asks && wiped.is_none() {
-                wiped = neap_sys::wiped_on_fork(body.pid);
+                wiped = body.process.wiped_on_fork();
             }
             if asks && touches(wiped.as_ref(), range) {
                 continue;
@@ -81,7 +81,7 @@ impl Space {
             }));
         }
         // From its registration on the program tells when it declares memory free.
-        if first && neap_sys::declared_free(body.pid) != Some(0) {
+        if first && body.process.declared_free() != Some(0) {
             self.frees.store(true, Relaxed);
         }
         new
@@ -304,7 +304,7 @@ impl Space {
     /// Unregisters what forked children find wiped of a range that was just registered. Looked at only
     /// now: from its registration on it cannot change its place unheard.
     fn let_go_of_wiped(&self, body: &Body, range: &Range<u64>) {
-        let wiped = neap_sys::wiped_on_fork(body.pid);
+        let wiped = body.process.wiped_on_fork();
         let mut ranges = self.ranges.lock().expect("ranges lock");
         for part in ranges.within(range) {
             let meets = |other: &Range<u64>| other.start < part.end && part.start < other.end;

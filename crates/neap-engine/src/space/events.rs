@@ -453,6 +453,6 @@ fn read_slot(body: &Body, slot: SlotId) -> neap_sys::Result<[u8; PAGE_SIZE]> {
         from: body.stage.address(slot),
         to: &mut bytes,
     }];
-    body.remote.read_bound(&mut pieces)?;
+    body.remote.read(&mut pieces)?;
     Ok(bytes)
 }

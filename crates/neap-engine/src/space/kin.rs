@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use neap_policy::{State, Step};
 use neap_record::Recorded;
+use neap_sys::Process;
 use neap_units::{EntryId, PAGE_SIZE, PageNr, SpaceId};
 
 use super::Space;
@@ -170,15 +171,15 @@ impl Kin {
         self.new.load(Relaxed)
     }
 
-    /// Measures how much of process `pid` is counted elsewhere. The kernel walks every page for that.
-    pub fn measure(&self, pid: i32) {
+    /// Measures how much of its process is counted elsewhere. The kernel walks every page for that.
+    pub fn measure(&self, process: &Process) {
         self.new.store(false, Relaxed);
-        if let Some(faults) = self.unexplained(pid) {
+        if let Some(faults) = self.unexplained(process) {
             self.faults.store(faults, Relaxed);
         }
         self.copied.store(0, Relaxed);
         // What may not be read is taken as its own.
-        let elsewhere = neap_sys::anon_of_sharers(pid).unwrap_or(0);
+        let elsewhere = process.anon_of_sharers().unwrap_or(0);
         self.elsewhere.store(elsewhere, Relaxed);
     }
 
@@ -187,16 +188,16 @@ impl Kin {
         self.explained.fetch_add(faults, Relaxed);
     }
 
-    fn unexplained(&self, pid: i32) -> Option<u64> {
-        let faults = neap_sys::faults(pid)?;
+    fn unexplained(&self, process: &Process) -> Option<u64> {
+        let faults = process.faults()?;
         Some(faults.saturating_sub(self.explained.load(Relaxed)))
     }
 
     /// Looks at what the process may have copied since: the kernel copies a shared page at the first write to it, and
     /// counts no memory for it that it did not count before. Faults of memory that is not registered are taken for copies,
     /// too. How much that is, in bytes.
-    pub fn note_copies(&self, pid: i32) -> u64 {
-        if let Some(now) = self.unexplained(pid) {
+    pub fn note_copies(&self, process: &Process) -> u64 {
+        if let Some(now) = self.unexplained(process) {
             let pages = now.saturating_sub(self.faults.load(Relaxed));
             // All that it shares, of which at least a half counts elsewhere.
             let most = self.elsewhere.load(Relaxed) * 2;
@@ -258,23 +259,25 @@ mod tests {
     #[test]
     fn what_was_written_since_counts_as_copied_until_it_is_measured_anew() {
         let pid = std::process::id().cast_signed();
+        let pidfd = neap_sys::Pidfd::open(pid).unwrap();
+        let process = Process::open(pid, &pidfd).unwrap();
         let after_writing = |kin: &Kin| {
             let memory = std::hint::black_box(vec![1_u8; 40 << 20]); // more than malloc keeps
-            (kin.note_copies(pid), memory).0
+            (kin.note_copies(&process), memory).0
         };
         let kin = Kin::first(1);
-        kin.measure(pid);
+        kin.measure(&process);
         assert_eq!(after_writing(&kin), 0, "nothing is shared");
         kin.elsewhere.store(1 << 40, Relaxed);
-        let (before, after) = (kin.note_copies(pid), after_writing(&kin));
+        let (before, after) = (kin.note_copies(&process), after_writing(&kin));
         assert!(after > before, "{after} after {before}");
         assert_eq!(kin.proportional(1 << 40), after);
         kin.elsewhere.store(PAGE_SIZE as u64, Relaxed);
         let most = 2 * PAGE_SIZE as u64;
-        assert_eq!(kin.note_copies(pid), most, "no more than is shared");
+        assert_eq!(kin.note_copies(&process), most, "no more than is shared");
         kin.explain(1 << 40);
-        assert_eq!(kin.note_copies(pid), 0, "neap served them all");
-        kin.measure(pid);
+        assert_eq!(kin.note_copies(&process), 0, "neap served them all");
+        kin.measure(&process);
         assert_eq!(kin.proportional(1 << 40), 1 << 40);
     }
 }

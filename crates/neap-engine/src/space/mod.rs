@@ -26,12 +26,13 @@ use std::ops::Range;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
 };
-use std::sync::{Mutex, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use neap_sys::{Maps, Pagemap, Pidfd, Remote, Statm, Stop, Uffd, Wake, Waker, Word};
+use neap_sys::{Maps, Pagemap, Process, Remote, Statm, Stop, Uffd, Wake, Waker, Word};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
+use crate::proof::Token;
 use copies::Copies;
 pub(crate) use events::{Born, News};
 pub(crate) use kin::{Kin, offer};
@@ -45,14 +46,17 @@ use threads::ThreadPages;
 /// What a process handed over about itself. A forked child that has not done so is served, so that
 /// it reads what its parent wrote, but nothing of it is evicted.
 pub(crate) struct Body {
+    /// For words and reports.
     pub pid: i32,
+    pub process: Arc<Process>,
     /// Its numbers of threads mean the same to us: it is in our pid namespace.
     pub same_pids: bool,
-    pub pidfd: Option<Pidfd>,
     pub statm: Statm,
     pub remote: Remote,
     pub pagemap: Pagemap,
     pub maps: Maps,
+    /// Tells whether the process still runs in this space.
+    pub token: Token,
     pub stage: Stage,
     pub agent: Agent,
     /// Address of the page below the agent's stack, which is never there.
@@ -65,7 +69,7 @@ impl Body {
     /// Its mappings that a userfaultfd gets the faults of; `None` if they cannot be read, or the process has
     /// exec'd and its memory is that of others only. Slow.
     pub fn traps_missing(&self) -> Option<Vec<Range<u64>>> {
-        neap_sys::traps_missing(self.pid, self.own.first()?.start)
+        self.process.traps_missing(self.own.first()?.start)
     }
 }
 
@@ -74,8 +78,10 @@ const HIGHEST: u64 = 0x7fff_ffff_e000;
 
 pub(crate) struct Space {
     pub id: SpaceId,
-    /// Unlike the id, never used again.
+    /// Unlike the id, never used again, and not to be guessed.
     pub cookie: u64,
+    /// A process has asked to be the one of this space.
+    pub claimed: AtomicBool,
     /// Address of one page, wiped at fork, in which a forked child reads its `cookie`; 0: none.
     pub cookie_page: AtomicU64,
     /// The process, from before it is told that it is managed; 0: none yet.
@@ -151,6 +157,7 @@ impl Space {
         Self {
             id,
             cookie,
+            claimed: AtomicBool::new(false),
             cookie_page: AtomicU64::new(0),
             pid: AtomicI32::new(0),
             uffd,

@@ -33,7 +33,7 @@ impl Space {
         let Some(body) = self.body.get() else {
             return;
         };
-        let heads = neap_sys::robust_lists(body.pid);
+        let heads = body.process.robust_lists();
         let mut pages = self.threads.pages.lock().expect("thread pages");
         if pages.len() + heads.len() > MOST {
             pages.clear();

@@ -46,7 +46,7 @@ extern "C" fn prepare() {
     } else if agent::is_armed() {
         sys::write(
             sys::STDERR,
-            b"neap: the engine could not be told of a fork (no descriptor left, or another network namespace?); \
+            b"neap: the engine could not be told of a fork (no descriptor left, or another root?); \
               the program is killed rather than let its child read wrong bytes\n",
         );
         sys::kill_self();

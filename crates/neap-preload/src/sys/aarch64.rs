@@ -22,6 +22,9 @@ pub mod nr {
     pub const GETTID: usize = 178;
     pub const SOCKET: usize = 198;
     pub const CONNECT: usize = 203;
+    pub const GETSOCKOPT: usize = 209;
+    pub const GETUID: usize = 174;
+    pub const GETEUID: usize = 175;
     pub const SENDMSG: usize = 211;
     pub const RECVMSG: usize = 212;
     pub const MUNMAP: usize = 215;

@@ -28,6 +28,7 @@ pub const EFAULT: i64 = 14;
 pub const EINVAL: i64 = 22;
 pub const ENOTTY: i64 = 25;
 pub const ENAMETOOLONG: i64 = 36;
+pub const ENOENT: i64 = 2;
 pub const ECONNREFUSED: i64 = 111;
 pub const STDERR: Fd = Fd(2);
 pub const MADV_DONTNEED: usize = 4;
@@ -228,30 +229,49 @@ pub fn close_all_but(keep: [Fd; 2]) {
     close_range(high + 1, u32::MAX as usize);
 }
 
-/// Connects to the engine; else the errno, negative.
-pub fn connect(name: &[u8]) -> Result<Fd, i64> {
+/// Connects to the socket of this path; else the errno, negative.
+pub fn connect(path: &[u8]) -> Result<Fd, i64> {
     let mut address = [0u8; 110];
     address[0] = AF_UNIX as u8; // sun_family is native-endian u16 and both targets are little-endian
-    let room = &mut address[3..];
-    if name.len() > room.len() {
+    let room = &mut address[2..109]; // the path ends with a zero
+    if path.len() > room.len() {
         return Err(-ENAMETOOLONG);
     }
-    room[..name.len()].copy_from_slice(name);
+    room[..path.len()].copy_from_slice(path);
     let fd = call(nr::SOCKET, [AF_UNIX, SOCK_SEQPACKET_CLOEXEC, 0, 0, 0, 0]);
     if fd < 0 {
         return Err(fd);
     }
     let fd = Fd(fd as i32);
-    let len = 3 + name.len();
-    let connected = call(
-        nr::CONNECT,
-        [fd.0 as usize, address.as_ptr() as usize, len, 0, 0, 0],
-    );
+    let at = address.as_ptr() as usize;
+    let connected = call(nr::CONNECT, [fd.0 as usize, at, address.len(), 0, 0, 0]);
     if connected < 0 {
         close(fd);
         return Err(connected);
     }
     Ok(fd)
+}
+
+/// Whether who listens at the other end is the superuser, or the user of this process.
+pub fn is_trusted(socket: Fd) -> bool {
+    const SO_PEERCRED: usize = 17;
+    /// `struct ucred`: the process, its user and its group.
+    const UNKNOWN: [u32; 3] = [u32::MAX; 3];
+    let (mut who, mut len) = (UNKNOWN, size_of::<[u32; 3]>() as u32);
+    let (at, len) = ((&raw mut who) as usize, (&raw mut len) as usize);
+    let option = [
+        socket.0 as usize,
+        SOL_SOCKET as usize,
+        SO_PEERCRED,
+        at,
+        len,
+        0,
+    ];
+    let got = call(nr::GETSOCKOPT, option);
+    // SAFETY: the kernel wrote through the address, so it is read anew.
+    let user = unsafe { (&raw const who).read_volatile() }[1];
+    let is = |number| call(number, [0; 6]) == i64::from(user);
+    got == 0 && (user == 0 || is(nr::GETUID) || is(nr::GETEUID))
 }
 
 #[repr(C)]

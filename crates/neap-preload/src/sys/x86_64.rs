@@ -24,6 +24,9 @@ pub mod nr {
     pub const GETTID: usize = 186;
     pub const SOCKET: usize = 41;
     pub const CONNECT: usize = 42;
+    pub const GETSOCKOPT: usize = 55;
+    pub const GETUID: usize = 102;
+    pub const GETEUID: usize = 107;
     pub const SENDMSG: usize = 46;
     pub const RECVMSG: usize = 47;
     pub const KILL: usize = 62;

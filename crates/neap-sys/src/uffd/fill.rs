@@ -144,10 +144,13 @@ impl Uffd {
 
     /// Makes each touch of `range`, which is absent, fail: with SIGBUS, or with an error of the call that touches it
     /// (Linux 6.6).
-    pub fn poison(&self, range: Range<u64>) -> Result<()> {
+    pub fn poison(&self, range: Range<u64>, wake: Wake) -> Result<()> {
         let mut arg = raw::uffdio_poison {
             range: super::to_raw(&range),
-            mode: 0,
+            mode: match wake {
+                Wake::Now => 0,
+                Wake::Later => 1, // UFFDIO_POISON_MODE_DONTWAKE
+            },
             updated: 0,
         };
         self.ioctl("UFFDIO_POISON", POISON, &mut arg)

@@ -1,0 +1,384 @@
+//! Who calls: accepted, proven, and kept until it speaks.
+//!
+//! One thread listens. It asks the kernel who is at the other end, and whether that process descends from this one; to
+//! others it says nothing. A caller that says nothing takes its place in a list and no thread. What it asks for is done by
+//! a thread of a few, since it may take long.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use bytemuck::{Zeroable, bytes_of};
+use neap_sys::{Listener, Peer, Pidfd, SysError};
+use neap_wire as wire;
+use neap_wire::{Bad, Request};
+
+use crate::attendant::{self, Met, Plea};
+use crate::job::Job;
+use crate::spawn::{PAUSE, no_thread, try_spawn};
+use crate::strays::{self, Strays};
+use crate::thaw;
+
+/// Callers that are kept, and those of one process.
+const MOST: usize = 1024;
+const MOST_OF_ONE: usize = 64;
+/// Callers that are spoken with at once.
+const MOST_TALKS: usize = 64;
+/// One that has been silent for so long gives its place to another that needs it: 2 s, in nanoseconds.
+const SILENT: u64 = 2_000_000_000;
+/// What no thread could be had for is tried for so long: 2 s, in nanoseconds.
+const LONGEST_TRY: u64 = 2_000_000_000;
+
+/// A process of this job, at the other end of a connection.
+pub(crate) struct Caller {
+    pub peer: Peer,
+    pub pid: i32,
+    pub pidfd: Pidfd,
+    /// The number of a space that it named; 0: none yet.
+    pub number: u64,
+    next: Next,
+    /// When it was last heard of, in nanoseconds.
+    since: u64,
+    /// Since when no thread can be had for it; 0: one can.
+    tried: u64,
+    _talk: Conversation,
+}
+
+impl Caller {
+    /// Whether the process has its memory yet: who ends in the middle of a conversation needs no advice.
+    pub fn lives(&self) -> bool {
+        self.pidfd.lives() && neap_sys::anon_resident(self.pid).is_some_and(|bytes| bytes > 0)
+    }
+}
+
+/// What comes next of it.
+enum Next {
+    /// Its first word.
+    Hello,
+    /// Its address space.
+    Offer(Plea),
+    /// Whether it has an agent.
+    Agent(Box<Met>),
+    /// Nothing: it waits for what it asked for.
+    Answer(Request),
+}
+
+/// Counts among those that [`Job::hear_out`] waits for.
+struct Conversation(Arc<Job>);
+
+impl Conversation {
+    fn begin(job: &Arc<Job>) -> Self {
+        job.conversations.fetch_add(1, Relaxed);
+        Self(job.clone())
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.0.conversations.fetch_sub(1, Release);
+    }
+}
+
+/// Counts among those that are spoken with.
+struct Talk(Arc<Job>);
+
+impl Talk {
+    fn begin(job: &Arc<Job>) -> Self {
+        job.talks.fetch_add(1, Relaxed);
+        Self(job.clone())
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        if self.0.talks.fetch_sub(1, Release) == MOST_TALKS {
+            self.0.bell.wake(); // callers wait for a thread
+        }
+    }
+}
+
+/// Accepts connections until the engine stops.
+pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd>) {
+    neap_sys::block_signals();
+    // Those that it starts, too: a thread begins by changing the mappings of this process, and while one that does
+    // so waits for a cpu, the sampler waits for it.
+    neap_sys::raise_to_realtime();
+    let (back, returned) = channel();
+    let mut reception = Reception {
+        job: job.clone(),
+        device,
+        callers: VecDeque::new(),
+        back,
+        returned,
+        rests_until: 0,
+    };
+    let strays = Strays::new();
+    while !job.is_stopping() {
+        let Ok(ready) = reception.wait(listener) else {
+            break;
+        };
+        if job.is_stopping() {
+            break;
+        }
+        job.bell.clear();
+        strays.look(job);
+        reception.hear(&ready);
+        if ready.first() == Some(&true) {
+            reception.admit(listener);
+        }
+    }
+}
+
+struct Reception {
+    job: Arc<Job>,
+    device: Option<OwnedFd>,
+    /// Longest silent first, more or less.
+    callers: VecDeque<Caller>,
+    /// Where threads give callers back who are to be waited for.
+    back: Sender<Caller>,
+    returned: Receiver<Caller>,
+    /// Until then, in nanoseconds, no thread is asked for: there was none.
+    rests_until: u64,
+}
+
+impl Reception {
+    /// Waits until somebody calls or speaks: the first answer is about the listener, the second about the bell, and the
+    /// others about the callers, as far as anyone may speak with them.
+    fn wait(&mut self, listener: &Listener) -> Result<Vec<bool>, SysError> {
+        self.callers.extend(self.returned.try_iter());
+        let rests = self.rests_until > neap_sys::monotonic_nanos();
+        let full = self.job.talks.load(Relaxed) >= MOST_TALKS;
+        let mut fds = vec![listener.as_fd(), self.job.bell.as_fd()];
+        if !full && !rests {
+            fds.extend(self.callers.iter().map(|caller| caller.peer.as_fd()));
+        }
+        let timeout = match rests {
+            true => PAUSE.as_nanos() as u64,
+            false => strays::EVERY,
+        };
+        neap_sys::wait_any(&fds, Some(timeout))
+    }
+
+    /// Goes on with those who have spoken, or hung up.
+    fn hear(&mut self, ready: &[bool]) {
+        for &spoke in ready.iter().skip(2) {
+            let Some(caller) = self.callers.pop_front() else {
+                break;
+            };
+            let caller = if spoke {
+                self.advance(caller)
+            } else {
+                Some(caller)
+            };
+            self.callers.extend(caller);
+        }
+    }
+
+    /// Takes in the next connection, if it is from a process of this job.
+    fn admit(&mut self, listener: &Listener) {
+        self.job.spares.keep();
+        let Some(peer) = self.accept(listener) else {
+            return;
+        };
+        let Some(caller) = self.prove(peer) else {
+            return;
+        };
+        self.job.met.store(true, Relaxed);
+        if self.has_place(caller.pid) {
+            let caller = self.advance(caller);
+            self.callers.extend(caller);
+        }
+    }
+
+    fn accept(&mut self, listener: &Listener) -> Option<Peer> {
+        let error = match listener.accept() {
+            Ok(peer) => return Some(peer),
+            Err(error) if error.is_timeout() => return None, // it has gone again
+            Err(error) => error,
+        };
+        self.job.met.store(true, Relaxed); // though nobody knows who it is
+        // No descriptor left, most likely: who is not answered waits for ever.
+        self.job.warn_aside(format!(
+            "a process cannot be managed: {error}; raise `ulimit -n`"
+        ));
+        self.evict(|_| true);
+        let spared = self.job.spares.for_caller(|| listener.accept());
+        let accepted = spared.unwrap_or_else(|| {
+            thread::sleep(PAUSE);
+            listener.accept()
+        });
+        accepted.ok()
+    }
+
+    /// Who it is, if the kernel says that it descends from this process.
+    fn prove(&self, peer: Peer) -> Option<Caller> {
+        let pid = peer.pid().ok()?;
+        let mut pidfd = peer.pidfd();
+        if pidfd
+            .as_ref()
+            .is_err_and(|error| error.shortage().is_some())
+        {
+            pidfd = self.job.spares.for_caller(|| peer.pidfd())?;
+        }
+        let pidfd = pidfd.ok()?;
+        self.job.spares.lend(); // to look with
+        neap_sys::descends_from_us(pid, &pidfd).then(|| Caller {
+            peer,
+            pid,
+            pidfd,
+            number: 0,
+            next: Next::Hello,
+            since: neap_sys::monotonic_nanos(),
+            tried: 0,
+            _talk: Conversation::begin(&self.job),
+        })
+    }
+
+    /// Whether one more of a process is kept; one that has long been silent may have to go.
+    fn has_place(&mut self, pid: i32) -> bool {
+        let of_it = self.callers.iter().filter(|caller| caller.pid == pid);
+        if of_it.count() >= MOST_OF_ONE {
+            return self.evict(|caller| caller.pid == pid);
+        }
+        self.callers.len() < MOST || self.evict(|_| true)
+    }
+
+    /// Hangs up on one that has long been silent.
+    fn evict(&mut self, among: impl Fn(&Caller) -> bool) -> bool {
+        let now = neap_sys::monotonic_nanos();
+        let silent = |caller: &Caller| {
+            let begun = matches!(caller.next, Next::Agent(_)); // it has been told that it is managed
+            !begun && now - caller.since > SILENT && among(caller)
+        };
+        let longest = self.callers.iter().position(silent);
+        longest.and_then(|at| self.callers.remove(at)).is_some()
+    }
+
+    /// What a caller that has spoken wants next; none: it needs no more attention.
+    fn advance(&mut self, mut caller: Caller) -> Option<Caller> {
+        if let Next::Hello = caller.next {
+            caller = self.greet(caller)?;
+            match caller.next {
+                Next::Answer(_) => {}
+                _ => return Some(caller),
+            }
+        }
+        self.attend(caller)
+    }
+
+    /// Hears what a caller wants.
+    fn greet(&self, mut caller: Caller) -> Option<Caller> {
+        let mut bytes = [0; size_of::<wire::Hello>()];
+        let message = match caller.peer.try_receive(&mut bytes) {
+            Err(error) if error.is_timeout() => return Some(caller),
+            heard => heard.ok()?,
+        };
+        let (number, request) = match wire::request(&bytes[..message.len]) {
+            Ok(request) => request,
+            Err(Bad::Nonsense) => return None,
+            Err(Bad::Version) => {
+                let why = "its libneap_preload.so is of another version";
+                self.job.warn_aside(Job::kept_out(why));
+                return None;
+            }
+        };
+        caller.number = number;
+        caller.since = neap_sys::monotonic_nanos();
+        caller.next = match request {
+            Request::Attach { .. } | Request::Adopt => {
+                let plea = Plea::of(&self.job, &caller, request)?;
+                self.welcome(&caller, &plea)?;
+                Next::Offer(plea)
+            }
+            other => Next::Answer(other),
+        };
+        Some(caller)
+    }
+
+    /// Tells a process what to offer.
+    fn welcome(&self, caller: &Caller, plea: &Plea) -> Option<()> {
+        let device = self.device.as_ref().filter(|_| plea.needs_device());
+        let fds: Vec<_> = device.iter().map(|device| device.as_fd()).collect();
+        let words = attendant::words(&self.job, caller.number);
+        if let Err(error) = caller.peer.send(bytes_of(&words), &fds) {
+            if caller.lives() {
+                self.job.warn_aside(Job::unmanaged(&error));
+            }
+            return None;
+        }
+        Some(())
+    }
+
+    /// Has a thread do what a caller wants. Without one it waits, and in the end that is done without.
+    fn attend(&mut self, caller: Caller) -> Option<Caller> {
+        let now = neap_sys::monotonic_nanos();
+        if self.job.talks.load(Relaxed) >= MOST_TALKS {
+            return Some(caller);
+        }
+        if caller.tried != 0 && now - caller.tried > LONGEST_TRY {
+            refuse_or_answer(&self.job, caller);
+            return None;
+        }
+        let shared = Arc::new(Mutex::new(Some(caller)));
+        let (job, back, talk) = (self.job.clone(), self.back.clone(), Talk::begin(&self.job));
+        let its = shared.clone();
+        let started = try_spawn("neap-greet", move || {
+            let _until_the_end = talk;
+            let caller = its.lock().expect("caller lock").take();
+            if let Some(caller) = caller.and_then(|caller| talk_with(&job, caller)) {
+                let _ = back.send(caller); // or the engine stops
+                job.bell.wake();
+            }
+        });
+        let mut caller = shared
+            .lock()
+            .expect("caller lock")
+            .take_if(|_| started.is_err())?;
+        self.rests_until = now + PAUSE.as_nanos() as u64;
+        caller.tried = if caller.tried == 0 { now } else { caller.tried };
+        Some(caller)
+    }
+}
+
+/// Does what a caller wants; it comes back if more is to come of it.
+fn talk_with(job: &Arc<Job>, mut caller: Caller) -> Option<Caller> {
+    neap_sys::block_signals();
+    let met = match std::mem::replace(&mut caller.next, Next::Hello) {
+        Next::Hello => return None,
+        Next::Answer(request) => {
+            neap_sys::lower_to_ordinary(); // many pages may have to come back
+            thaw::answer(job, &caller, request);
+            return None;
+        }
+        Next::Offer(plea) => Box::new(attendant::take_over(job, &caller, plea)?),
+        Next::Agent(met) => met,
+    };
+    if attendant::has_spoken(&caller) {
+        attendant::settle(job, caller, *met);
+        return None;
+    }
+    caller.since = neap_sys::monotonic_nanos();
+    caller.next = Next::Agent(met);
+    Some(caller)
+}
+
+/// What is done where no thread can be had: no process can be served that is not yet, but one that is must be answered.
+fn refuse_or_answer(job: &Arc<Job>, mut caller: Caller) {
+    match std::mem::replace(&mut caller.next, Next::Hello) {
+        Next::Answer(request) => thaw::answer(job, &caller, request),
+        Next::Offer(_) | Next::Agent(_) => {
+            let error = std::io::Error::from_raw_os_error(11); // EAGAIN, which a thread that cannot start is told
+            job.warn_aside(format!(
+                "a process cannot be managed: {}",
+                no_thread(&error)
+            ));
+            let mut refusal = wire::Ready::zeroed();
+            (refusal.magic, refusal.refused) = (wire::MAGIC, 1);
+            let _ = caller.peer.send(bytes_of(&refusal), &[]);
+        }
+        Next::Hello => {}
+    }
+}

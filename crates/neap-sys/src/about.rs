@@ -1,0 +1,378 @@
+//! Facts about one process, from its directory in `/proc`. That is opened once, while the process is known to live, and
+//! never comes to mean another. What the process runs may change (exec): what is said then is about that.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use crate::errno::Result;
+use crate::process::Pidfd;
+
+/// A process that is sure to be the one that was met, whatever its number means by now.
+#[derive(Debug)]
+pub struct Process {
+    pid: i32,
+    /// `/proc/PID`: it serves as a pidfd, too.
+    dir: OwnedFd,
+}
+
+impl Process {
+    /// Process `pid`, which is the one of `pidfd`.
+    pub fn open(pid: i32, pidfd: &Pidfd) -> io::Result<Self> {
+        let dir = File::open(format!("/proc/{pid}"))?.into();
+        // While it lives its number is its own.
+        if !pidfd.lives() {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        Ok(Self { pid, dir })
+    }
+
+    /// Its number, in our pid namespace: for those who read, not for the kernel.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Sends `signal` to the process.
+    pub fn signal(&self, signal: i32) -> Result<()> {
+        crate::process::send_signal(&self.dir, signal)
+    }
+
+    fn file(&self, name: &str) -> io::Result<File> {
+        let path = CString::new(name)?;
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        // SAFETY: a path that ends with a zero.
+        let fd = unsafe { libc::openat(self.dir.as_raw_fd(), path.as_ptr(), flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+        Ok(unsafe { File::from_raw_fd(fd) })
+    }
+
+    fn text(&self, name: &str) -> io::Result<String> {
+        let mut text = String::new();
+        self.file(name)?.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    /// The numbers of its threads.
+    fn threads(&self) -> Vec<i32> {
+        // By the descriptor, and not by the number.
+        let tasks = fs::read_dir(format!("/proc/self/fd/{}/task", self.dir.as_raw_fd()));
+        let number = |task: fs::DirEntry| task.file_name().to_str()?.parse().ok();
+        tasks
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(number)
+            .collect()
+    }
+
+    /// Whether it has that thread, by the number that it has for us.
+    pub fn has_thread(&self, tid: u32) -> bool {
+        self.file(&format!("task/{tid}/comm")).is_ok()
+    }
+
+    /// Whether its numbers of threads mean the same to us: it is in our pid namespace.
+    pub fn shares_pids(&self) -> bool {
+        let text = self.text("status").unwrap_or_default();
+        let numbers = text.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        numbers.is_some_and(|numbers| numbers.split_ascii_whitespace().count() == 1)
+    }
+
+    /// Whether what it runs has these bytes at `address`: then it is the address space that they were put in. `None`:
+    /// we may not look, or it has ended.
+    pub fn has_bytes(&self, address: u64, bytes: &[u8]) -> Option<bool> {
+        let mut found = vec![0; bytes.len()];
+        let memory = self.file("mem").ok()?;
+        let read = memory.read_exact_at(&mut found, address);
+        Some(read.is_ok() && found == bytes)
+    }
+
+    /// How much memory it has, to be asked again and again.
+    pub fn statm(&self) -> io::Result<Statm> {
+        self.file("statm").map(Statm)
+    }
+
+    /// Processor time that all its threads have taken so far, in nanoseconds; `None` once it is gone.
+    pub fn cpu_nanos(&self) -> Option<u64> {
+        let mut clock = 0;
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // By number: it is a figure for the share of processors, nothing depends on whose it is.
+        // SAFETY: one clockid_t is written, then one timespec.
+        let failed = unsafe {
+            libc::clock_getcpuclockid(self.pid, &raw mut clock) != 0
+                || libc::clock_gettime(clock, &raw mut time) != 0
+        };
+        (!failed)
+            .then_some(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
+    }
+
+    /// The cpu time of one of its threads; `None` where the kernel does not say.
+    pub fn cpu_time(&self, tid: u32) -> Option<CpuTime> {
+        CpuTime::read(&self.text(&format!("task/{tid}/schedstat")).ok()?)
+    }
+
+    /// The cpu that one of its threads last ran on.
+    pub fn cpu_of(&self, tid: u32) -> Option<usize> {
+        let stat = self.text(&format!("task/{tid}/stat")).ok()?;
+        // Field 39 (processor) is 37 places after the closing bracket of the name.
+        let cpu = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(36)?;
+        cpu.parse().ok()
+    }
+
+    /// Whether one of its threads sleeps in mremap.
+    pub fn is_in_mremap(&self, tid: u32) -> bool {
+        let text = self
+            .text(&format!("task/{tid}/syscall"))
+            .unwrap_or_default();
+        let number = text.split(' ').next().and_then(|word| word.parse().ok());
+        number == Some(libc::SYS_mremap)
+    }
+
+    /// The same of any of its threads, for a process whose numbers of threads mean nothing to us.
+    pub fn any_in_mremap(&self) -> bool {
+        let threads = self.threads();
+        threads
+            .into_iter()
+            .any(|tid| self.is_in_mremap(tid.cast_unsigned()))
+    }
+
+    /// Whether one of its threads sleeps until somebody reads the event it caused on a userfaultfd. Kernels that
+    /// do not say what a thread sleeps in say at least that it is not to be disturbed: that is taken for it.
+    pub fn waits_for_reader(&self, tid: u32) -> bool {
+        let about = |name| self.text(&format!("task/{tid}/{name}"));
+        match about("wchan").as_deref() {
+            Ok("0" | "") | Err(_) => about("stat").is_ok_and(|stat| {
+                stat.rsplit_once(')')
+                    .is_some_and(|(_, rest)| rest.trim_start().starts_with('D'))
+            }),
+            Ok(place) => place.contains("userfault"),
+        }
+    }
+
+    /// How much of its anonymous memory is its sharers' part (`Anonymous` less `Pss_Anon`), in bytes. The kernel walks
+    /// every page for it.
+    pub fn anon_of_sharers(&self) -> Option<u64> {
+        let text = self.text("smaps_rollup").ok()?;
+        Some(sum_of(&text, "Anonymous:")?.saturating_sub(sum_of(&text, "Pss_Anon:")?))
+    }
+
+    /// Its faults, minor and major, that came to their end.
+    pub fn faults(&self) -> Option<u64> {
+        let text = self.text("stat").ok()?;
+        let (_, after_name) = text.rsplit_once(')')?; // which may hold anything
+        let mut fields = after_name.split_whitespace().skip(7);
+        let mut next = |skip| fields.nth(skip)?.parse::<u64>().ok();
+        Some(next(0)? + next(1)?)
+    }
+
+    /// Bytes that it has declared free (MADV_FREE) and that are still there. Slow: the kernel walks every page.
+    pub fn declared_free(&self) -> Option<u64> {
+        sum_of(&self.text("smaps_rollup").ok()?, "LazyFree:")
+    }
+
+    /// Where each of its threads keeps its list of robust futexes, in its own record in libc. Threads without one, and
+    /// those we may not ask about, are left out. Asked by number: an answer of another thread names a page too many.
+    pub fn robust_lists(&self) -> Vec<u64> {
+        let list = |tid: i32| {
+            let (mut head, mut len) = (0u64, 0usize);
+            // SAFETY: the kernel writes one pointer and one size.
+            let done = unsafe {
+                libc::syscall(libc::SYS_get_robust_list, tid, &raw mut head, &raw mut len)
+            };
+            (done == 0 && head != 0).then_some(head)
+        };
+        self.threads().into_iter().filter_map(list).collect()
+    }
+
+    /// Its mappings that a forked child finds empty (`wf` in VmFlags); `None` if they cannot be read. Slow: the kernel
+    /// walks every page for it.
+    pub fn wiped_on_fork(&self) -> Option<Vec<Range<u64>>> {
+        Some(with_flag(self.mappings_with_flags()?, "wf"))
+    }
+
+    /// Its mappings that a userfaultfd gets the faults of (`um` in VmFlags), in order of address; `None` if they cannot
+    /// be read, or `known` is not mapped: then it is not the address space that is meant. Slow: the kernel walks every
+    /// page for it.
+    pub fn traps_missing(&self, known: u64) -> Option<Vec<Range<u64>>> {
+        let found = self.mappings_with_flags()?;
+        found.iter().find(|(range, _)| range.contains(&known))?;
+        Some(with_flag(found, "um"))
+    }
+
+    fn mappings_with_flags(&self) -> Option<Vec<(Range<u64>, String)>> {
+        let text = self.text("smaps").ok()?;
+        let (mut found, mut here) = (Vec::new(), 0..0);
+        for line in text.lines() {
+            if let Some(flags) = line.strip_prefix("VmFlags:") {
+                found.push((here.clone(), flags.to_owned()));
+            } else if let Some((start, end)) =
+                line.split(' ').next().and_then(|word| word.split_once('-'))
+                && let (Ok(start), Ok(end)) =
+                    (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16))
+            {
+                here = start..end;
+            }
+        }
+        Some(found)
+    }
+}
+
+fn with_flag(mappings: Vec<(Range<u64>, String)>, flag: &str) -> Vec<Range<u64>> {
+    let has = |flags: &String| flags.split(' ').any(|other| other == flag);
+    let ranges = mappings.into_iter();
+    ranges
+        .filter_map(|(range, flags)| has(&flags).then_some(range))
+        .collect()
+}
+
+/// A field of smaps_rollup, in bytes.
+fn sum_of(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// An open `/proc/PID/statm`: how much memory a process has, also when no descriptor is left to ask with.
+#[derive(Debug)]
+pub struct Statm(File);
+
+impl Statm {
+    /// That of this process.
+    pub fn own() -> io::Result<Self> {
+        File::open("/proc/self/statm").map(Self)
+    }
+
+    /// Anonymous memory resident in the process (`RssAnon`), in bytes; `None` once it is gone.
+    pub fn anon_resident(&self) -> Option<u64> {
+        // It costs a third of status: resident minus shared (file and shmem) pages.
+        // It is asked each millisecond: one read of the few bytes it has, and no look at its size before.
+        let mut text = [0; 160];
+        let len = self.0.read_at(&mut text, 0).ok()?;
+        let text = str::from_utf8(&text[..len]).ok()?;
+        let mut fields = text.split(' ').skip(1).map(str::parse::<u64>);
+        let resident = fields.next()?.ok()?;
+        let shared = fields.next()?.ok()?;
+        Some(resident.saturating_sub(shared) * 4096)
+    }
+}
+
+/// Anonymous memory resident in process `pid` (`RssAnon`), in bytes; `None` once it is gone. For words and reports.
+pub fn anon_resident(pid: i32) -> Option<u64> {
+    let file = File::open(format!("/proc/{pid}/statm")).ok()?;
+    Statm(file).anon_resident()
+}
+
+/// The command name of process `pid`. For words and reports.
+pub fn comm(pid: i32) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(text.trim_end().to_owned())
+}
+
+/// How long a thread has had a cpu so far, and how long it has waited for one, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    /// Time on a cpu.
+    pub ran: u64,
+    /// Time in which it was ready to run and did not.
+    pub waited: u64,
+}
+
+impl CpuTime {
+    /// That of the calling thread.
+    pub fn own() -> Option<Self> {
+        Self::read(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let mut numbers = text.split(' ').map_while(|number| number.parse().ok());
+        let (ran, waited) = (numbers.next()?, numbers.next()?);
+        Some(Self { ran, waited })
+    }
+
+    /// What has come to it since `then`.
+    #[must_use]
+    pub fn since(self, then: Self) -> Self {
+        Self {
+            ran: self.ran.saturating_sub(then.ran),
+            waited: self.waited.saturating_sub(then.waited),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn this() -> Process {
+        let pid = std::process::id().cast_signed();
+        Process::open(pid, &Pidfd::open(pid).expect("self")).expect("self")
+    }
+
+    #[test]
+    fn every_thread_of_this_process_has_a_robust_list() {
+        let here = std::thread::spawn(move || this().robust_lists().len());
+        assert!(here.join().expect("a thread") >= 2);
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_bytes_and_its_threads() {
+        let bytes = [7u8, 1, 8, 2];
+        let process = this();
+        let at = bytes.as_ptr() as u64;
+        assert_eq!(process.has_bytes(at, &[7, 1, 8, 2]), Some(true));
+        assert_eq!(process.has_bytes(at, &[7, 1, 8, 3]), Some(false));
+        assert_eq!(process.has_bytes(0, &[0]), Some(false));
+        assert!(process.has_thread(crate::own_tid().unsigned_abs()));
+        assert!(!process.has_thread(1));
+        assert!(process.shares_pids());
+    }
+
+    #[test]
+    fn one_that_has_ended_is_not_taken_for_its_successor() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .expect("sleep");
+        let pid = child.id().cast_signed();
+        let pidfd = Pidfd::open(pid).expect("it lives");
+        let process = Process::open(pid, &pidfd).expect("it lives");
+        assert!(
+            process
+                .statm()
+                .is_ok_and(|statm| statm.anon_resident().is_some())
+        );
+        process.signal(libc::SIGKILL).expect("a signal");
+        let _ = child.wait();
+        assert!(process.statm().is_err() && process.signal(0).is_err());
+        assert!(Process::open(pid, &pidfd).is_err());
+    }
+
+    #[test]
+    fn the_cpu_of_this_thread_is_found() {
+        let cpu = crate::this_cpu();
+        crate::pin_to(0, cpu).expect("pin");
+        let tid = crate::own_tid().unsigned_abs();
+        assert_eq!(this().cpu_of(tid), Some(cpu));
+        assert!(this().cpu_time(tid).is_some() && CpuTime::own().is_some());
+    }
+
+    #[test]
+    fn anonymous_memory_of_this_process_grows_when_touched() {
+        let statm = this().statm().expect("self");
+        let before = statm.anon_resident().expect("self");
+        let mut arena = crate::Arena::new(32 << 20).expect("arena");
+        arena.bytes_mut().fill(1);
+        let after = statm.anon_resident().expect("self");
+        assert!(after >= before + (30 << 20), "{before} {after}");
+        let pid = std::process::id().cast_signed();
+        assert!(anon_resident(pid).expect("self") >= before + (30 << 20));
+    }
+}

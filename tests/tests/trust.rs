@@ -1,0 +1,162 @@
+//! Who may speak to whom: strangers get no answer, members get nothing by lies, and whoever floods the engine costs only
+//! itself. In each test a job runs beside the hostile client, and its results are right.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use neap_tests::{Managed, Neap, Need, OrdinaryUser, Outcome, Run, exclusive, program, require};
+
+/// Longest that one hostile client takes, and the job beside it.
+const LONGEST: Duration = Duration::from_secs(200);
+
+/// How often the job reads its memory.
+const ROUNDS: &str = "6";
+
+/// Words that turn the superuser into a user without rights.
+const NOBODY: [&str; 5] = [
+    "setpriv",
+    "--reuid=65534",
+    "--regid=65534",
+    "--clear-groups",
+    "--inh-caps=-all",
+];
+
+struct Case {
+    user: OrdinaryUser,
+    hog: PathBuf,
+    stranger: PathBuf,
+}
+
+impl Case {
+    /// What the test needs, or nothing, which is said.
+    fn of(test: &str) -> Option<Self> {
+        let needs = [
+            Need::Neap,
+            Need::Root,
+            Need::Userfaultfd,
+            Need::Tool("setpriv"),
+        ];
+        if !require(test, &needs) {
+            return None;
+        }
+        let user = OrdinaryUser::for_test(test)?;
+        let (hog, stranger) = (user.copy(&program("hog")), user.copy(&program("stranger")));
+        Some(Self {
+            user,
+            hog,
+            stranger,
+        })
+    }
+
+    /// The words of the client in a mode.
+    fn client(&self, mode: &str, as_nobody: bool) -> Vec<OsString> {
+        let who: &[&str] = if as_nobody { &NOBODY } else { &[] };
+        let words = who.iter().map(OsString::from);
+        words
+            .chain([self.stranger.clone().into(), mode.into()])
+            .collect()
+    }
+
+    /// A job that writes its socket's name to a file, and then needs more memory than it has.
+    fn job(&self, named: &Path) -> Run {
+        let script = "printf %s \"$NEAP_SOCKET\" >\"$1.new\" && mv \"$1.new\" \"$1\" && exec \"$2\" 96 \"$3\"";
+        let words = ["sh", "-c", script, "sh"].map(OsString::from);
+        let args = [named.into(), self.hog.clone().into(), ROUNDS.into()];
+        Run::new(words.into_iter().chain(args)).limit(LONGEST)
+    }
+
+    /// A client from outside beside a job of the superuser; what came of it.
+    fn beside(&self, mode: &str, as_nobody: bool) -> Outcome {
+        let named = self.user.dir().join(format!("socket-{mode}-{as_nobody}"));
+        let job = self.job(&named);
+        let running = thread::spawn(move || Neap::limit("64M").env("NEAP_CHECK", "1").run(&job));
+        let begun = Instant::now();
+        while !named.exists() && begun.elapsed() < LONGEST && !running.is_finished() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let socket = std::fs::read_to_string(&named).expect("the name of a socket");
+        let mut words = self.client(mode, as_nobody);
+        words.push(socket.into());
+        let outcome = Run::new(words).limit(LONGEST).go();
+        self.must_be_right(&running.join().expect("the job's thread"));
+        outcome
+    }
+
+    /// A client that is a member of the job.
+    fn within(&self, mode: &str, as_nobody: bool) -> Managed {
+        let script = "hog=$1 rounds=$2; shift 2; \"$hog\" 96 $rounds & \"$@\" >&2; came=$?; wait $! && exit $came";
+        let words = ["sh", "-c", script, "sh"].map(OsString::from);
+        let hog = [self.hog.clone().into(), ROUNDS.into()];
+        let all = words
+            .into_iter()
+            .chain(hog)
+            .chain(self.client(mode, as_nobody));
+        let run = Neap::limit("64M")
+            .env("NEAP_CHECK", "1")
+            .run(&Run::new(all).limit(LONGEST));
+        self.must_be_right(&run);
+        run
+    }
+
+    fn must_be_right(&self, run: &Managed) {
+        run.must_have_paged();
+        let plain = Run::new([self.hog.as_os_str(), "96".as_ref(), ROUNDS.as_ref()]).go();
+        assert_eq!(run.text(), plain.text());
+    }
+}
+
+fn must_be_ok(outcome: &Outcome) {
+    assert!(
+        outcome.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&outcome.stdout),
+        outcome.stderr
+    );
+}
+
+#[test]
+fn another_user_finds_no_socket() {
+    let Some(case) = Case::of("another_user_finds_no_socket") else {
+        return;
+    };
+    let _alone = exclusive();
+    must_be_ok(&case.beside("look", true));
+}
+
+#[test]
+fn strangers_get_no_answer_though_they_know_the_path() {
+    let Some(case) = Case::of("strangers_get_no_answer_though_they_know_the_path") else {
+        return;
+    };
+    let _alone = exclusive();
+    for as_nobody in [true, false] {
+        must_be_ok(&case.beside("ask", as_nobody));
+    }
+}
+
+#[test]
+fn members_are_believed_no_lie() {
+    let Some(case) = Case::of("members_are_believed_no_lie") else {
+        return;
+    };
+    let _alone = exclusive();
+    for as_nobody in [true, false] {
+        let run = case.within("lie", as_nobody);
+        must_be_ok(&run);
+        assert!(run.stderr.contains("lie: 0 believed"), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_member_that_floods_the_engine_costs_only_itself() {
+    let Some(case) = Case::of("a_member_that_floods_the_engine_costs_only_itself") else {
+        return;
+    };
+    let _alone = exclusive();
+    must_be_ok(&case.within("sink", true));
+    for as_nobody in [true, false] {
+        must_be_ok(&case.within("crowd", as_nobody));
+    }
+}
