@@ -59,7 +59,7 @@ impl Process {
     }
 
     /// The numbers of its threads.
-    fn threads(&self) -> Vec<i32> {
+    pub fn threads(&self) -> Vec<i32> {
         // By the descriptor, and not by the number.
         let tasks = fs::read_dir(format!("/proc/self/fd/{}/task", self.dir.as_raw_fd()));
         let number = |task: fs::DirEntry| task.file_name().to_str()?.parse().ok();
@@ -178,33 +178,10 @@ impl Process {
         sum_of(&self.text("smaps_rollup").ok()?, "LazyFree:")
     }
 
-    /// Where each of its threads keeps its list of robust futexes, in its own record in libc. Threads without one, and
-    /// those we may not ask about, are left out. Asked by number: an answer of another thread names a page too many.
-    pub fn robust_lists(&self) -> Vec<u64> {
-        let list = |tid: i32| {
-            let (mut head, mut len) = (0u64, 0usize);
-            // SAFETY: the kernel writes one pointer and one size.
-            let done = unsafe {
-                libc::syscall(libc::SYS_get_robust_list, tid, &raw mut head, &raw mut len)
-            };
-            (done == 0 && head != 0).then_some(head)
-        };
-        self.threads().into_iter().filter_map(list).collect()
-    }
-
     /// Its mappings that a forked child finds empty (`wf` in VmFlags); `None` if they cannot be read. Slow: the kernel
     /// walks every page for it.
     pub fn wiped_on_fork(&self) -> Option<Vec<Range<u64>>> {
         Some(with_flag(self.mappings_with_flags()?, "wf"))
-    }
-
-    /// Its mappings that a userfaultfd gets the faults of (`um` in VmFlags), in order of address; `None` if they cannot
-    /// be read, or `known` is not mapped: then it is not the address space that is meant. Slow: the kernel walks every
-    /// page for it.
-    pub fn traps_missing(&self, known: u64) -> Option<Vec<Range<u64>>> {
-        let found = self.mappings_with_flags()?;
-        found.iter().find(|(range, _)| range.contains(&known))?;
-        Some(with_flag(found, "um"))
     }
 
     fn mappings_with_flags(&self) -> Option<Vec<(Range<u64>, String)>> {
@@ -231,6 +208,16 @@ fn with_flag(mappings: Vec<(Range<u64>, String)>, flag: &str) -> Vec<Range<u64>>
     ranges
         .filter_map(|(range, flags)| has(&flags).then_some(range))
         .collect()
+}
+
+/// Where a thread keeps its list of robust futexes, in its own record in libc. `None`: it has none, or we may not ask. Asked
+/// by number: an answer of another thread names a page too many.
+pub fn robust_list(tid: i32) -> Option<u64> {
+    let (mut head, mut len) = (0u64, 0usize);
+    // SAFETY: the kernel writes one pointer and one size.
+    let done =
+        unsafe { libc::syscall(libc::SYS_get_robust_list, tid, &raw mut head, &raw mut len) };
+    (done == 0 && head != 0).then_some(head)
 }
 
 /// A field of smaps_rollup, in bytes.
@@ -318,7 +305,8 @@ mod tests {
 
     #[test]
     fn every_thread_of_this_process_has_a_robust_list() {
-        let here = std::thread::spawn(move || this().robust_lists().len());
+        let lists = || this().threads().into_iter().filter_map(robust_list).count();
+        let here = std::thread::spawn(lists);
         assert!(here.join().expect("a thread") >= 2);
     }
 

@@ -23,7 +23,7 @@ mod thread;
 mod uffd;
 mod zdict;
 
-pub use about::{CpuTime, Process, Statm, anon_resident, comm};
+pub use about::{CpuTime, Process, Statm, anon_resident, comm, robust_list};
 pub use arena::Arena;
 pub use code::map_as_code;
 pub use cpu::{Keeper, Kept, end_keep, pin_to, this_cpu};

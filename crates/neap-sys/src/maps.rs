@@ -70,14 +70,66 @@ impl Maps {
 
     /// All mappings in ascending order. Not a snapshot: the program may change them meanwhile.
     pub fn read(&self) -> Result<Vec<Mapping>> {
-        if !self.by_query {
-            return self.read_text();
-        }
-        let mut found = Vec::new();
-        let mut address = 0;
-        while let Some(mapping) = self.query(address)? {
-            address = mapping.range.end;
-            found.push(mapping);
+        self.survey(0..u64::MAX, &mut |_| None)
+    }
+
+    /// The mappings that have memory in `place`, each whole, in ascending order. `known` gives the end of what need not be
+    /// looked at from an address on: a mapping that begins there is left out, and a query goes on behind that.
+    pub fn survey(
+        &self,
+        place: Range<u64>,
+        known: &mut dyn FnMut(u64) -> Option<u64>,
+    ) -> Result<Vec<Mapping>> {
+        self.walk(place, known, true)
+    }
+
+    /// Where mappings have memory in `place`: each whole, in ascending order.
+    pub fn extents(&self, place: Range<u64>) -> Result<Vec<Range<u64>>> {
+        let found = self.walk(place, &mut |_| None, false)?;
+        Ok(found.into_iter().map(|mapping| mapping.range).collect())
+    }
+
+    /// `names`: whether it must be known what the kernel made itself.
+    fn walk(
+        &self,
+        place: Range<u64>,
+        known: &mut dyn FnMut(u64) -> Option<u64>,
+        names: bool,
+    ) -> Result<Vec<Mapping>> {
+        let mut text = match self.by_query {
+            true => None,
+            false => Some(self.read_text()?.into_iter().peekable()),
+        };
+        let (mut found, mut at) = (Vec::new(), place.start);
+        while at < place.end {
+            let next = match &mut text {
+                None => self.query_nameless(at)?,
+                Some(all) => {
+                    while all.next_if(|mapping| mapping.range.end <= at).is_some() {}
+                    all.peek().cloned()
+                }
+            };
+            let Some(mapping) = next.filter(|next| next.range.start < place.end) else {
+                break;
+            };
+            at = at.max(mapping.range.start);
+            if let Some(end) = known(at).filter(|&end| end > at) {
+                at = end;
+                continue;
+            }
+            let asks = names && self.by_query && mapping.anonymous;
+            // Another may be there by now.
+            let mapping = match asks {
+                true => self.query_named(mapping.range.start)?,
+                false => Some(mapping),
+            };
+            let Some(mapping) = mapping.filter(|mapping| mapping.range.end > at) else {
+                break;
+            };
+            at = mapping.range.end;
+            if mapping.range.start < place.end {
+                found.push(mapping);
+            }
         }
         Ok(found)
     }
@@ -232,6 +284,33 @@ mod tests {
                 .expect("a moment of rest");
         assert_eq!(queried, before);
         assert_eq!(queried, after);
+    }
+
+    #[test]
+    fn a_survey_leaves_out_what_is_known_and_gives_the_rest_whole() {
+        let mut maps = Maps::adopt(File::open("/proc/self/maps").expect("maps"));
+        let memory = crate::Arena::new(8 * 4096).expect("arena");
+        let base = memory.bytes().as_ptr() as u64;
+        for by_query in [maps.by_query, false] {
+            maps.by_query = by_query;
+            let inner = base + 4096..base + 2 * 4096;
+            let whole = maps.survey(inner.clone(), &mut |_| None).expect("maps");
+            assert!(whole.len() == 1 && whole[0].range.contains(&base));
+            assert_eq!(
+                maps.extents(inner.clone()).expect("maps"),
+                [whole[0].range.clone()]
+            );
+            let mut asked = Vec::new();
+            let mut half = |at| {
+                asked.push(at);
+                (at < base + 8192).then_some(base + 8192)
+            };
+            let rest = maps.survey(base..base + 3 * 4096, &mut half).expect("maps");
+            assert_eq!(rest, whole);
+            assert_eq!(asked, [base, base + 8192]);
+            let known = maps.survey(inner.clone(), &mut |_| Some(u64::MAX));
+            assert_eq!(known.expect("maps"), []);
+        }
     }
 
     #[test]

@@ -69,6 +69,8 @@ const UNSURE_NANOS: u64 = 30_000;
 const UNSURE_MOST: u64 = 1_000_000;
 /// A change of the address space that takes longer is looked into, in nanoseconds.
 const LONG_CHANGE: u64 = 5_000_000;
+/// Looks into what threads are at take this share of the time at most: 1/8. Thousands of them may wait.
+const SHARE_OF_LOOKS: u64 = 8;
 /// Pause before faults that had to wait are tried again.
 const RETRY_NANOS: u64 = 100_000;
 
@@ -109,6 +111,8 @@ pub(crate) struct FaultThread {
     patience: Patience,
     /// How long the next look for the end of a change waits.
     unsure: u64,
+    /// When to look next at what a thread is at whose fault waits for that.
+    next_look: u64,
     /// Threads in a row that were not kept, since no cpu was idle.
     trusted: u32,
     /// This thread runs ahead of the program's on a cpu they share.
@@ -132,6 +136,7 @@ impl FaultThread {
             followed: None,
             patience: Patience::new(KEEP),
             unsure: UNSURE_NANOS,
+            next_look: 0,
             trusted: 0,
             ahead: false,
         }
@@ -305,11 +310,14 @@ impl FaultThread {
     /// that is told the kernel takes no page of us: they would wait for each other for ever. A page there that
     /// the table does not know is left to the kernel; the next look for mappings finds it. One that it knows
     /// waits: its thread may have come to mremap from a signal, and its bytes are ours.
-    fn lets_populate(&self, fault: &mut Fault) -> bool {
+    fn lets_populate(&mut self, fault: &mut Fault) -> bool {
         let now = neap_sys::monotonic_nanos();
         let since = *fault.stuck_since.get_or_insert(now);
         if now - since < LONG_CHANGE {
             return false;
+        }
+        if now < self.next_look {
+            return false; // its turn comes
         }
         fault.stuck_since = Some(now);
         // It reads and writes no memory of the program but what it populates.
@@ -317,7 +325,10 @@ impl FaultThread {
             true => body.process.is_in_mremap(fault.thread),
             false => body.process.any_in_mremap(),
         };
-        if !self.space.body.get().is_some_and(moves) {
+        let populates = self.space.body.get().is_some_and(moves);
+        let end = neap_sys::monotonic_nanos();
+        self.next_look = end + (end - now) * SHARE_OF_LOOKS;
+        if !populates {
             return false;
         }
         let _gate = self.space.gate.write().expect("gate");

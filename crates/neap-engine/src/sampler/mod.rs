@@ -20,8 +20,9 @@ use crate::space::{Body, Space};
 /// follow: 1 MiB; near the limit 128 KiB, since the faults of a new mapping wait for nothing until it is found.
 const UNEXPLAINED: u64 = 1 << 20;
 const UNEXPLAINED_NEAR: u64 = 128 << 10;
-/// Mappings are looked for at least this often once armed.
+/// Mappings are looked for this often once armed, or, where looks take long, when so many times their time has passed.
 const LOOK_EVERY: Nanos = Nanos(50_000_000);
+const REST_FROM_REGULAR_LOOKS: u64 = 16;
 
 /// Sleep while a job that is at its limit maps more and more.
 const SOONEST: Nanos = Nanos(100_000);
@@ -46,9 +47,9 @@ pub(crate) struct Sampler {
     job: Arc<Job>,
     pacer: Pacer,
     own: Statm,
-    looked: u64,
-    /// When to look again at the earliest.
+    /// When to look again at the earliest, and at the latest.
     look_again: u64,
+    look_next: u64,
     /// The last look came since the job grew.
     grows: bool,
     /// Growth since that neap's own fills do not explain, in bytes.
@@ -79,8 +80,8 @@ impl Sampler {
         Ok(Self {
             pacer: Pacer::new(job.options.limit, u32::try_from(cpus).unwrap_or(u32::MAX)),
             own: Statm::own()?,
-            looked: 0,
             look_again: 0,
+            look_next: 0,
             grows: false,
             unexplained: 0,
             next_share: 0,
@@ -274,7 +275,7 @@ impl Sampler {
     /// Has all that a process has registered the first time, and later registers what is new.
     fn arm(&mut self, spaces: &[Arc<Space>], now: u64) {
         let rested = now > self.look_again;
-        let due = now - self.looked >= LOOK_EVERY.0 || self.grows && rested;
+        let due = now >= self.look_next || self.grows && rested;
         let mut looked = false;
         let before = neap_sys::thread_nanos();
         for space in spaces {
@@ -300,11 +301,12 @@ impl Sampler {
             }
         }
         if looked {
-            (self.looked, self.unexplained) = (now, 0);
+            self.unexplained = 0;
             let worked = neap_sys::thread_nanos() - before;
             let end = neap_sys::monotonic_nanos();
             let took = worked.max((end - now) / WAITS);
             self.look_again = end + took * REST_FROM_LOOKS;
+            self.look_next = now + LOOK_EVERY.0.max(took * REST_FROM_REGULAR_LOOKS);
         }
     }
 }

@@ -172,10 +172,32 @@ impl Space {
         born
     }
 
-    /// Where mappings were before these changes: what is registered, as far as it was seen, and where the table
-    /// has pages.
+    /// Where mappings were before these changes, of the places that they are about: what is registered, as far as it
+    /// was seen, and where the table has pages. Nothing if none moves: then nobody asks.
     fn taken(&self, job: &Job, changes: &[Shape]) -> Ranges {
-        let mut taken = self.ranges.lock().expect("ranges lock").clone();
+        let mut taken = Ranges::default();
+        if !changes
+            .iter()
+            .any(|change| matches!(change, Shape::Move { .. }))
+        {
+            return taken;
+        }
+        {
+            let ranges = self.ranges.lock().expect("ranges lock");
+            let mut note = |place| {
+                ranges
+                    .within(place)
+                    .into_iter()
+                    .for_each(|part| taken.insert(part))
+            };
+            for change in changes {
+                match change {
+                    Shape::Unmap(range) => note(range),
+                    Shape::Move { from, to } => [from, to].into_iter().for_each(&mut note),
+                    Shape::Still => {}
+                }
+            }
+        }
         let core = job.core();
         for change in changes {
             if let Shape::Move { to, .. } = change {

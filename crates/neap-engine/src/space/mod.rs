@@ -6,6 +6,7 @@
 //! holds it exclusively. Until a change is read the kernel refuses fills and moves (EAGAIN), and from
 //! then until it is applied we do ([`Space::expects`]).
 
+mod adopt;
 mod copies;
 mod discover;
 mod errands;
@@ -63,14 +64,6 @@ pub(crate) struct Body {
     pub agent_guard: u64,
     /// Memory of neap's own in the program: never managed.
     pub own: Vec<Range<u64>>,
-}
-
-impl Body {
-    /// Its mappings that a userfaultfd gets the faults of; `None` if they cannot be read, or the process has
-    /// exec'd and its memory is that of others only. Slow.
-    pub fn traps_missing(&self) -> Option<Vec<Range<u64>>> {
-        self.process.traps_missing(self.own.first()?.start)
-    }
 }
 
 /// The last page that a program may have in 47 bits of addresses.

@@ -72,11 +72,30 @@ impl Ranges {
 
     /// What of `range` is in the set, ascending.
     pub fn within(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let first = self.find(range.start);
+        let from = first.as_ref().map_or(range.start, |first| first.end);
         let cut = |part: Range<u64>| part.start.max(range.start)..part.end.min(range.end);
-        self.iter()
+        let later = self.by_start.range(from..range.end.max(from));
+        let later = later.map(|(&start, &end)| start..end);
+        first
+            .into_iter()
+            .chain(later)
             .map(cut)
             .filter(|part| !part.is_empty())
             .collect()
+    }
+
+    /// What of `range` is not in the set, ascending.
+    pub fn gaps(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let mut gaps = Vec::new();
+        let mut from = range.start;
+        for part in self.within(range) {
+            gaps.push(from..part.start);
+            from = part.end;
+        }
+        gaps.push(from..range.end);
+        gaps.retain(|gap| gap.start < gap.end);
+        gaps
     }
 
     /// All ranges, ascending.
@@ -102,6 +121,12 @@ mod tests {
                 prop_assert_eq!(&got[..], &model[..]);
                 let all: Vec<_> = ranges.iter().collect();
                 prop_assert!(all.windows(2).all(|w| w[0].end < w[1].start));
+            }
+            for (start, end) in [(0, 80), (13, 40), (20, 21), (30, 30)] {
+                let inside: Vec<u64> = ranges.within(&(start..end)).into_iter().flatten().collect();
+                let outside: Vec<u64> = ranges.gaps(&(start..end)).into_iter().flatten().collect();
+                let (want, rest): (Vec<u64>, Vec<u64>) = (start..end).partition(|&at| model[at as usize]);
+                prop_assert_eq!((inside, outside), (want, rest));
             }
         }
     }

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use neap_sys::Mapping;
-
 use super::Ranges;
 
 #[derive(Clone, Debug, Default)]
@@ -23,26 +21,18 @@ impl Refused {
         self.ranges.touches(range)
     }
 
-    /// To be remembered before the mappings are read.
-    pub fn asked(&self) -> u64 {
-        self.asked
+    /// What is left alone, and the number of times that the program has asked for that.
+    pub fn all(&self) -> (Vec<Range<u64>>, u64) {
+        (self.ranges.iter().collect(), self.asked)
     }
 
-    /// Forgets ranges where nothing is mapped: another mapping may come. Not if the program has asked
-    /// since the mappings were read: what it asked for may be younger than they are.
-    pub fn forget_unmapped(&mut self, mappings: &[Mapping], asked: u64) {
-        if asked != self.asked {
-            return;
-        }
-        let unmapped = |range: &Range<u64>| {
-            let at = mappings.partition_point(|mapping| mapping.range.end <= range.start);
-            mappings
-                .get(at)
-                .is_none_or(|mapping| mapping.range.start >= range.end)
-        };
-        let gone: Vec<Range<u64>> = self.ranges.iter().filter(unmapped).collect();
-        for range in gone {
-            self.ranges.remove(range);
+    /// Forgets ranges where nothing was mapped: another mapping may come. Not if the program has asked since, of which
+    /// `asked` tells: what it asked for may be younger than that look.
+    pub fn forget(&mut self, unmapped: Vec<Range<u64>>, asked: u64) {
+        if asked == self.asked {
+            unmapped
+                .into_iter()
+                .for_each(|range| self.ranges.remove(range));
         }
     }
 }
@@ -51,28 +41,17 @@ impl Refused {
 mod tests {
     use super::*;
 
-    fn mapping(range: Range<u64>) -> Mapping {
-        Mapping {
-            range,
-            read: true,
-            write: true,
-            exec: false,
-            shared: false,
-            anonymous: true,
-            special: false,
-        }
-    }
-
     #[test]
     fn a_range_is_forgotten_with_its_mapping_but_not_by_an_old_look() {
         let mut refused = Refused::default();
         refused.insert(10..20);
         refused.insert(40..50);
-        let asked = refused.asked();
-        refused.forget_unmapped(&[mapping(0..15)], asked);
+        let (ranges, asked) = refused.all();
+        assert_eq!(ranges, [10..20, 40..50]);
+        refused.forget(ranges[1..].to_vec(), asked);
         assert!(refused.touches(&(10..20)) && !refused.touches(&(40..50)));
         refused.insert(40..50);
-        refused.forget_unmapped(&[], asked);
+        refused.forget(ranges, asked);
         assert!(refused.touches(&(40..50)));
     }
 }

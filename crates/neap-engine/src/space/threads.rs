@@ -11,12 +11,22 @@ use neap_units::PageNr;
 
 use super::Space;
 
-/// Most pages remembered: stacks are used again, so a program needs about one for each thread.
+/// Most pages remembered beyond one for each thread: stacks are used again.
 const MOST: usize = 4096;
+/// A thread that is known is asked again at one look of so many: another may have its number by now.
+const TURNS: i32 = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct ThreadPages {
     pages: Mutex<HashSet<PageNr>>,
+    known: Mutex<Known>,
+}
+
+/// The threads that were asked already.
+#[derive(Debug, Default)]
+struct Known {
+    threads: HashSet<i32>,
+    turn: i32,
 }
 
 impl ThreadPages {
@@ -33,11 +43,24 @@ impl Space {
         let Some(body) = self.body.get() else {
             return;
         };
-        let heads = body.process.robust_lists();
+        let mut known = self.threads.known.lock().expect("known threads");
+        let turn = (known.turn + 1) % TURNS;
+        let threads = body.process.threads();
+        let ask = |tid: &i32| Some((*tid, neap_sys::robust_list(*tid)?));
+        let is_left = |tid: &&i32| **tid % TURNS != turn && known.threads.contains(*tid);
+        let (left, due): (Vec<i32>, Vec<i32>) = threads.iter().partition(is_left);
+        let mut found: Vec<(i32, u64)> = due.iter().filter_map(ask).collect();
         let mut pages = self.threads.pages.lock().expect("thread pages");
-        if pages.len() + heads.len() > MOST {
+        if pages.len() + found.len() > MOST + threads.len() {
             pages.clear();
+            found.extend(left.iter().filter_map(ask));
         }
-        pages.extend(heads.into_iter().map(PageNr::containing));
+        pages.extend(found.iter().map(|&(_, head)| PageNr::containing(head)));
+        drop(pages);
+        known.threads = left
+            .into_iter()
+            .chain(found.into_iter().map(|(tid, _)| tid))
+            .collect();
+        known.turn = turn;
     }
 }

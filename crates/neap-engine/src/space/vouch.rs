@@ -10,21 +10,15 @@ use std::ops::Range;
 use super::Space;
 
 impl Space {
-    /// Takes note of a mapping that was registered just now, but for its parts in `known`. `there` is the shortest
-    /// range that holds all pages which those parts had; with nothing in it all is vouched for.
-    pub(super) fn vouch(&self, range: &Range<u64>, known: &[Range<u64>], there: &Range<u64>) {
+    /// Takes note of places that were registered just now. Both ascend; `there` are the pages that those had: with
+    /// none of them all is vouched for.
+    pub(super) fn vouch(&self, new: &[Range<u64>], there: &[Range<u64>]) {
         let mut vouched = self.vouched.lock().expect("vouched lock");
-        for part in gaps(range, known) {
-            vouched.remove(part.clone());
-            let before = part.start..there.start.clamp(part.start, part.end);
-            let after = there.end.clamp(part.start, part.end)..part.end;
-            let sure = match there.is_empty() {
-                true => [part.clone(), part.end..part.end],
-                false => [before, after],
-            };
-            for sure in sure.into_iter().filter(|sure| !sure.is_empty()) {
-                vouched.insert(sure);
-            }
+        for part in new {
+            vouched.insert(part.clone());
+            hulls(part, there)
+                .into_iter()
+                .for_each(|hull| vouched.remove(hull));
         }
     }
 
@@ -41,31 +35,20 @@ impl Space {
     }
 }
 
-/// What of `range` is in none of `known`, which ascend.
-pub(super) fn gaps(range: &Range<u64>, known: &[Range<u64>]) -> Vec<Range<u64>> {
-    let mut gaps = Vec::new();
-    let mut from = range.start;
-    for part in known {
-        gaps.push(from..part.start.min(range.end));
-        from = from.max(part.end);
-    }
-    gaps.push(from..range.end);
-    gaps.retain(|gap| gap.start < gap.end);
-    gaps
-}
-
-/// The shortest range that holds `hull` and what of `run` is in one of `parts`.
-pub(super) fn widen(hull: &mut Range<u64>, run: &Range<u64>, parts: &[Range<u64>]) {
-    for part in parts {
-        let (start, end) = (run.start.max(part.start), run.end.min(part.end));
-        if start >= end {
-            continue;
+/// What of `part` has pages, of which `there` has the runs. Runs that are near to each other are one, with what is
+/// between them: there may be tens of thousands.
+fn hulls(part: &Range<u64>, there: &[Range<u64>]) -> Vec<Range<u64>> {
+    const NEAR: u64 = 1 << 20;
+    let mut hulls: Vec<Range<u64>> = Vec::new();
+    let from = there.partition_point(|run| run.end <= part.start);
+    for run in there[from..].iter().take_while(|run| run.start < part.end) {
+        let run = run.start.max(part.start)..run.end.min(part.end);
+        match hulls.last_mut() {
+            Some(last) if run.start - last.end < NEAR => last.end = run.end,
+            _ => hulls.push(run),
         }
-        *hull = match hull.is_empty() {
-            true => start..end,
-            false => hull.start.min(start)..hull.end.max(end),
-        };
     }
+    hulls
 }
 
 #[cfg(test)]
@@ -73,21 +56,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_are_what_is_new() {
-        let all = std::slice::from_ref(&(10..90));
-        assert_eq!(gaps(&(10..90), &[]), all);
-        assert_eq!(gaps(&(10..90), &[10..20, 30..40]), [20..30, 40..90]);
-        assert_eq!(gaps(&(10..90), all), []);
-    }
-
-    #[test]
-    fn a_hull_holds_what_new_parts_have() {
-        let (parts, mut hull) = ([20..30, 40..90], 0..0);
-        widen(&mut hull, &(0..20), &parts);
-        assert!(hull.is_empty());
-        for run in [25..35, 50..55] {
-            widen(&mut hull, &run, &parts);
-        }
-        assert_eq!(hull, 25..55);
+    fn hulls_hold_what_a_part_has_and_join_what_is_near() {
+        const FAR: u64 = 1 << 30;
+        let there = [0..20, 25..35, 50..95, FAR..FAR + 5];
+        assert_eq!(hulls(&(100..200), &there), []);
+        assert_eq!(hulls(&(10..90), &there), std::slice::from_ref(&(10..90)));
+        assert_eq!(hulls(&(30..FAR + 9), &there), [30..95, FAR..FAR + 5]);
     }
 }

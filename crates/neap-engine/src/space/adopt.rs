@@ -1,0 +1,242 @@
+//! Taking mappings over: registering them, and taking note of the pages that they have.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+use neap_policy::{Heat, State, Step};
+use neap_sys::{Found, Mapping, Mode};
+use neap_units::{PAGE_SIZE, PageNr};
+
+use super::discover::{manageable, touches};
+use super::kin::inherit;
+use super::{Body, Space, addresses, pages};
+use crate::job::Job;
+
+/// A mapping that the kernel would not register is tried again after this, in nanoseconds: 1 s.
+const TRY_AGAIN: u64 = 1_000_000_000;
+
+/// Absent pages, and the first write to one that was read before.
+const MODE: Mode = Mode::MissingAndWp;
+
+/// What a look is for.
+#[derive(Clone, Copy)]
+pub(super) struct Look {
+    /// Nothing was registered before.
+    pub first: bool,
+    /// It is the first in a forked child: its parent's mappings are registered, and their pages not in the table.
+    pub inherits: bool,
+}
+
+impl Space {
+    /// Registers mappings and takes note of the pages that they already have. Both happen under the exclusive gate: a
+    /// thread that is throwing pages of them away has either finished or waits for its event to be read, which comes
+    /// after. False: not now.
+    pub(super) fn adopt(&self, job: &Job, body: &Body, batch: &[Mapping], look: Look) -> bool {
+        let _gate = self.gate.write().expect("gate");
+        if self.is_dead() || self.expects() || self.is_changing() {
+            return false; // what is recorded there may be another's
+        }
+        // As they are now: a part of a mapping must not be registered, mremap would fail.
+        let mut now = Vec::new();
+        for place in side_by_side(batch) {
+            let whole = place[0].range.start..place[place.len() - 1].range.end;
+            let Ok(found) = self.survey(body, &whole, look.inherits) else {
+                return false;
+            };
+            now.extend(found);
+        }
+        let mut taken = Vec::new();
+        for mappings in side_by_side(&now) {
+            taken.extend(self.register(body, mappings));
+        }
+        let mut new = Vec::new();
+        {
+            let mut ranges = self.ranges.lock().expect("ranges lock");
+            for range in &taken {
+                new.extend(ranges.gaps(range));
+                ranges.insert(range.clone());
+            }
+        }
+        if self.wipes.load(Relaxed) {
+            self.let_go_of_wiped(body, &taken);
+        }
+        let sure = self.keep_registered(body, &new);
+        let kept = self.registered_of(&taken);
+        let runs = match sure {
+            true => self.note_present(job, body, &kept),
+            false => None,
+        };
+        let Some(runs) = runs else {
+            let mut ranges = self.ranges.lock().expect("ranges lock");
+            new.into_iter().for_each(|part| ranges.remove(part));
+            return false;
+        };
+        self.vouch(
+            &self.registered_of(&new),
+            if look.first { &[] } else { &runs },
+        );
+        true
+    }
+
+    /// What of these places is registered.
+    fn registered_of(&self, places: &[Range<u64>]) -> Vec<Range<u64>> {
+        let ranges = self.ranges.lock().expect("ranges lock");
+        places
+            .iter()
+            .flat_map(|place| ranges.within(place))
+            .collect()
+    }
+
+    /// Registers mappings that lie side by side: in one call, unless the kernel refuses some of them. What was
+    /// registered, in order of address.
+    fn register(&self, body: &Body, mappings: &[Mapping]) -> Vec<Range<u64>> {
+        let whole = mappings[0].range.start..mappings[mappings.len() - 1].range.end;
+        let mut done = match self.uffd.register(whole.clone(), MODE) {
+            Ok(()) => vec![whole.clone()],
+            Err(_) => self.register_each(mappings),
+        };
+        // Grown meanwhile: the rest must be registered too.
+        if let Some(last) = done.last_mut().filter(|last| last.end == whole.end)
+            && let Some(Mapping { range: rest, .. }) = body
+                .maps
+                .at(last.end)
+                .ok()
+                .flatten()
+                .filter(|rest| rest.range.start == last.end && manageable(rest, body))
+            && !self.is_refused(&rest)
+            && self.uffd.register(rest.clone(), MODE).is_ok()
+        {
+            last.end = rest.end;
+        }
+        done
+    }
+
+    fn register_each(&self, mappings: &[Mapping]) -> Vec<Range<u64>> {
+        let until = neap_sys::monotonic_nanos() + TRY_AGAIN;
+        let mut failed = self.failed.lock().expect("failed lock");
+        let mut done = Vec::new();
+        for range in mappings.iter().map(|mapping| mapping.range.clone()) {
+            if self.uffd.register(range.clone(), MODE).is_ok() {
+                done.push(range);
+            } else {
+                // Unmapped meanwhile, or a kind of memory the kernel will not trap.
+                failed.insert(range.start, (range.end, until));
+            }
+        }
+        done
+    }
+
+    /// A mapping that is not registered may leave, and another come, without a word, also between the look at the
+    /// list of mappings and the registration, which then missed that. From the registration on changes are told: what
+    /// of these places is not registered now is none of ours. False: not to be told now.
+    pub(super) fn keep_registered(&self, body: &Body, places: &[Range<u64>]) -> bool {
+        let mut gone = Vec::new();
+        for place in places {
+            let Ok(mappings) = body.maps.extents(place.clone()) else {
+                return false;
+            };
+            let mut at = place.start;
+            for mapping in mappings {
+                let part = mapping.start.max(at)..mapping.end.min(place.end);
+                if part.is_empty() {
+                    continue;
+                }
+                gone.push(at..part.start);
+                at = part.end;
+                match self
+                    .uffd
+                    .is_registered(part.start..part.start + PAGE_SIZE as u64)
+                {
+                    Some(true) => {}
+                    Some(false) => gone.push(part),
+                    None => return false,
+                }
+            }
+            gone.push(at..place.end);
+        }
+        let mut ranges = self.ranges.lock().expect("ranges lock");
+        gone.into_iter().for_each(|place| ranges.remove(place));
+        true
+    }
+
+    /// Unregisters what forked children find wiped of ranges that were just registered. Looked at only
+    /// now: from its registration on it cannot change its place unheard.
+    fn let_go_of_wiped(&self, body: &Body, taken: &[Range<u64>]) {
+        let wiped = body.process.wiped_on_fork();
+        for part in self.registered_of(taken) {
+            let gone: Vec<Range<u64>> = match &wiped {
+                Some(wiped) => wiped
+                    .iter()
+                    .filter(|other| touches(other, &part))
+                    .cloned()
+                    .collect(),
+                None => vec![part.clone()],
+            };
+            for wiped in gone {
+                let wiped = wiped.start.max(part.start)..wiped.end.min(part.end);
+                let _ = self.uffd.unregister(wiped.clone());
+                self.ranges.lock().expect("ranges lock").remove(wiped);
+            }
+        }
+    }
+
+    /// Takes note of the pages that are in these places, and says which. Those of zeros, which cost nothing, are
+    /// write-protected instead, so that the first write to one is a fault. Not if somebody has changed mappings meanwhile: the pages could be those of a mapping that moved there, which has records where it was. The
+    /// caller holds the gate exclusively, and has looked at nothing before.
+    pub(super) fn note_present(
+        &self,
+        job: &Job,
+        body: &Body,
+        places: &[Range<u64>],
+    ) -> Option<Vec<Range<u64>>> {
+        let (mut runs, mut zeros) = (Vec::new(), Vec::new());
+        for place in places {
+            let mut keep = |run, found| match found {
+                Found::Pages => runs.push(run),
+                Found::Zeros => zeros.push(run),
+            };
+            body.pagemap.present(place.clone(), &mut keep).ok()?;
+        }
+        for run in zeros {
+            self.uffd.protect(run).stop.map_or(Some(()), |_| None)?;
+        }
+        if self.expects() || self.is_changing() {
+            return None;
+        }
+        self.take_note(job, &runs);
+        Some(runs)
+    }
+
+    /// Present pages enter the second youngest generation.
+    fn take_note(&self, job: &Job, runs: &[Range<u64>]) {
+        /// Pages noted under one hold of the core.
+        const CHUNK: usize = 512;
+        let leaving = self.quarantine.lock().expect("quarantine lock").all();
+        let parent = self.kin.parent();
+        let numbers = |run| {
+            let all = pages(run);
+            all.start.0..all.end.0
+        };
+        let mut all = runs.iter().flat_map(numbers).map(PageNr).peekable();
+        while all.peek().is_some() {
+            let mut core = job.core();
+            for page in all.by_ref().take(CHUNK) {
+                if leaving.touches(&addresses(page, 1)) {
+                    continue; // announced to go, perhaps still there for a moment
+                }
+                let id = core.ensure(self.id, page);
+                if core.state(id) == State::Absent {
+                    job.must(core.apply(id, Step::Adopt(Heat::Warm)));
+                    if let Some(parent) = &parent {
+                        inherit(job, &mut core, parent, self, page);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Groups of mappings without a hole between them.
+fn side_by_side(mappings: &[Mapping]) -> impl Iterator<Item = &[Mapping]> {
+    mappings.chunk_by(|one, next| one.range.end == next.range.start)
+}

@@ -1,0 +1,66 @@
+//! Programs with tens of thousands of mappings: stacks with guard pages, of fibers and of threads.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use neap_tests::{Managed, Neap, Run, paging, program};
+
+fn words(name: &str, arguments: &[&str]) -> Run {
+    let path = OsString::from(program(name));
+    let arguments = arguments.iter().map(OsString::from);
+    Run::new([path].into_iter().chain(arguments)).limit(Duration::from_secs(200))
+}
+
+/// What the program says under neap is what it says without.
+fn as_plain(limit: &str, run: &Run) -> Managed {
+    let plain = run.go();
+    let managed = Neap::limit(limit).run(&run.clone().sampled());
+    managed.must_have_paged();
+    assert_eq!(managed.text(), plain.text());
+    managed
+}
+
+/// Such a job came to 1.2 to 2.3 times its limit, and to twelve times the time of one mapping: all mappings were looked at
+/// for each new one, and each was registered by itself.
+#[test]
+fn stacks_with_guard_pages_stay_within_the_limit() {
+    let Some(_alone) = paging("stacks_with_guard_pages_stay_within_the_limit") else {
+        return;
+    };
+    // About 60 % of what they hold.
+    for (fibers, limit) in [("1000", "9M"), ("8000", "70M"), ("30000", "260M")] {
+        let run = as_plain(limit, &words("fibers", &[fibers, "2"]));
+        run.must_be_within_limit();
+    }
+}
+
+/// The kernel allows a process so many mappings (vm.max_map_count). Registered memory takes no more of them.
+#[test]
+fn a_program_with_nearly_all_mappings_that_it_may_have_goes_on() {
+    let Some(_alone) = paging("a_program_with_nearly_all_mappings_that_it_may_have_goes_on") else {
+        return;
+    };
+    const FOR_LIBRARIES: u64 = 200;
+    let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
+    let most = most.trim().parse().unwrap_or(65_530).min(65_530);
+    let fibers = ((most - FOR_LIBRARIES) / 2).to_string();
+    as_plain("300M", &words("fibers", &[&fibers, "1"]));
+}
+
+/// Each thread has a stack with a guard page, and a record in it that the kernel writes to at its end.
+#[test]
+fn thousands_of_threads_end_as_they_do_without_neap() {
+    let Some(_alone) = paging("thousands_of_threads_end_as_they_do_without_neap") else {
+        return;
+    };
+    as_plain("24M", &words("thousands", &["2000"]));
+}
+
+/// A heap that grows by mprotect of what it has reserved, as those of glibc's arenas do, is registered before it grows.
+#[test]
+fn a_reserve_is_managed_before_it_is_used() {
+    let Some(_alone) = paging("a_reserve_is_managed_before_it_is_used") else {
+        return;
+    };
+    as_plain("32M", &words("reserve", &["128"])).must_be_within_limit();
+}
