@@ -4,7 +4,6 @@
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
@@ -52,7 +51,7 @@ impl Process {
         Ok(unsafe { File::from_raw_fd(fd) })
     }
 
-    fn text(&self, name: &str) -> io::Result<String> {
+    pub(crate) fn text(&self, name: &str) -> io::Result<String> {
         let mut text = String::new();
         self.file(name)?.read_to_string(&mut text)?;
         Ok(text)
@@ -177,37 +176,6 @@ impl Process {
     pub fn declared_free(&self) -> Option<u64> {
         sum_of(&self.text("smaps_rollup").ok()?, "LazyFree:")
     }
-
-    /// Its mappings that a forked child finds empty (`wf` in VmFlags); `None` if they cannot be read. Slow: the kernel
-    /// walks every page for it.
-    pub fn wiped_on_fork(&self) -> Option<Vec<Range<u64>>> {
-        Some(with_flag(self.mappings_with_flags()?, "wf"))
-    }
-
-    fn mappings_with_flags(&self) -> Option<Vec<(Range<u64>, String)>> {
-        let text = self.text("smaps").ok()?;
-        let (mut found, mut here) = (Vec::new(), 0..0);
-        for line in text.lines() {
-            if let Some(flags) = line.strip_prefix("VmFlags:") {
-                found.push((here.clone(), flags.to_owned()));
-            } else if let Some((start, end)) =
-                line.split(' ').next().and_then(|word| word.split_once('-'))
-                && let (Ok(start), Ok(end)) =
-                    (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16))
-            {
-                here = start..end;
-            }
-        }
-        Some(found)
-    }
-}
-
-fn with_flag(mappings: Vec<(Range<u64>, String)>, flag: &str) -> Vec<Range<u64>> {
-    let has = |flags: &String| flags.split(' ').any(|other| other == flag);
-    let ranges = mappings.into_iter();
-    ranges
-        .filter_map(|(range, flags)| has(&flags).then_some(range))
-        .collect()
 }
 
 /// Where a thread keeps its list of robust futexes, in its own record in libc. `None`: it has none, or we may not ask. Asked

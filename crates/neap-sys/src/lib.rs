@@ -17,6 +17,7 @@ mod measured;
 mod pagemap;
 mod process;
 mod remote;
+mod smaps;
 mod socket;
 mod startup;
 mod thread;
@@ -37,6 +38,7 @@ pub use measured::{Usage, own_time, start_within, swap_off, swap_on, usage_of_ch
 pub use pagemap::{Found, Pagemap, Word};
 pub use process::{Pidfd, descendants, kill_descendants, own_user, random, signal};
 pub use remote::{Piece, Remote};
+pub use smaps::Figures;
 pub use socket::{Listener, Message, Peer};
 pub use startup::{hand_down, raise_descriptor_limit};
 pub use thread::{

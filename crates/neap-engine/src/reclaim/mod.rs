@@ -6,6 +6,7 @@
 
 mod company;
 mod guard;
+mod inventory;
 mod outlook;
 mod pressure;
 mod samples;
@@ -22,6 +23,7 @@ use neap_units::{PAGE_SIZE, PageId, Pages, SpaceId};
 use neap_wire::{BLOCK_PAGES, op};
 
 use self::company::Company;
+use self::inventory::Inventory;
 use self::outlook::{Look, Outlook, Supply};
 use self::pressure::Pressure;
 use self::store::{Storer, Taken};
@@ -154,7 +156,12 @@ impl Reclaimer {
                 continue;
             }
             let look = self.look();
-            let supply = self.outlook.judge(&pass, &look);
+            let mut supply = self.outlook.judge(&pass, &look);
+            if supply == Supply::Dry && self.supply != Supply::Dry && self.finds_more() {
+                self.outlook.relieve();
+                self.outlook.begin(neap_sys::monotonic_nanos());
+                supply = Supply::Flows;
+            }
             self.turn(supply);
             self.job.offer_room();
             if self.outlook.is_over() {
@@ -213,6 +220,18 @@ impl Reclaimer {
         }
     }
 
+    /// Looks for all memory of the job that is not managed yet, before nothing is said to be left. Whether there is some.
+    fn finds_more(&self) -> bool {
+        let before = self.job.core().total_resident();
+        for space in self.job.spaces() {
+            if space.first_look.is_made() && !space.is_dead() && !space.native.load(Relaxed) {
+                space.discover(&self.job);
+            }
+        }
+        let found = self.job.core().total_resident().saturating_sub(before);
+        found.0 >= BLOCK_PAGES
+    }
+
     /// Nothing moved: until the disk has made room, or for a moment.
     fn pause(&self) {
         self.job.ask_shrinker(0);
@@ -242,10 +261,16 @@ impl Reclaimer {
         if self.supply != Supply::Dry || !self.job.meter.is_full() || !wanted {
             return;
         }
+        let told = self.job.told_dry.swap(true, Relaxed);
+        let stays = if told {
+            String::new()
+        } else {
+            Inventory::take(&self.job).words()
+        };
         if kills {
             neap_sys::kill_descendants();
         }
-        if self.job.told_dry.swap(true, Relaxed) {
+        if told {
             return;
         }
         let over = if kills {
@@ -253,10 +278,9 @@ impl Reclaimer {
         } else {
             "the program goes over its limit"
         };
-        let what = "what is resident is pinned, locked, shared, of a file or does not compress";
         let trouble = self.job.store.swap_trouble().map(|why| format!("{why}; "));
         self.job.warn(format!(
-            "nothing more can be reclaimed ({}{what}): {over}; give a larger -m or --swap-size",
+            "nothing more can be reclaimed ({}{stays}): {over}; give a larger -m or --swap-size",
             trouble.unwrap_or_default()
         ));
     }

@@ -272,6 +272,18 @@ impl Sampler {
         }
     }
 
+    fn look_at(&self, space: &Space, now: u64) {
+        if !space.told.load(Relaxed) {
+            space.arm_agent(&self.job); // it was forking
+        }
+        let idle = |body: &Body| space.kin.is_idle(&body.process);
+        match space.body.get().is_some_and(idle) {
+            true => space.find_threads(),
+            false => space.discover(&self.job),
+        }
+        space.end_quarantine(&self.job, now);
+    }
+
     /// Has all that a process has registered the first time, and later registers what is new.
     fn arm(&mut self, spaces: &[Arc<Space>], now: u64) {
         let rested = now > self.look_again;
@@ -292,11 +304,7 @@ impl Sampler {
                     space.look_first(&self.job, self.ahead == Some(true));
                 }
             } else if due && space.first_look.is_made() {
-                if !space.told.load(Relaxed) {
-                    space.arm_agent(&self.job); // it was forking
-                }
-                space.discover(&self.job);
-                space.end_quarantine(&self.job, now);
+                self.look_at(space, now);
                 looked = true;
             }
         }

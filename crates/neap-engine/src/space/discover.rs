@@ -218,7 +218,9 @@ pub(super) fn manageable(mapping: &Mapping, body: &Body) -> bool {
     let private_memory = mapping.anonymous && !mapping.shared && !mapping.special;
     // The staging area is readable and writable, and pages move only between equal protections.
     let movable = mapping.read && mapping.write && !mapping.exec;
-    let reserved = !mapping.read && !mapping.write && !mapping.exec;
+    // It may be large: without a scan each of its pages would be asked about.
+    let bare = !mapping.read && !mapping.write && !mapping.exec;
+    let reserved = bare && body.pagemap.has_scan();
     private_memory && (movable || reserved) && !overlaps_own(&mapping.range, body)
 }
 

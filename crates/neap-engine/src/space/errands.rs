@@ -92,6 +92,9 @@ impl Space {
                 // One that failed is suspect, unless the program has no mapping left to split off for it: what is
                 // in it is dead, so that it can be tried again. Those after it were not tried.
                 let suspect = usize::from(reply.errno != ENOMEM);
+                if suspect == 0 {
+                    job.warn(format!("process {} has as many mappings as it may: its memory leaves slowly or not at all; raise vm.max_map_count", body.pid));
+                }
                 let untried = blocks.split_off(blocks.len().min(reply.done as usize + suspect));
                 body.stage.take_back(&untried);
                 let emptied = |i: usize| i < reply.done as usize;

@@ -20,6 +20,9 @@ use crate::job::Job;
 /// Copies are offered while the pool takes less than this share of the limit.
 const OFFER_BELOW_PERCENT: u64 = 50;
 
+/// A forked child whose faults may have brought less than this, 512 KiB, has hardly anything of its own to reclaim.
+const IDLE_BELOW: u64 = 512 << 10;
+
 /// A child that has told nothing of itself after this never will (raw clone): 1 s, in nanoseconds.
 const CHILDHOOD: u64 = 1_000_000_000;
 
@@ -116,6 +119,13 @@ impl Kin {
     /// Whether the pages that were there at the fork must still be found.
     pub fn inherits(&self) -> bool {
         self.inherits.load(Relaxed)
+    }
+
+    /// Whether that can wait: the child shares what it has, and has touched next to nothing else. The records of its pages
+    /// would take more of neap's memory than it has of its own.
+    pub fn is_idle(&self, process: &Process) -> bool {
+        let quiet = |faults| faults * (PAGE_SIZE as u64) < IDLE_BELOW;
+        self.inherits() && self.shares() && self.unexplained(process).is_some_and(quiet)
     }
 
     /// They have been found.

@@ -1,0 +1,148 @@
+//! What memory a job has that cannot be reclaimed, and why: for the message that says so.
+
+use std::ops::Range;
+
+use neap_sys::Figures;
+use neap_units::Bytes;
+
+use crate::job::Job;
+
+/// Why memory stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Locked,
+    File,
+    ReadOnly,
+    Executable,
+    Shared,
+    Unseen,
+    Rest,
+    Own,
+    Pool,
+}
+
+/// With the words for each.
+const REASONS: [(Reason, &str); 9] = [
+    (Reason::Locked, "is locked"),
+    (Reason::File, "is of files"),
+    (Reason::ReadOnly, "is read-only"),
+    (Reason::Executable, "is executable"),
+    (Reason::Shared, "is shared since a fork"),
+    (Reason::Unseen, "is not managed, as asked or not found yet"),
+    (Reason::Rest, "is pinned, in use or does not compress"),
+    (Reason::Own, "is what neap itself takes"),
+    (Reason::Pool, "is compressed already"),
+];
+
+/// So many reasons are named at most, the largest first.
+const NAMED: usize = 3;
+/// A reason for less than this share of all is not named: 1/16.
+const SMALL: u64 = 16;
+
+/// Bytes for each reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Inventory([u64; REASONS.len()]);
+
+impl Inventory {
+    /// Looks at all memory of the job. Slow.
+    pub fn take(job: &Job) -> Self {
+        let mut all = Self::default();
+        for space in job.spaces() {
+            let Some(body) = space.body.get().filter(|_| !space.is_dead()) else {
+                continue;
+            };
+            for mapping in body.process.figures().unwrap_or_default() {
+                all.add(&mapping, &body.own);
+            }
+        }
+        let (_, peaks) = job.meter.peaks();
+        all.0[Reason::Own as usize] = peaks.own;
+        all.0[Reason::Pool as usize] = job.store.pool_memory().0;
+        all
+    }
+
+    /// `own`: memory of neap's own in the program, which holds pages that are on their way out.
+    fn add(&mut self, mapping: &Figures, own: &[Range<u64>]) {
+        let meets =
+            |own: &Range<u64>| own.start < mapping.range.end && mapping.range.start < own.end;
+        if own.iter().any(meets) {
+            return;
+        }
+        let shared = mapping.shared.min(mapping.anonymous);
+        self.0[Reason::Shared as usize] += if mapping.file { 0 } else { shared };
+        let reason = match mapping {
+            _ if mapping.file => return self.0[Reason::File as usize] += mapping.anonymous,
+            _ if mapping.locked > 0 => Reason::Locked,
+            _ if mapping.exec => Reason::Executable,
+            _ if !mapping.write => Reason::ReadOnly,
+            _ if !mapping.traps_missing() => Reason::Unseen,
+            _ => Reason::Rest,
+        };
+        self.0[reason as usize] += mapping.anonymous - shared;
+    }
+
+    /// The largest reasons, in words.
+    pub fn words(&self) -> String {
+        let all: u64 = self.0.iter().sum();
+        let mut parts: Vec<(u64, &str)> = REASONS
+            .iter()
+            .map(|&(reason, words)| (self.0[reason as usize], words))
+            .filter(|&(bytes, _)| bytes > 0 && bytes >= all / SMALL)
+            .collect();
+        parts.sort_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
+        parts.truncate(NAMED);
+        let parts: Vec<String> = parts
+            .into_iter()
+            .map(|(bytes, words)| format!("{} {words}", Bytes(bytes)))
+            .collect();
+        parts.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn mapping(change: impl FnOnce(&mut Figures)) -> Figures {
+        let mut mapping = Figures::default();
+        (mapping.range, mapping.write, mapping.anonymous) = (10..20, true, 8 * MIB);
+        change(&mut mapping);
+        mapping
+    }
+
+    fn words(mapping: &Figures) -> String {
+        let mut all = Inventory::default();
+        all.add(mapping, &[]);
+        all.words()
+    }
+
+    #[test]
+    fn each_mapping_has_its_reason() {
+        let said = |change: fn(&mut Figures)| words(&mapping(change));
+        assert_eq!(said(|m| m.locked = 1), "8MiB is locked");
+        assert_eq!(said(|m| (m.file, m.locked) = (true, 1)), "8MiB is of files");
+        assert_eq!(said(|m| m.write = false), "8MiB is read-only");
+        assert_eq!(said(|m| m.exec = true), "8MiB is executable");
+        assert_eq!(
+            said(|m| m.shared = m.anonymous),
+            "8MiB is shared since a fork"
+        );
+        assert!(said(|_| {}).contains("not found yet"));
+        assert_eq!(said(|m| m.anonymous = 0), "");
+    }
+
+    #[test]
+    fn the_largest_reasons_come_first_and_small_ones_are_left_out() {
+        let mut all = Inventory::default();
+        all.add(&mapping(|m| m.locked = 1), &[]);
+        all.add(
+            &mapping(|m| (m.write, m.anonymous) = (false, 20 * MIB)),
+            &[],
+        );
+        all.add(&mapping(|m| (m.exec, m.anonymous) = (true, MIB)), &[]);
+        all.add(&mapping(|m| m.exec = true), std::slice::from_ref(&(12..14)));
+        assert_eq!(all.words(), "20MiB is read-only, 8MiB is locked");
+    }
+}

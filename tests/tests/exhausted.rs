@@ -1,0 +1,90 @@
+//! What neap says when nothing more can be reclaimed: one line that names what there is.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use neap_tests::{Managed, Neap, Need, Run, exclusive, paging, program, require};
+
+fn words(arguments: &[&str]) -> Run {
+    let path = OsString::from(program("stays"));
+    let arguments = arguments.iter().map(OsString::from);
+    Run::new([path].into_iter().chain(arguments)).limit(Duration::from_secs(60))
+}
+
+/// The line on stderr, which names this reason.
+fn names(reason: &str, run: &Managed) {
+    let lines: Vec<&str> = run.stderr.lines().collect();
+    let told = |line: &&&str| line.starts_with("neap: nothing more can be reclaimed (");
+    let told: Vec<_> = lines.iter().filter(told).collect();
+    assert_eq!(told.len(), 1, "{}", run.stderr);
+    assert!(told[0].contains(reason), "not {reason}: {}", run.stderr);
+    assert!(told[0].contains("give a larger -m"), "{}", run.stderr);
+}
+
+fn goes_over(kind: &str, reason: &str) {
+    let run = Neap::limit("32M").run(&words(&[kind, "96"]));
+    run.must_exit(0);
+    assert_eq!(run.text(), "right\n");
+    names(reason, &run);
+}
+
+/// A collector that write-protects its heap has such memory: pages do not move between mappings of different rights.
+#[test]
+fn memory_that_is_read_only_is_named() {
+    let Some(_alone) = paging("memory_that_is_read_only_is_named") else {
+        return;
+    };
+    goes_over("readonly", "read-only");
+}
+
+#[test]
+fn memory_that_is_executable_is_named() {
+    let Some(_alone) = paging("memory_that_is_executable_is_named") else {
+        return;
+    };
+    goes_over("executable", "executable");
+}
+
+#[test]
+fn what_was_written_to_a_file_s_mapping_is_named() {
+    let Some(_alone) = paging("what_was_written_to_a_file_s_mapping_is_named") else {
+        return;
+    };
+    goes_over("file", "of files");
+}
+
+#[test]
+fn memory_that_is_locked_is_named() {
+    let name = "memory_that_is_locked_is_named";
+    if !require(name, &[Need::Neap, Need::Userfaultfd, Need::Root]) {
+        return;
+    }
+    let _alone = exclusive();
+    goes_over("locked", "locked");
+}
+
+/// It is named before the job is killed, while there is something to be looked at.
+#[test]
+fn a_job_that_is_killed_is_told_why() {
+    let Some(_alone) = paging("a_job_that_is_killed_is_told_why") else {
+        return;
+    };
+    let neap = Neap::limit("32M").option("--on-exhausted").option("kill");
+    let run = neap.run(&words(&["readonly", "96"]));
+    run.must_exit(137);
+    names("read-only", &run);
+    assert!(run.stderr.contains("killed, as asked"), "{}", run.stderr);
+}
+
+/// What is compressible and not yet managed when reclaim finds nothing left is found before anybody is killed.
+#[test]
+fn a_job_that_fits_is_not_killed_for_memory_that_was_not_found_yet() {
+    let Some(_alone) = paging("a_job_that_fits_is_not_killed_for_memory_that_was_not_found_yet")
+    else {
+        return;
+    };
+    let stacks = OsString::from(program("fibers"));
+    let run = Run::new([stacks, "8000".into(), "2".into()]).limit(Duration::from_secs(120));
+    let neap = Neap::limit("70M").option("--on-exhausted").option("kill");
+    neap.run(&run).must_exit(0);
+}
