@@ -7,7 +7,7 @@ RUNS ?= $(if $(QUICK),3,5)
 AT ?= $(if $(QUICK),50,75$(comma)50$(comma)33)
 comma := ,
 
-.PHONY: help build install check test demo torture bench bench-micro lint fmt clean
+.PHONY: help build install check test demo torture failing bench bench-micro lint fmt clean
 
 help:
 	@echo 'make build    the release binary, target/release/neap: one file'
@@ -16,6 +16,7 @@ help:
 	@echo 'make check    lints, links of the documentation, unit tests: what to run while working'
 	@echo 'make test     all that, other compilers, and end-to-end tests, with counts; what CI runs'
 	@echo 'make torture  the torture program under neap with fresh seeds; FOR=600 is the long run (60)'
+	@echo 'make failing  each system call of neap fails, with each error, at several places; some twenty minutes'
 	@echo 'make bench    the suite against the kernel, as root, into benches/runs; QUICK=1 is short, ROWS="zipf seq-read" a choice'
 	@echo 'make bench-micro  the fault path, the eviction path, the pool and each compressor'
 	@echo 'make lint     formatting, clippy and links alone'
@@ -38,6 +39,9 @@ demo: build
 
 torture: build
 	NEAP_TORTURE_SECONDS=$(FOR) cargo test -p neap-tests --test torture -- --nocapture --test-threads=1
+
+failing: build
+	NEAP_FAILING=all cargo test -p neap-tests --test failing_calls -- --nocapture --test-threads=1
 
 bench:
 	@tools/need.sh build

@@ -6,6 +6,7 @@
 
 mod bench;
 mod cgroup;
+mod failing;
 mod fuzz;
 mod neap;
 mod peak;
@@ -20,6 +21,7 @@ pub use bench::{
     LIMIT, LIMIT_BYTES, MIB, PATIENCE, SWAPPING, allowed, bench, disk, json, leavings, names,
 };
 pub use cgroup::MemoryGroup;
+pub use failing::{Calls, End, Failing, Failure, judge};
 pub use fuzz::{TARGETS, Target};
 pub use neap::{Managed, Neap, neap_binary};
 pub use peak::peak_of;

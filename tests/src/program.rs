@@ -60,6 +60,18 @@ pub fn program_with(name: &str, flags: &[&str]) -> Option<Program> {
         .then(|| built(name, &flags.concat(), flags, &usual_compiler()))
 }
 
+/// A library of such files, to be preloaded.
+#[must_use]
+pub(crate) fn library(name: &str) -> PathBuf {
+    built(name, ".so", &["-shared", "-fPIC"], &usual_compiler())
+}
+
+/// The only C file of a program or library.
+#[must_use]
+pub(crate) fn source(name: &str) -> PathBuf {
+    here().join("programs").join(format!("{name}.c"))
+}
+
 /// As [`program`], for musl; `None` where musl's compiler is not installed. Headers of the kernel are glibc's folder's.
 #[must_use]
 pub fn musl_program(name: &str) -> Option<Program> {
@@ -122,7 +134,7 @@ fn compile(name: &str, key: &str, flags: &[&str], compiler: &OsStr) -> PathBuf {
 /// The C files of a program, and when the newest of them (or of its headers) changed.
 fn sources(name: &str) -> (Vec<PathBuf>, SystemTime) {
     let programs = here().join("programs");
-    let single = programs.join(format!("{name}.c"));
+    let single = source(name);
     if single.exists() {
         let at = modified(&single).unwrap_or(SystemTime::UNIX_EPOCH);
         return (vec![single], at);

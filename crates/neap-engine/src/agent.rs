@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use bytemuck::{Zeroable, bytes_of};
-use neap_sys::{Keeper, Kept, Peer, Process};
+use neap_sys::{Keeper, Kept, Peer, Process, SysError};
 use neap_units::{PageId, SlotId};
 use neap_wire as wire;
 
@@ -110,8 +110,8 @@ impl Agent {
             return Called::Busy(errand);
         }
         let _kept = self.meet_here();
-        if !self.send(op, spans, target) {
-            return self.end(errand);
+        if let Err(error) = self.send(op, spans, target) {
+            return self.not_sent(&error, errand);
         }
         self.receive(turn, errand)
     }
@@ -123,15 +123,22 @@ impl Agent {
             Ok(turn) if turn.is_none() && !self.is_gone() => turn,
             _ => return Called::Busy(errand),
         };
-        if !self.send(op, &[], 0) {
-            return self.end(errand);
+        if let Err(error) = self.send(op, &[], 0) {
+            return self.not_sent(&error, errand);
         }
         self.keep(&mut turn, errand);
         Called::Late
     }
 
-    /// False: there is no agent any more.
-    fn send(&self, op: u32, spans: &[Range<u64>], target: u64) -> bool {
+    /// Nothing was sent. One error is not the end of the agent.
+    fn not_sent(&self, error: &SysError, errand: Errand) -> Called {
+        match error.passes() {
+            true => Called::Busy(errand),
+            false => self.end(errand),
+        }
+    }
+
+    fn send(&self, op: u32, spans: &[Range<u64>], target: u64) -> neap_sys::Result<()> {
         let mut command = wire::Command::zeroed();
         command.magic = wire::MAGIC;
         command.op = op;
@@ -143,7 +150,7 @@ impl Agent {
                 bytes: span.end - span.start,
             };
         }
-        self.peer.send(bytes_of(&command), &[]).is_ok()
+        self.peer.send(bytes_of(&command), &[])
     }
 
     /// What it was sent is late.
@@ -185,9 +192,7 @@ impl Agent {
     pub fn collect(&self, wait: bool) -> Option<Called> {
         let mut turn = self.turn.lock().expect("agent lock");
         turn.as_ref()?;
-        if !wait
-            && neap_sys::wait_readable(&[self.peer.as_fd()], Some(0)).is_ok_and(|bits| bits == 0)
-        {
+        if !wait && neap_sys::wait_readable(&[self.peer.as_fd()], Some(0)) == 0 {
             return Some(Called::Late);
         }
         let errand = turn.take()?;
@@ -238,7 +243,7 @@ impl Agent {
                 }
                 Called::Done(errand, Box::new(reply))
             }
-            Err(error) if error.is_timeout() => {
+            Err(error) if error.passes() => {
                 self.keep(&mut turn, errand);
                 Called::Late
             }
@@ -262,7 +267,7 @@ impl Agent {
     pub fn dismiss(&self) {
         let turn = self.turn.lock().expect("agent lock");
         self.gone.store(true, Relaxed);
-        let sent = self.send(wire::op::LEAVE, &[], 0);
+        let sent = self.send(wire::op::LEAVE, &[], 0).is_ok();
         drop(turn); // others need not wait for a program that is stopped
         if sent {
             neap_sys::wait_hangup(self.peer.as_fd());

@@ -8,10 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
 use neap_store::{Arena as StoreArena, BlockFile, Config, HashKey, NoFile, Store};
-use neap_sys::{Features, Listener, SwapFile, SysError, Uffd, Waker};
+use neap_sys::{Features, Listener, SwapFile, SysError, Thread, Uffd, Waker};
 use neap_units::{Bytes, PAGE_SIZE};
 
 use crate::job::Job;
@@ -78,7 +77,7 @@ pub struct Engine {
     job: Arc<Job>,
     socket: PathBuf,
     shelter: Shelter,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Thread>,
     recording: Option<Recording>,
 }
 
@@ -218,6 +217,7 @@ impl Engine {
     /// Starts the engine. Fails when the machine refuses userfaultfd; the message says what the
     /// kernel said, and [`probe`](crate::probe) the remedy.
     pub fn start(options: Options) -> Result<Self, StartError> {
+        neap_sys::end_job_on_abort();
         let device = open_device().ok();
         let features = negotiate(device.as_ref()).map_err(blame)?;
         if device.is_none()
@@ -323,8 +323,7 @@ impl Engine {
             space.set_dead();
         }
         for thread in self.threads {
-            // A thread that panicked has ended the process already.
-            let _ = thread.join();
+            thread.join(); // one that panicked has ended the process already
         }
         if let Some(recording) = self.recording {
             recording.finish(&self.job);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use bytemuck::{Zeroable, bytes_of};
-use neap_sys::{Listener, Peer, Pidfd, SysError};
+use neap_sys::{Listener, Peer, Pidfd};
 use neap_wire as wire;
 use neap_wire::{Bad, Request};
 
@@ -117,9 +117,7 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
     };
     let strays = Strays::new();
     while !job.is_stopping() {
-        let Ok(ready) = reception.wait(listener) else {
-            break;
-        };
+        let ready = reception.wait(listener);
         if job.is_stopping() {
             break;
         }
@@ -147,7 +145,7 @@ struct Reception {
 impl Reception {
     /// Waits until somebody calls or speaks: the first answer is about the listener, the second about the bell, and the
     /// others about the callers, as far as anyone may speak with them.
-    fn wait(&mut self, listener: &Listener) -> Result<Vec<bool>, SysError> {
+    fn wait(&mut self, listener: &Listener) -> Vec<bool> {
         self.callers.extend(self.returned.try_iter());
         let rests = self.rests_until > neap_sys::monotonic_nanos();
         let full = self.job.talks.load(Relaxed) >= MOST_TALKS;
@@ -196,7 +194,7 @@ impl Reception {
     fn accept(&mut self, listener: &Listener) -> Option<Peer> {
         let error = match listener.accept() {
             Ok(peer) => return Some(peer),
-            Err(error) if error.is_timeout() => return None, // it has gone again
+            Err(error) if error.passes() => return None, // it has gone again
             Err(error) => error,
         };
         self.job.met.store(true, Relaxed); // though nobody knows who it is
@@ -273,7 +271,7 @@ impl Reception {
     fn greet(&self, mut caller: Caller) -> Option<Caller> {
         let mut bytes = [0; size_of::<wire::Hello>()];
         let message = match caller.peer.try_receive(&mut bytes) {
-            Err(error) if error.is_timeout() => return Some(caller),
+            Err(error) if error.passes() => return Some(caller),
             heard => heard.ok()?,
         };
         let (number, request) = match wire::request(&bytes[..message.len]) {

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use neap_record::{Header, Sink, block, end_block};
+use neap_sys::Thread;
 
 use crate::job::Job;
 use crate::spawn::try_spawn;
@@ -52,7 +52,7 @@ impl Sink for Blocks {
 /// A record being written.
 pub(crate) struct Recording {
     queue: Arc<Queue>,
-    writer: JoinHandle<()>,
+    writer: Thread,
 }
 
 impl Recording {
@@ -87,7 +87,7 @@ impl Recording {
             std::thread::sleep(Duration::from_millis(1));
         }
         job.core().finish();
-        let _ = self.writer.join();
+        self.writer.join();
     }
 }
 

@@ -5,8 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use neap_sys::Thread;
+
 /// Pause before what a resource limit refused is tried again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(10);
+
+/// Stack of each thread, in bytes of address space.
+const STACK: usize = 256 << 10;
 
 /// Starts a thread of the engine; where the limit of threads is reached, once another has ended.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -30,12 +35,8 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
 }
 
 /// Starts a thread of the engine, or says why there is none.
-pub(crate) fn try_spawn(
-    name: &str,
-    work: impl FnOnce() + Send + 'static,
-) -> io::Result<thread::JoinHandle<()>> {
-    let builder = thread::Builder::new().name(name.to_owned());
-    builder.stack_size(256 << 10).spawn(work)
+pub(crate) fn try_spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
+    Thread::start(name, STACK, work)
 }
 
 /// What is said where there is none.

@@ -75,10 +75,13 @@ impl Arena {
 
     /// Gives the pages of `range` (page aligned, in bytes) back; they read zero afterwards.
     pub fn discard(&mut self, range: Range<usize>) {
-        self.advise(range, libc::MADV_DONTNEED);
+        if !self.advise(range.clone(), libc::MADV_DONTNEED) {
+            self.bytes_mut()[range].fill(0); // whoever reads them relies on that
+        }
     }
 
-    fn advise(&mut self, range: Range<usize>, advice: libc::c_int) {
+    /// Whether the kernel followed the advice.
+    fn advise(&mut self, range: Range<usize>, advice: libc::c_int) -> bool {
         assert!(
             range.start.is_multiple_of(4096)
                 && range.end.is_multiple_of(4096)
@@ -89,13 +92,14 @@ impl Arena {
         );
         // SAFETY: the range lies inside our mapping (just checked), borrowed exclusively; callers advise away only what
         // they were asked to discard.
-        unsafe {
+        let done = unsafe {
             libc::madvise(
                 self.base.as_ptr().add(range.start).cast(),
                 range.len(),
                 advice,
-            );
-        }
+            )
+        };
+        done == 0
     }
 }
 
@@ -118,6 +122,19 @@ mod tests {
         assert!(arena.bytes()[..4096].iter().all(|&b| b == 7));
         assert!(arena.bytes()[4096..8192].iter().all(|&b| b == 0));
         assert!(arena.bytes()[8192..].iter().all(|&b| b == 7));
+    }
+
+    #[test]
+    fn pages_that_the_kernel_does_not_take_back_read_zero_all_the_same() {
+        let mut arena = Arena::new(2 * 4096).expect("arena");
+        arena.bytes_mut().fill(7);
+        // SAFETY: a page of the arena; locked memory is not thrown away.
+        if unsafe { libc::mlock(arena.base.as_ptr().cast(), 4096) } != 0 {
+            return; // this user may lock none
+        }
+        arena.discard(0..4096);
+        assert!(arena.bytes()[..4096].iter().all(|&b| b == 0));
+        assert!(arena.bytes()[4096..].iter().all(|&b| b == 7));
     }
 
     #[test]

@@ -73,9 +73,10 @@ impl SysError {
         shortage(&self.source)
     }
 
-    /// The wait was given up.
-    pub fn is_timeout(&self) -> bool {
-        matches!(self.errno(), libc::EAGAIN | libc::EINTR)
+    /// It may pass: a signal came, or the kernel was short of memory or of room in a queue. What was asked for was not
+    /// done, and may be asked for again.
+    pub fn passes(&self) -> bool {
+        passes(self.errno())
     }
 
     /// The other process or its address space no longer exists.
@@ -92,6 +93,38 @@ pub fn shortage(error: &io::Error) -> Option<&'static str> {
         libc::ENFILE => Some("raise the sysctl fs.file-max"),
         libc::EAGAIN => Some("raise `ulimit -u`, or pids.max of the cgroup"),
         _ => None,
+    }
+}
+
+/// See [`SysError::passes`].
+pub(crate) fn passes(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::EINTR | libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS
+    )
+}
+
+/// Most tries of a call whose errors pass.
+const TRIES: u32 = 5;
+
+/// Makes a call that returns a negative number on failure: at once again after a signal, and a few times more where
+/// another error passes that is `worth` it. Its last result.
+pub(crate) fn persist(mut call: impl FnMut() -> isize, worth: impl Fn(i32) -> bool) -> isize {
+    let mut tries = 1;
+    loop {
+        let result = call();
+        let errno = match result {
+            0.. => return result,
+            _ => io::Error::last_os_error().raw_os_error().unwrap_or(0),
+        };
+        if errno == libc::EINTR {
+            continue;
+        }
+        if tries == TRIES || !worth(errno) {
+            return result;
+        }
+        tries += 1;
+        crate::thread::pause();
     }
 }
 

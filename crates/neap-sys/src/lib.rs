@@ -3,6 +3,7 @@
 //! One of the two homes of `unsafe` (the other is the preload library). Addresses of other processes
 //! are plain integers here and are never dereferenced: only the kernel acts on them.
 
+mod abort;
 mod about;
 mod arena;
 mod code;
@@ -14,16 +15,19 @@ mod heap;
 mod kind;
 mod maps;
 mod measured;
+mod numbers;
 mod pagemap;
 mod process;
 mod remote;
 mod smaps;
 mod socket;
+mod start;
 mod startup;
 mod thread;
 mod uffd;
 mod zdict;
 
+pub use abort::end_job_on_abort;
 pub use about::{CpuTime, Process, Statm, anon_resident, comm, robust_list};
 pub use arena::Arena;
 pub use code::map_as_code;
@@ -40,6 +44,7 @@ pub use process::{Pidfd, descendants, kill_descendants, own_user, random, signal
 pub use remote::{Piece, Remote};
 pub use smaps::Figures;
 pub use socket::{Listener, Message, Peer};
+pub use start::Thread;
 pub use startup::{hand_down, raise_descriptor_limit};
 pub use thread::{
     Readiness, Waker, block_signals, give_way, is_runnable, lower_to_ordinary, monotonic_nanos,

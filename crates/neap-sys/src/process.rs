@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::descent::descends_from_us;
 use crate::errno::{Result, SysError};
+use crate::numbers::each_number;
 
 /// A process that cannot be confused with a later one of the same number.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl Pidfd {
 
     /// Whether the process has not ended.
     pub fn lives(&self) -> bool {
-        crate::wait_readable(&[self.0.as_fd()], Some(0)).is_ok_and(|ready| ready == 0)
+        crate::wait_readable(&[self.0.as_fd()], Some(0)) == 0
     }
 
     /// Sends `signal` to the process.
@@ -113,14 +114,9 @@ pub fn kill_descendants() {
 pub fn descendants() -> Vec<i32> {
     let own = std::process::id().cast_signed();
     let (mut parents, mut ended) = (Vec::new(), Vec::new());
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse::<i32>().ok())
-        else {
-            continue;
-        };
+    let mut pids = Vec::new();
+    each_number(c"/proc", |pid| pids.push(pid));
+    for pid in pids {
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
             continue;
         };

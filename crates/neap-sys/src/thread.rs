@@ -30,24 +30,24 @@ fn nanos_of(clock: libc::clockid_t) -> u64 {
 pub type Readiness = u64;
 
 /// Waits until one of `fds` (at most 64) is readable, or `timeout_nanos` passed (`None`: for ever).
-/// Bit i of the answer stands for `fds[i]`; hang-up and errors count as readable. A signal ends the
-/// wait early with nothing readable.
-pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_nanos: Option<u64>) -> Result<Readiness> {
+/// Bit i of the answer stands for `fds[i]`; hang-up and errors count as readable. A signal, or an error of the wait
+/// itself, which passes (the kernel has no memory), ends the wait early with nothing readable.
+pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_nanos: Option<u64>) -> Readiness {
     let mut polled = [to_poll(-1); 64];
     let count = fds.len().min(64);
     for (slot, fd) in polled.iter_mut().zip(fds) {
         slot.fd = fd.as_raw_fd();
     }
-    poll(&mut polled[..count], timeout_nanos)?;
+    poll(&mut polled[..count], timeout_nanos);
     let bit = |(i, slot): (usize, &libc::pollfd)| u64::from(slot.revents != 0) << i;
-    Ok(polled[..count].iter().enumerate().map(bit).sum())
+    polled[..count].iter().enumerate().map(bit).sum()
 }
 
 /// The same for any number of descriptors: whether each is readable.
-pub fn wait_any(fds: &[BorrowedFd<'_>], timeout_nanos: Option<u64>) -> Result<Vec<bool>> {
+pub fn wait_any(fds: &[BorrowedFd<'_>], timeout_nanos: Option<u64>) -> Vec<bool> {
     let mut polled: Vec<_> = fds.iter().map(|fd| to_poll(fd.as_raw_fd())).collect();
-    poll(&mut polled, timeout_nanos)?;
-    Ok(polled.iter().map(|slot| slot.revents != 0).collect())
+    poll(&mut polled, timeout_nanos);
+    polled.iter().map(|slot| slot.revents != 0).collect()
 }
 
 fn to_poll(fd: i32) -> libc::pollfd {
@@ -58,7 +58,7 @@ fn to_poll(fd: i32) -> libc::pollfd {
     }
 }
 
-fn poll(polled: &mut [libc::pollfd], timeout_nanos: Option<u64>) -> Result<()> {
+fn poll(polled: &mut [libc::pollfd], timeout_nanos: Option<u64>) {
     let timeout = timeout_nanos.map(|nanos| libc::timespec {
         tv_sec: (nanos / 1_000_000_000) as libc::time_t,
         tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
@@ -68,13 +68,15 @@ fn poll(polled: &mut [libc::pollfd], timeout_nanos: Option<u64>) -> Result<()> {
         .map_or(std::ptr::null(), std::ptr::from_ref);
     let count = polled.len() as libc::nfds_t;
     // SAFETY: `polled` has `count` entries; the timeout is null or one timespec.
-    if unsafe { libc::ppoll(polled.as_mut_ptr(), count, timeout, std::ptr::null()) } < 0 {
-        return match SysError::last("ppoll", "") {
-            e if e.errno() == libc::EINTR => Ok(()),
-            e => Err(e),
-        };
+    let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), count, timeout, std::ptr::null()) };
+    if ready < 0 && SysError::last("ppoll", "").errno() != libc::EINTR {
+        pause();
     }
-    Ok(())
+}
+
+/// Waits a moment before what has failed is tried again.
+pub(crate) fn pause() {
+    std::thread::sleep(std::time::Duration::from_millis(1));
 }
 
 /// Waits until the other end of a socket is closed; what arrives on it meanwhile is left alone.
@@ -85,7 +87,9 @@ pub fn wait_hangup(fd: BorrowedFd<'_>) {
         revents: 0,
     };
     // SAFETY: one pollfd.
-    while unsafe { libc::poll(&raw mut polled, 1, -1) } < 0 {}
+    while unsafe { libc::poll(&raw mut polled, 1, -1) } < 0 {
+        pause();
+    }
 }
 
 /// An eventfd: wakes a thread that waits in [`wait_readable`].
@@ -242,8 +246,8 @@ mod tests {
         let (one, two) = (Waker::new().expect("one"), Waker::new().expect("two"));
         two.wake();
         let fds = [one.as_fd(), two.as_fd()];
-        assert_eq!(wait_readable(&fds, Some(0)).expect("poll"), 0b10);
+        assert_eq!(wait_readable(&fds, Some(0)), 0b10);
         two.clear();
-        assert_eq!(wait_readable(&fds, Some(0)).expect("poll"), 0);
+        assert_eq!(wait_readable(&fds, Some(0)), 0);
     }
 }

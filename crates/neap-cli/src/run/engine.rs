@@ -85,13 +85,17 @@ fn line(error: &StartError) -> String {
             return format!("{error}; try: {}", remedy.as_deref().unwrap_or(DOCTOR));
         }
         StartError::SwapFile { .. } => "another --swap-dir, or --no-swap",
-        StartError::Threads(error) => neap_sys::shortage(error).unwrap_or(DOCTOR),
+        StartError::Threads(error) | StartError::Random(error) => {
+            neap_sys::shortage(error).unwrap_or(DOCTOR)
+        }
         StartError::Sys(error) | StartError::Userfaultfd(error) => {
             let no_room = "raise `ulimit -v` and `ulimit -d`";
             let advice = error.shortage();
             advice.unwrap_or(if error.is_no_room() { no_room } else { DOCTOR })
         }
-        _ => DOCTOR,
+        StartError::Shelter(error) => {
+            neap_sys::shortage(error).unwrap_or("a TMPDIR that this user may write to")
+        }
     };
     format!("{error}; try: {remedy}")
 }

@@ -151,9 +151,7 @@ impl FaultThread {
             }
             let space = self.space.clone();
             let alone = space.body.get().is_none_or(|body| body.agent.is_gone());
-            let Ok(told) = self.sleep(alone) else {
-                break;
-            };
+            let told = self.sleep(alone);
             let quiet = self.inbox.waiting.is_empty() && !space.expects();
             if !told && quiet {
                 self.rank.go_ahead();
@@ -182,7 +180,7 @@ impl FaultThread {
     }
 
     /// Sleeps until there is something to do, or it is time to look. Whether there is something to be read.
-    fn sleep(&self, alone: bool) -> neap_sys::Result<bool> {
+    fn sleep(&self, alone: bool) -> bool {
         let space = &self.space;
         let limit = match alone {
             _ if space.expects() => Some(self.unsure),
@@ -202,11 +200,10 @@ impl FaultThread {
             }
         };
         self.rank.set(Doing::Work);
-        let ready = ready?;
         if let Some(bell) = space.bell.as_ref().filter(|_| ready & 2 != 0) {
             bell.clear();
         }
-        Ok(ready & 1 != 0)
+        ready & 1 != 0
     }
 
     /// Serves what has come while this thread waited for the cpu. Whether there was something.

@@ -182,7 +182,7 @@ impl Client for Waiting {
             Some(bell) => neap_sys::wait_readable(&[uffd, bell.as_fd()], Some(0)),
             None => neap_sys::wait_readable(&[uffd], Some(0)),
         };
-        self.0.is_dead() || ready.is_ok_and(|bits| bits != 0)
+        self.0.is_dead() || ready != 0
     }
 
     fn wake(&self, range: Range<u64>) {

@@ -139,10 +139,8 @@ impl FaultThread {
             _ if progress.done > 0 => Served::Done,
             None => Served::Done,
             Some(Stop::Retry | Stop::NoMemory) => Served::Later,
-            Some(Stop::Dead) => {
-                self.space.set_dead();
-                Served::Done
-            }
+            Some(Stop::Dead) if self.space.look_for_life() => Served::Later,
+            Some(Stop::Dead) => Served::Done,
             // Exists: another filled it. Absent: the mapping is gone. The thread finds out itself.
             Some(_) => {
                 let page = addresses(page, 1);

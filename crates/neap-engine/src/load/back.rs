@@ -14,6 +14,9 @@ use crate::fault::Served;
 use crate::job::Job;
 use crate::space::{Body, Space, addresses};
 
+/// How often a page that cannot be read is tried before it is given up.
+const TRIES: u32 = 3;
+
 /// Staged pages that follow each other in the program.
 struct Flock {
     first: PageNr,
@@ -210,7 +213,7 @@ fn copy(
         to: &mut bytes,
     }];
     // From the address space that was handed over: the process may have become another's by now.
-    if body.remote.read(&mut pieces).is_err() {
+    if (0..TRIES).all(|_| body.remote.read(&mut pieces).is_err()) {
         return Err(if space.look_for_life() {
             Stop::Refused
         } else {
@@ -226,7 +229,8 @@ fn copy(
 fn refuse(job: &Job, space: &Space, filler: &mut Filler, page: PageNr, stop: Stop) -> Served {
     match stop {
         Stop::Retry | Stop::NoMemory => return Served::Later,
-        Stop::Dead => space.set_dead(),
+        Stop::Dead if space.look_for_life() => return Served::Later,
+        Stop::Dead => {}
         // The mapping is gone; its event, still unread, will drop the page.
         Stop::Absent => {
             filler.let_go(space, addresses(page, 1));

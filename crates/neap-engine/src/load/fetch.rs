@@ -272,9 +272,8 @@ impl Loader {
                 Err(Some(Stop::Retry)) if !last => return Served::Later,
                 Err(stop) => {
                     self.give_up(job, space, from);
-                    if self.inbound[from].page == wanted
-                        && matches!(stop, Some(Stop::Retry | Stop::NoMemory))
-                    {
+                    let passes = matches!(stop, Some(Stop::Retry | Stop::NoMemory | Stop::Dead));
+                    if self.inbound[from].page == wanted && passes {
                         served = Served::Later;
                     }
                     from += 1;
@@ -349,7 +348,7 @@ impl Loader {
         }
         if done == 0 {
             match progress.stop {
-                Some(Stop::Dead) => space.set_dead(),
+                Some(Stop::Dead) => _ = space.look_for_life(),
                 Some(Stop::Retry | Stop::NoMemory) => {}
                 _ => {
                     self.filler.let_go(space, addresses(first, 1));

@@ -88,7 +88,7 @@ impl Reclaimer {
                 return true;
             }
             if progress.stop == Some(Stop::Dead) {
-                space.set_dead();
+                space.look_for_life();
             }
             let heat = match progress.stop {
                 Some(Stop::Retry) => Heat::Warm,

@@ -8,10 +8,10 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
 use neap_policy::staged_blocks;
 use neap_store::CompressorKind;
+use neap_sys::Thread;
 use neap_units::{Bytes, PAGE_SIZE};
 
 use super::IDLE;
@@ -65,7 +65,7 @@ impl Work {
     }
 
     /// Starts the threads, as far as there may be more: without, reclaim compresses all by itself.
-    pub fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
+    pub fn start(self: &Arc<Self>) -> Vec<Thread> {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         // One cpu is for who waits for memory, or for reclaim.
         let wanted = (cpus - 1).min(MOST_WORKERS);

@@ -227,9 +227,10 @@ impl Space {
         agent && !never && (self.is_late() || !self.lets_go())
     }
 
-    /// Asks the kernel whether the address space still exists; notes it if not.
+    /// Asks the kernel whether the address space still exists; notes it if not. It asks twice: nobody would serve the
+    /// threads of one that was taken for dead.
     pub fn look_for_life(&self) -> bool {
-        let dead = self.probe() == Some(Stop::Dead);
+        let dead = (0..2).all(|_| self.probe() == Some(Stop::Dead));
         if dead {
             self.set_dead();
         }

@@ -47,7 +47,7 @@ impl Stop {
     pub fn from_errno(errno: i32) -> Self {
         match errno {
             libc::EEXIST => Self::Exists,
-            libc::EAGAIN => Self::Retry,
+            libc::EAGAIN | libc::EINTR => Self::Retry,
             libc::ENOENT => Self::Absent,
             libc::ESRCH => Self::Dead,
             libc::EBUSY => Self::Busy,

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use linux_raw_sys::general as raw;
 
-use crate::errno::{Result, SysError};
+use crate::errno::{Result, SysError, passes, persist};
 pub use event::Event;
 pub use fill::{Progress, Stop, Wake};
 
@@ -177,9 +177,9 @@ impl Uffd {
         self.ioctl("UFFDIO_UNREGISTER", UNREGISTER, &mut to_raw(&range))
     }
 
-    /// Lets every thread that waits for a page of `range` try again.
+    /// Lets every thread that waits for a page of `range` try again. Nobody else would: so this tries again, too.
     pub fn wake(&self, range: Range<u64>) -> Result<()> {
-        self.ioctl("UFFDIO_WAKE", WAKE, &mut to_raw(&range))
+        self.ioctl_again("UFFDIO_WAKE", WAKE, &mut to_raw(&range), passes)
     }
 
     /// A second handle on the same userfaultfd.
@@ -191,11 +191,24 @@ impl Uffd {
     }
 
     fn ioctl<T>(&self, name: &'static str, request: libc::c_ulong, arg: &mut T) -> Result<()> {
+        self.ioctl_again(name, request, arg, |_| false)
+    }
+
+    /// The same, again where an error is `worth` it.
+    fn ioctl_again<T>(
+        &self,
+        name: &'static str,
+        request: libc::c_ulong,
+        arg: &mut T,
+        worth: fn(i32) -> bool,
+    ) -> Result<()> {
         // SAFETY: every caller pairs `request` with the argument type whose size is encoded in it,
         // so the kernel reads and writes within `arg`. Foreign addresses inside it are checked and
         // used by the kernel only, in the address space of the descriptor.
-        let done = unsafe { libc::ioctl(self.fd.as_raw_fd(), request, std::ptr::from_mut(arg)) };
-        if done < 0 {
+        let call = || unsafe {
+            libc::ioctl(self.fd.as_raw_fd(), request, std::ptr::from_mut(arg)) as isize
+        };
+        if persist(call, worth) < 0 {
             return Err(SysError::last(name, ""));
         }
         Ok(())
