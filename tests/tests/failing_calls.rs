@@ -24,6 +24,10 @@ const ERRORS: &[(&str, &[&str])] = &[
         &["EAGAIN", "ESRCH", "short", "EINTR", "ENOMEM", "EFAULT"],
     ),
     ("uffdio_zeropage", &["EAGAIN", "ESRCH", "EINTR", "ENOMEM"]),
+    (
+        "uffdio_writeprotect",
+        &["ENOMEM", "EAGAIN", "EINTR", "ESRCH"],
+    ),
     ("uffdio_poison", &["EINVAL"]),
     ("userfaultfd_new", &["EMFILE", "ENOMEM"]),
     ("pagemap_scan", &["EINTR", "ENOMEM", "EFAULT"]),

@@ -110,7 +110,7 @@ fn without_proc_a_program_runs_and_it_is_said_that_it_is_not_managed() {
         .go();
     run.must_exit(0);
     assert_eq!(run.text(), "errands: ok\n");
-    assert!(run.stderr.contains("unmanaged"), "{}", run.stderr);
+    assert!(run.stderr.starts_with("neap: warning: "), "{}", run.stderr);
 }
 
 /// Others' processes are not seen there (`hidepid`), one's own are.

@@ -403,8 +403,10 @@ impl Job {
     pub fn warn_aside(self: &Arc<Self>, text: String) {
         let known = self.warnings.lock().expect("warnings lock").contains(&text);
         if !known {
-            let job = self.clone();
-            let _ = try_spawn("neap-warn", move || job.warn(text));
+            let (job, said) = (self.clone(), text.clone());
+            if try_spawn("neap-warn", move || job.warn(said)).is_err() {
+                self.warn(text); // it may be of just that
+            }
         }
     }
 

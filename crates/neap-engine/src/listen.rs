@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use bytemuck::{Zeroable, bytes_of};
-use neap_sys::{Listener, Peer, Pidfd};
+use neap_sys::{Listener, Peer, Pidfd, SysError, Waker};
 use neap_wire as wire;
 use neap_wire::{Bad, Request};
 
@@ -222,8 +222,10 @@ impl Reception {
             pidfd = self.job.spares.for_caller(|| peer.pidfd())?;
         }
         let pidfd = pidfd.ok()?;
-        self.job.spares.lend(); // to look with
-        neap_sys::descends_from_us(pid, &pidfd).then(|| Caller {
+        let look = || neap_sys::descends_from_us(pid, &pidfd);
+        // Without a descriptor to look with nobody seems to descend from anybody.
+        let proven = look() || Waker::new().is_err_and(|error| self.look_again(&error, look));
+        proven.then(|| Caller {
             peer,
             pid,
             pidfd,
@@ -233,6 +235,15 @@ impl Reception {
             tried: 0,
             _talk: Conversation::begin(&self.job),
         })
+    }
+
+    /// Looks with a descriptor that was kept: there is no other.
+    fn look_again(&self, error: &SysError, look: impl FnOnce() -> bool) -> bool {
+        self.job.met.store(true, Relaxed); // though nobody knows who it is
+        self.job.warn_aside(format!(
+            "a process cannot be managed: {error}; raise `ulimit -n`"
+        ));
+        self.job.spares.for_caller(look).unwrap_or(false)
     }
 
     /// Whether one more of a process is kept; one that has long been silent may have to go.

@@ -64,13 +64,6 @@ impl Spares {
         Some(take())
     }
 
-    /// Where there are few, frees one for a moment.
-    pub fn lend(&self) {
-        if self.short.load(Relaxed) {
-            self.kept().caller.pop();
-        }
-    }
-
     /// Does what may take a descriptor for a child: where there are few, only after what is free is kept for callers.
     pub fn for_child<T>(&self, take: impl FnOnce() -> T) -> T {
         let short = self.short.load(Relaxed);
