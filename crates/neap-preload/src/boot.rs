@@ -310,13 +310,8 @@ fn give_up(socket: Fd, lacks: u32, errno: i32) {
     sys::send(socket, &refusal, &[]);
 }
 
-/// What the space is called, if the engine takes it, and whether it has an agent: a child without one is served, too.
-fn hand_over(
-    socket: Fd,
-    purpose: u32,
-    device: Option<Fd>,
-    memory: &Memory,
-) -> Option<(Names, bool)> {
+/// What a process hands over, and how many they are: its userfaultfd, if it makes one, and three files of its own.
+fn open_descriptors(socket: Fd, purpose: u32, device: Option<Fd>) -> Option<([Fd; 4], usize)> {
     const O_RDONLY: usize = 0;
     let mut fds = [Fd(-1); 4];
     let mut count = 0;
@@ -342,6 +337,17 @@ fn hand_over(
             count += 1;
         }
     }
+    Some((fds, count))
+}
+
+/// What the space is called, if the engine takes it, and whether it has an agent: a child without one is served, too.
+fn hand_over(
+    socket: Fd,
+    purpose: u32,
+    device: Option<Fd>,
+    memory: &Memory,
+) -> Option<(Names, bool)> {
+    let (fds, count) = open_descriptors(socket, purpose, device)?;
     let attach = wire::Attach {
         magic: wire::MAGIC,
         stage: memory.stage as u64,

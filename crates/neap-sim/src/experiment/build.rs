@@ -13,7 +13,9 @@ use super::series;
 use super::{Effect, ExperimentFault, Measure, Parameter, Reported, Run, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::compress::{Models, PageModel};
-use crate::kernel::{Area, Completion, KernelConfig, Limits, MemcgId, SwapConfig, ZswapConfig};
+use crate::kernel::{
+    Area, Completion, GaugeMeans, KernelConfig, Limits, MemcgId, SwapConfig, ZswapConfig,
+};
 use crate::swap::DeviceConfig;
 use crate::trace::Trace;
 use crate::workload::{Build, BuildShape, Compiler, LinkShape, Load, Pattern, Walker};
@@ -209,7 +211,6 @@ fn measures(
     let real = machine.now().saturating_sub(start);
     let kills = machine.kills();
     let counters = machine.kernel().vmstat(memcg).clone();
-    let gauges = machine.kernel().gauges();
     let pages = |metric, value| Measure {
         metric,
         unit: "pages",
@@ -233,29 +234,34 @@ fn measures(
             .iter()
             .map(|&(name, counter)| pages(name, counters[counter])),
     );
-    let of = |metric, unit, value| Measure {
-        metric,
-        unit,
-        value,
-    };
-    measures.extend([
-        of("pool_pages", "pages", gauges.pool / setup.scale),
-        of("nr_deferred", "objects", gauges.deferred / setup.scale),
-        of(
-            "nr_deferred_max",
-            "objects",
-            gauges.most_deferred as f64 / setup.scale,
-        ),
-        of("shrinkers", "at once", gauges.shrinkers),
-        of("shrinkers_max", "at once", gauges.most_shrinkers as f64),
-        of("feedback_seconds", "s", gauges.feedback),
-    ]);
+    measures.extend(over_time(&machine.kernel().gauges(), setup.scale));
     measures.push(Measure {
         metric: "oom_kills",
         unit: "tasks",
         value: whole(kills),
     });
     measures
+}
+
+/// What was gauged over the time of a run.
+fn over_time(gauges: &GaugeMeans, scale: f64) -> [Measure; 6] {
+    let of = |metric, unit, value| Measure {
+        metric,
+        unit,
+        value,
+    };
+    [
+        of("pool_pages", "pages", gauges.pool / scale),
+        of("nr_deferred", "objects", gauges.deferred / scale),
+        of(
+            "nr_deferred_max",
+            "objects",
+            gauges.most_deferred as f64 / scale,
+        ),
+        of("shrinkers", "at once", gauges.shrinkers),
+        of("shrinkers_max", "at once", gauges.most_shrinkers as f64),
+        of("feedback_seconds", "s", gauges.feedback),
+    ]
 }
 
 /// All the parameters of several lists; `N` is how many.

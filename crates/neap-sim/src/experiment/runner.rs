@@ -196,6 +196,14 @@ fn differ(values: &[f64]) -> bool {
     values.windows(2).any(|pair| pair[0] != pair[1]) || values.len() == 1
 }
 
+/// By how many per cent a value differs from its base.
+fn change(value: f64, base: f64) -> f64 {
+    match base {
+        0.0 => 0.0,
+        base => (value / base - 1.0) * 100.0,
+    }
+}
+
 fn rows(
     experiment: &Experiment,
     order: &[(&'static str, &'static str)],
@@ -234,10 +242,6 @@ fn rows(
             .iter()
             .filter(|effect| effect.metric == metric)
         {
-            let change = |value: f64, base: f64| match base {
-                0.0 => 0.0,
-                base => (value / base - 1.0) * 100.0,
-            };
             let (Some(new), Some(old)) = (
                 series.get(&(metric, effect.config)),
                 series.get(&(metric, effect.base)),
@@ -248,10 +252,9 @@ fn rows(
             let known = reported(metric, effect.config).zip(reported(metric, effect.base));
             let known = known.map(|(new, old)| change(new, old));
             let known = known.or_else(|| reported(effect.name, effect.config));
-            let change = row(effect.name, effect.config, "%", known, &values);
             rows.push(Row {
                 p: differ(&values).then(|| sign_flip_p(&values)),
-                ..change
+                ..row(effect.name, effect.config, "%", known, &values)
             });
         }
     }

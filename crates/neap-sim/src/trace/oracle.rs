@@ -21,6 +21,33 @@ const MOST_RECORDS: i64 = 1 << 48;
 /// Pages a trace may name.
 const MAX_PAGES: u64 = 1 << 31;
 
+struct Record {
+    time: u32,
+    object: u64,
+    size: u32,
+    next_use: i64,
+}
+
+impl Record {
+    /// The next one; `None` at the end of the input.
+    fn read(input: &mut impl Read) -> Result<Option<Self>, ImportFault> {
+        let mut bytes = [0u8; RECORD];
+        match fill(input, &mut bytes)? {
+            0 => return Ok(None),
+            RECORD => {}
+            got => return Err(ImportFault::Cut(got, RECORD)),
+        }
+        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        Ok(Some(Self {
+            time: word(0),
+            object: long(4),
+            size: word(12),
+            next_use: long(16) as i64,
+        }))
+    }
+}
+
 /// Reads the records. An object becomes as many pages as its first size needs, anonymous, written at
 /// its first use and read later. Beside the trace: how many objects were cut to `OBJECT_PAGES`.
 ///
@@ -35,19 +62,13 @@ pub fn from_oracle(mut input: impl Read) -> Result<(Trace, u64), ImportFault> {
     // First and latest time.
     let mut clock: Option<(u32, u32)> = None;
     let mut number = 0;
-    let mut record = [0u8; RECORD];
-    loop {
-        let got = fill(&mut input, &mut record)?;
-        if got == 0 {
-            break;
-        }
-        if got < RECORD {
-            return Err(ImportFault::Cut(got, RECORD));
-        }
-        let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| record[at + i]));
-        let (time, size) = (word(0), word(12));
-        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-        let (object, next_use) = (long(4), long(16) as i64);
+    while let Some(record) = Record::read(&mut input)? {
+        let Record {
+            time,
+            object,
+            size,
+            next_use,
+        } = record;
         number += 1;
         if !may_follow(number, next_use) {
             return Err(ImportFault::NextUse {
