@@ -274,17 +274,6 @@ fn a_signal_that_ends_the_command_ends_neap() {
 }
 
 #[test]
-fn a_second_interrupt_in_a_hurry_becomes_a_termination() {
-    let dir = dir();
-    let script = "trap '' INT; trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done";
-    let (mut child, _out) = started(watched(&dir, &["sh", "-c", script]));
-    send(&child, Signal::INT);
-    std::thread::sleep(std::time::Duration::from_millis(100));
-    send(&child, Signal::INT);
-    assert_eq!(child.wait().expect("a status").code(), Some(9));
-}
-
-#[test]
 fn neap_in_a_group_of_its_own_still_passes_signals_on() {
     let dir = dir();
     let mut command = watched(
