@@ -6,7 +6,7 @@ use neap_units::Bytes;
 use rustix::process::{Resource, getrlimit};
 
 use super::{Check, Verdict};
-use crate::machine::{Root, holds_capability, own_memory_cgroup, ram, transparent_huge_pages};
+use crate::machine::{Root, own_memory_cgroup, ram, transparent_huge_pages};
 use crate::run::library::{self, Library};
 use crate::run::{NO_PLACE, swap};
 use crate::{bench, env};
@@ -15,9 +15,6 @@ use crate::{bench, env};
 const ENOUGH_ADDRESSES: u64 = 2 << 30;
 /// Below this `ulimit -n` is: some thirty processes.
 const ENOUGH_FILES: u64 = 256;
-
-/// CAP_SYS_PTRACE of linux/capability.h.
-const SYS_PTRACE: u32 = 19;
 
 /// Every check, in the order in which a run meets them.
 pub fn all(root: &Root, swap_dir: Option<&Path>) -> Vec<Check> {
@@ -36,7 +33,6 @@ pub fn all(root: &Root, swap_dir: Option<&Path>) -> Vec<Check> {
         ),
         mappings_check(root),
         descriptors_check(getrlimit(Resource::Nofile).maximum),
-        yama_check(root),
         io_uring_check(),
         cgroup_check(root),
         thp_check(root),
@@ -163,37 +159,6 @@ fn descriptors_check(most: Option<u64>) -> Check {
     }
 }
 
-/// The engine reads pages of its descendants with process_vm_readv. Where Yama forbids that, the
-/// programs' own /proc/self/mem, which they hand over, does it more slowly.
-fn yama_check(root: &Root) -> Check {
-    const NAME: &str = "ptrace scope";
-    let Some(scope) = std::fs::read_to_string(root.path("/proc/sys/kernel/yama/ptrace_scope"))
-        .ok()
-        .and_then(|text| text.trim().parse::<u8>().ok())
-    else {
-        return check(NAME, Verdict::Ok, "Yama is not there to forbid anything");
-    };
-    let allowed = scope < 2 || scope == 2 && holds_capability(root, SYS_PTRACE);
-    if allowed {
-        return check(
-            NAME,
-            Verdict::Ok,
-            format!("{scope}: descendants may be read"),
-        );
-    }
-    with_remedy(
-        check(
-            NAME,
-            Verdict::Limited,
-            format!("{scope}: pages are read through /proc/PID/mem, one by one"),
-        ),
-        match scope {
-            2 => "sysctl kernel.yama.ptrace_scope=1, or CAP_SYS_PTRACE",
-            _ => "boot with kernel.yama.ptrace_scope=1: 3 cannot be taken back",
-        },
-    )
-}
-
 fn io_uring_check() -> Check {
     const NAME: &str = "io_uring";
     match io_uring::IoUring::new(2) {
@@ -295,25 +260,6 @@ fn swap_check(named: Option<&swap::Named>) -> Check {
 mod tests {
     use super::*;
     use crate::machine::fake::machine;
-
-    #[test]
-    fn yama_forbids_from_scope_two_without_the_capability() {
-        let scope = "/proc/sys/kernel/yama/ptrace_scope";
-        let status = |caps: &str| format!("CapEff:\t{caps}\n");
-        for (value, caps, verdict) in [
-            ("0", "0", Verdict::Ok),
-            ("1", "0", Verdict::Ok),
-            ("2", "80000", Verdict::Ok),
-            ("2", "0", Verdict::Limited),
-            ("3", "80000", Verdict::Limited),
-        ] {
-            let status = status(caps);
-            let (_dir, root) = machine(&[(scope, value), ("/proc/self/status", &status)]);
-            assert_eq!(yama_check(&root).verdict, verdict, "{value} {caps}");
-        }
-        let (_dir, root) = machine(&[]);
-        assert_eq!(yama_check(&root).verdict, Verdict::Ok);
-    }
 
     #[test]
     fn a_cgroup_without_a_limit_asks_for_one() {

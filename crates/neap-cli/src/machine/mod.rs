@@ -14,8 +14,8 @@ pub use cgroup::{Cgroup, memory_hierarchy, own_memory_cgroup};
 pub use filesystem::{Filesystem, Kind, filesystem_of};
 pub use memory::{kernel_release, ram, transparent_huge_pages};
 pub use process::{
-    children, has_terminal, holds_capability, ignored_signals, is_stopped, outlive_file_limit,
-    own_ticks, process_group,
+    children, has_terminal, ignored_signals, is_stopped, outlive_file_limit, own_ticks,
+    process_group,
 };
 
 /// Where the machine's files begin: `/`, or a directory that stands for it in tests.

@@ -24,12 +24,6 @@ pub fn ignored_signals(root: &Root) -> u64 {
     hex_field(root, "/proc/self/status", "SigIgn:").unwrap_or(0)
 }
 
-/// Whether this process holds capability number `number` (see capabilities(7)) effectively.
-#[must_use]
-pub fn holds_capability(root: &Root, number: u32) -> bool {
-    hex_field(root, "/proc/self/status", "CapEff:").is_some_and(|set| set >> number & 1 == 1)
-}
-
 /// Children of process `pid`, of all its threads, in no particular order. Empty when the process is
 /// gone or the kernel does not list children.
 #[must_use]
@@ -96,14 +90,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signal_and_capability_sets_are_bit_masks() {
-        let (_dir, root) = machine(&[(
-            "/proc/self/status",
-            "Name:\tx\nSigIgn:\t0000000000001001\nCapEff:\t0000000000080000\n",
-        )]);
+    fn the_set_of_ignored_signals_is_a_bit_mask() {
+        let (_dir, root) =
+            machine(&[("/proc/self/status", "Name:\tx\nSigIgn:\t0000000000001001\n")]);
         assert_eq!(ignored_signals(&root), 0x1001);
-        assert!(holds_capability(&root, 19));
-        assert!(!holds_capability(&root, 21));
     }
 
     #[test]
