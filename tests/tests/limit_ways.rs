@@ -44,6 +44,9 @@ const MAPPINGS: [&str; 5] = [
 const ANEW: [&str; 3] = ["grown_by_brk_in_steps", "committed_in_steps", "mapped_over"];
 const MOST_ANEW: u64 = 96 << 20;
 
+/// What a forked child copies before its pages are looked for, which is not done for one that copies next to nothing.
+const UNSEEN_IN_CHILD: u64 = 4 << 20;
+
 /// Those that fork. Without CAP_SYS_PTRACE everything comes back for that.
 const FORKS: [&str; 2] = ["read_and_forked", "written_by_another"];
 
@@ -113,11 +116,13 @@ fn mappings_that_come_one_by_one_stay_near_the_limit() {
 }
 
 #[test]
-fn what_is_read_or_written_across_a_fork_stays_within_the_limit() {
-    as_superuser(
-        "what_is_read_or_written_across_a_fork_stays_within_the_limit",
-        &FORKS,
-    );
+fn what_is_read_or_written_across_a_fork_stays_near_the_limit() {
+    let Some(_alone) = paging("what_is_read_or_written_across_a_fork_stays_near_the_limit") else {
+        return;
+    };
+    let most = allowed(LIMIT_BYTES) + UNSEEN_IN_CHILD;
+    let neap = || Neap::limit(LIMIT);
+    each_within(most, &FORKS, &program("ways"), &std::env::temp_dir(), neap);
 }
 
 #[test]
