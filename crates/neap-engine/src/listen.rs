@@ -54,7 +54,7 @@ impl Caller {
     }
 }
 
-/// What comes next of it.
+/// The next step of a conversation with a caller.
 enum Next {
     /// Its first word.
     Hello,
@@ -374,7 +374,7 @@ fn talk_with(job: &Arc<Job>, mut caller: Caller) -> Option<Caller> {
     Some(caller)
 }
 
-/// What is done where no thread can be had: no process can be served that is not yet, but one that is must be answered.
+/// Answers a caller for which no thread can be had. A process that is not served yet cannot be; one that is must get an answer.
 fn refuse_or_answer(job: &Arc<Job>, mut caller: Caller) {
     match std::mem::replace(&mut caller.next, Next::Hello) {
         Next::Answer(request) => thaw::answer(job, &caller, request),

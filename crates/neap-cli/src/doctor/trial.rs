@@ -54,7 +54,7 @@ fn subject() -> (PathBuf, Option<OsString>) {
     }
 }
 
-/// What was said first, in two: what it was, and what to do.
+/// The first message of neap, in two parts: what happened, and what to do.
 fn cause(said: &str) -> (String, String) {
     let line = said.lines().next().unwrap_or_default();
     let line = line.rsplit("--require: ").next().unwrap_or(line);

@@ -21,7 +21,7 @@ impl Refused {
         self.ranges.touches(range)
     }
 
-    /// What is left alone, and the number of times that the program has asked for that.
+    /// Ranges that the engine leaves alone, and how often the program has asked for each.
     pub fn all(&self) -> (Vec<Range<u64>>, u64) {
         (self.ranges.iter().collect(), self.asked)
     }
