@@ -51,7 +51,7 @@ fn watch(root: u32, stop: &AtomicBool) -> Peak {
     let mut next_scan = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         if Instant::now() >= next_scan {
-            tree = descendants(root);
+            tree = without_agents(descendants(root));
             // New processes are rare; looking for them costs more than a sum.
             next_scan = Instant::now() + Duration::from_millis(if tree.len() < 2 { 1 } else { 20 });
         }
@@ -80,6 +80,21 @@ fn descendants(root: u32) -> BTreeSet<u32> {
         }
     }
     all
+}
+
+/// Leaves out the agents whose memory is that of a process of the tree: it would count twice.
+fn without_agents(mut tree: BTreeSet<u32>) -> BTreeSet<u32> {
+    let comm = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm"));
+    let (agents, others): (Vec<u32>, Vec<u32>) = tree
+        .iter()
+        .partition(|pid| comm(pid).is_ok_and(|name| name == "mm-agent\n"));
+    for agent in agents {
+        let shared = |pid: &u32| neap_sys::share_memory(agent.cast_signed(), pid.cast_signed());
+        if others.iter().any(|pid| shared(pid) != Some(false)) {
+            tree.remove(&agent);
+        }
+    }
+    tree
 }
 
 fn rss_anon(pid: u32) -> u64 {

@@ -11,9 +11,7 @@ const WANTED: [&str; 4] = [
     "pthread_atfork",
 ];
 /// The calls that the library stands in front of.
-const HOOKS: [&str; 7] = [
-    "ioctl", "madvise", "mmap", "mmap64", "mremap", "munmap", "unshare",
-];
+const HOOKS: [&str; 6] = ["ioctl", "madvise", "mmap", "mmap64", "mremap", "munmap"];
 
 /// The symbols of the library that the dynamic linker resolves: name, defined, weak.
 fn symbols() -> Vec<(String, bool, bool)> {

@@ -1,20 +1,23 @@
-//! The engine's end of the agents: one small thread in each program that acts for us where the
-//! kernel accepts only a thread of the address space: UFFDIO_MOVE and madvise.
+//! The engine's end of the agents: one small task beside each program that acts for us where the
+//! kernel accepts only a task of the address space: UFFDIO_MOVE and madvise.
 //!
 //! One command at a time, and the caller waits for its reply, which takes microseconds, but where it only asks. A stopped
 //! program (SIGSTOP, a debugger) does not reply: then the command is *late*, the caller goes on with
 //! other spaces, and whoever comes next completes what the command was for.
 
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::os::fd::AsFd;
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
+};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use bytemuck::{Zeroable, bytes_of};
 use neap_sys::{Keeper, Kept, Peer, Process, SysError};
 use neap_units::{PageId, SlotId};
 use neap_wire as wire;
 
+use crate::attend::{self, Task};
 use crate::space::BlockId;
 
 /// What a command is for: all that is needed to complete it, whenever its reply comes.
@@ -58,12 +61,20 @@ pub(crate) const PATIENCE_MILLIS: u32 = 20;
 pub(crate) struct Agent {
     peer: Peer,
     /// `None`: its numbers of threads mean nothing to us.
-    keeper: Option<(Keeper, Arc<Process>)>,
+    keeper: Option<Keeper>,
+    /// Without one the process never had an agent.
+    task: Option<Task>,
     /// The agent's thread, as its last reply said; 0: none yet.
     thread: AtomicU32,
     /// The cpu it was last sent to, and one more; 0: none.
     sent_to: AtomicUsize,
     gone: AtomicBool,
+    /// When it was told to end, in nanoseconds; 0: not yet.
+    told: AtomicU64,
+    /// Since when a command is late, in nanoseconds; 0: none is.
+    late_since: AtomicU64,
+    /// It was killed because somebody had stopped it.
+    stopped: AtomicBool,
     /// It is about to throw pages away: from the decision to the answer.
     throwing: AtomicBool,
     turn: Mutex<Option<Errand>>,
@@ -73,13 +84,17 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// `peer` gives up waiting after [`PATIENCE_MILLIS`].
-    pub fn new(peer: Peer, keeper: Option<(Keeper, Arc<Process>)>) -> Self {
+    pub fn new(peer: Peer, keeper: Option<Keeper>, task: Option<Task>) -> Self {
         Self {
             peer,
             keeper,
+            task,
             thread: AtomicU32::new(0),
             sent_to: AtomicUsize::new(0),
             gone: AtomicBool::new(false),
+            told: AtomicU64::new(0),
+            late_since: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
             throwing: AtomicBool::new(false),
             turn: Mutex::new(None),
             late: AtomicU8::new(PROMPT),
@@ -150,7 +165,10 @@ impl Agent {
                 bytes: span.end - span.start,
             };
         }
-        self.peer.send(bytes_of(&command), &[])
+        // What it says last is heard where neap is.
+        let stderr = std::io::stderr();
+        let stderr = (op == wire::op::ARM).then(|| stderr.as_fd());
+        self.peer.send(bytes_of(&command), stderr.as_slice())
     }
 
     /// What it was sent is late.
@@ -158,21 +176,19 @@ impl Agent {
         let moves = matches!(errand, Errand::Stage { .. } | Errand::Return { .. });
         self.late
             .store(if moves { LATE_MOVE } else { LATE }, Relaxed);
+        let now = neap_sys::monotonic_nanos();
+        let _ = self.late_since.compare_exchange(0, now, Relaxed, Relaxed);
         *turn = Some(errand);
     }
 
     /// The agent works on the caller's cpu, and the caller stays there to hear of it: two wake-ups
     /// that cross cpus would take longer than most commands.
     fn meet_here(&self) -> Option<Kept> {
-        let (keeper, process) = self.keeper.as_ref()?;
-        let thread = self.thread.load(Relaxed);
-        if thread == 0 || self.is_gone() {
-            return None;
-        }
+        let keeper = self.keeper?;
+        let task = self.task().filter(|_| !self.is_gone())?;
         let cpu = neap_sys::this_cpu();
-        // What it says of its thread is believed of a thread of its own.
-        if self.sent_to.swap(cpu + 1, Relaxed) != cpu + 1 && process.has_thread(thread) {
-            let _ = neap_sys::pin_to(thread.cast_signed(), cpu);
+        if self.sent_to.swap(cpu + 1, Relaxed) != cpu + 1 {
+            task.pin_to(cpu);
         }
         keeper.keep(0, cpu)
     }
@@ -226,8 +242,7 @@ impl Agent {
 
     /// Whether it sleeps until the event of its own discard is read. `None`: nobody can tell.
     pub fn waits_for_reader(&self) -> Option<bool> {
-        let (_, process) = self.keeper.as_ref()?;
-        Some(process.waits_for_reader(self.thread.load(Relaxed)))
+        Some(self.task()?.waits_for_reader())
     }
 
     fn receive(&self, mut turn: MutexGuard<'_, Option<Errand>>, errand: Errand) -> Called {
@@ -238,6 +253,7 @@ impl Agent {
             Ok(Ok(reply)) => {
                 self.thread.store(reply.thread, Relaxed);
                 self.late.store(PROMPT, Relaxed);
+                self.late_since.store(0, Relaxed);
                 if let Errand::Discard(_) = errand {
                     self.set_throwing(false);
                 }
@@ -254,6 +270,7 @@ impl Agent {
     fn end(&self, errand: Errand) -> Called {
         self.gone.store(true, Relaxed);
         self.late.store(PROMPT, Relaxed);
+        self.late_since.store(0, Relaxed);
         self.set_throwing(false);
         Called::Gone(errand)
     }
@@ -263,15 +280,49 @@ impl Agent {
         self.gone.load(Relaxed)
     }
 
-    /// Has it end, and waits until it has.
+    /// The agent as a task of the machine, whether it has ended or not.
+    pub fn task(&self) -> Option<&Task> {
+        self.task.as_ref()
+    }
+
+    /// Has it end, once it has done what it was sent before.
     pub fn dismiss(&self) {
-        let turn = self.turn.lock().expect("agent lock");
         self.gone.store(true, Relaxed);
-        let sent = self.send(wire::op::LEAVE, &[], 0).is_ok();
-        drop(turn); // others need not wait for a program that is stopped
-        if sent {
-            neap_sys::wait_hangup(self.peer.as_fd());
+        self.told.store(neap_sys::monotonic_nanos(), Relaxed);
+        attend::dismiss(&self.peer);
+    }
+
+    /// Ends it if it was told to so long ago and has not: somebody has stopped it.
+    pub fn kill_if_late(&self, millis: u32) {
+        if is_past(&self.told, millis) {
+            self.kill();
         }
+    }
+
+    /// Ends it if somebody has stopped it, and not its process, and it has kept a command for so long: pages that it
+    /// carries would never come home.
+    pub fn kill_if_stopped(&self, process: &Process, millis: u32) {
+        let Some(task) = self.task() else { return };
+        let late = is_past(&self.late_since, millis);
+        if late && task.is_stopped() && !process.is_stopped() {
+            self.stopped.store(true, Relaxed);
+            self.kill();
+        }
+    }
+
+    /// Whether it was killed because somebody had stopped it.
+    pub fn was_stopped(&self) -> bool {
+        self.stopped.load(Relaxed)
+    }
+
+    pub fn kill(&self) {
+        if let Some(task) = &self.task {
+            task.kill();
+        }
+    }
+
+    pub fn peer(&self) -> &Peer {
+        &self.peer
     }
 
     /// Its end was heard of.
@@ -280,10 +331,10 @@ impl Agent {
     }
 }
 
-impl AsFd for Agent {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.peer.as_fd()
-    }
+/// Whether a time, in nanoseconds and not 0, is so long ago.
+fn is_past(since: &AtomicU64, millis: u32) -> bool {
+    let since = since.load(Relaxed);
+    since > 0 && neap_sys::monotonic_nanos() > since + u64::from(millis) * 1_000_000
 }
 
 #[cfg(test)]
@@ -296,7 +347,7 @@ mod tests {
     fn agent() -> (Agent, Peer) {
         let (peer, program) = Peer::pair().unwrap();
         peer.set_timeout(PATIENCE_MILLIS).unwrap();
-        (Agent::new(peer, None), program)
+        (Agent::new(peer, None, None), program)
     }
 
     #[test]

@@ -3,18 +3,22 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed},
+};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use bytemuck::{Zeroable, bytes_of};
-use neap_sys::{Features, Message, Process, Statm, Uffd, Wake, shortage};
+use neap_sys::{Features, Message, Process, Uffd, Wake, shortage};
 use neap_units::PAGE_SIZE;
 use neap_wire as wire;
 use neap_wire::{Offer, Request, lack};
 
 use crate::agent::{Agent, PATIENCE_MILLIS};
+use crate::attend::{Task, attend, hear_of_agent};
 use crate::fault::FaultThread;
 use crate::job::Job;
 use crate::listen::Caller;
@@ -87,7 +91,6 @@ impl Plea {
 pub(crate) struct Met {
     space: Arc<Space>,
     process: Arc<Process>,
-    statm: Statm,
     proven: Proven,
     offer: Offer,
     /// The thread that will attend the space waits for a word.
@@ -227,6 +230,7 @@ fn admit(
         .ok()?;
     let statm = process.statm().map_err(short).ok()?;
     space.kin.begin(statm.anon_resident());
+    neap_sys::note_senders(&caller.peer).ok()?;
     let stage = offer.stage..offer.stage + STAGE_BYTES;
     register_stage(job, space, caller, &stage)?;
     let page = stage.start..stage.start + PAGE_SIZE as u64;
@@ -249,7 +253,6 @@ fn admit(
     Some(Met {
         space: space.clone(),
         process: Arc::new(process),
-        statm,
         proven,
         offer,
         begin,
@@ -266,8 +269,8 @@ pub(crate) fn has_spoken(caller: &Caller) -> bool {
 pub(crate) fn settle(job: &Arc<Job>, caller: Caller, met: Met) {
     let (space, adopted) = (met.space.clone(), met.adopted);
     // A forked child without an agent is looked after all the same: nothing of it leaves.
-    let agent = has_agent(job, &caller).is_some();
-    let taken = (agent || adopted) && embody(job, caller, met).is_some();
+    let task = hear_of_agent(job, &caller, &met.proven.token);
+    let taken = (task.is_some() || adopted) && embody(job, caller, met, task).is_some();
     if !taken && adopted {
         space.pid.store(0, Relaxed);
     } else if !taken {
@@ -275,7 +278,7 @@ pub(crate) fn settle(job: &Arc<Job>, caller: Caller, met: Met) {
     }
 }
 
-fn embody(job: &Job, caller: Caller, met: Met) -> Option<()> {
+fn embody(job: &Job, caller: Caller, met: Met, task: Option<Task>) -> Option<()> {
     let Met {
         space,
         process,
@@ -293,24 +296,27 @@ fn embody(job: &Job, caller: Caller, met: Met) -> Option<()> {
     let body = Body {
         pid: process.pid(),
         same_pids,
-        statm: met.statm,
+        pidfd: caller.pidfd,
         remote: proven.remote,
         pagemap: proven.pagemap,
         maps: proven.maps,
         token: proven.token,
         stage: Stage::new(offer.stage + STAGE_GUARD, STAGE_BYTES - STAGE_GUARD),
-        agent: Agent::new(
-            caller.peer,
-            same_pids.then(|| (job.keeper, process.clone())),
-        ),
+        agent: Agent::new(caller.peer, same_pids.then_some(job.keeper), task),
         process,
         agent_guard: offer.agent.start,
         own,
+        left: AtomicBool::new(false),
+        doubted: AtomicBool::new(false),
     };
     space.cookie_page.store(offer.cookie, Relaxed);
     // A forked child depends on the engine from the start, and its agent was told so.
     space.told.store(met.adopted, Relaxed);
     space.body.set(body).ok()?;
+    job.end_former(&space);
+    if met.adopted {
+        space.arm_agent(job); // for its last words
+    }
     met.begin.send(()).ok()
 }
 
@@ -345,25 +351,6 @@ fn register_stage(job: &Job, space: &Space, caller: &Caller, stage: &Range<u64>)
     Some(())
 }
 
-/// Hears whether the process has an agent.
-fn has_agent(job: &Job, caller: &Caller) -> Option<()> {
-    let mut bytes = [0; size_of::<wire::Reply>()];
-    let heard = caller.peer.try_receive(&mut bytes).ok();
-    let reply = heard.and_then(|message| wire::reply(&bytes[..message.len]).ok());
-    let Some(reply) = reply else {
-        if caller.lives() {
-            job.warn("a process keeps its pages, and may go over the limit: its agent could not start; raise its `ulimit -n`".into());
-        }
-        return None;
-    };
-    if reply.errno != 0 {
-        let error = io::Error::from_raw_os_error(reply.errno);
-        job.keeps_out(&no_thread(&error));
-        return None;
-    }
-    Some(())
-}
-
 /// Starts the thread that will attend the space, once it is sent a word: without, no process is taken over.
 fn prepare_to_attend(job: &Arc<Job>, space: &Arc<Space>) -> Option<mpsc::Sender<()>> {
     let (begin, begun) = mpsc::channel();
@@ -375,20 +362,6 @@ fn prepare_to_attend(job: &Arc<Job>, space: &Arc<Space>) -> Option<mpsc::Sender<
     });
     let unmanaged = |error| job.keeps_out(&no_thread(&error));
     waits.map_err(unmanaged).ok().map(|()| begin)
-}
-
-/// Waits until the agent of one space is gone. It ends when the process exits or execs, and nearly
-/// always the address space with it.
-fn attend(job: &Arc<Job>, space: &Arc<Space>) {
-    neap_sys::block_signals();
-    if let Some(body) = space.body.get() {
-        neap_sys::wait_hangup(body.agent.as_fd());
-        body.agent.set_gone();
-    }
-    space.ring(); // its fault thread asks the kernel
-    if !space.armed.load(Relaxed) {
-        job.drop_space(space); // no fault thread does it
-    }
 }
 
 impl Job {

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod attend;
 mod attendant;
 mod engine;
 mod fault;

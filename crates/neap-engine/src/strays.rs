@@ -57,7 +57,11 @@ impl Looks {
         let before = neap_sys::thread_nanos();
         let much = job.options.limit.0 / MUCH;
         let spaces = job.spaces();
-        let met: HashSet<i32> = spaces.iter().map(|space| space.pid.load(Relaxed)).collect();
+        let agents = spaces
+            .iter()
+            .filter_map(|space| space.body.get()?.agent.task());
+        let met = spaces.iter().map(|space| space.pid.load(Relaxed));
+        let met: HashSet<i32> = met.chain(agents.map(|task| task.process().pid())).collect();
         let takes_much = |pid| neap_sys::anon_resident(pid).is_some_and(|bytes| bytes > much);
         let strays: HashSet<i32> = neap_sys::descendants()
             .into_iter()

@@ -27,7 +27,6 @@ pub(crate) fn answer(job: &Arc<Job>, caller: &Caller, request: Request) {
             Request::Wipe(range) => wipe(job, &space, range),
             Request::Thaw => thaw(job, &space),
             Request::Resume => resume(job, &space),
-            Request::Leave => leave(job, &space),
             Request::Forked => forked(&space),
             Request::Attach { .. } | Request::Adopt => {}
         }
@@ -64,17 +63,6 @@ fn release(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
 fn wipe(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
     space.wipes.store(true, Relaxed);
     let_go(job, space, range);
-}
-
-/// The process must have one thread: everything comes back, and the agent ends. It is unmanaged from
-/// here on, over the limit if need be.
-fn leave(job: &Arc<Job>, space: &Arc<Space>) {
-    space.thawed.fetch_add(1, Relaxed); // for good
-    let_go(job, space, 0..u64::MAX);
-    if let Some(body) = space.body.get() {
-        body.agent.dismiss();
-    }
-    job.end_space(space);
 }
 
 /// No page may ever leave: the kernel serves the space from now on, and tells of no fork of it.

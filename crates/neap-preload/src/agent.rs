@@ -1,19 +1,16 @@
-//! The one thread neap leaves in the program.
+//! The one task that neap leaves beside the program.
 //!
-//! It shares the address space and nothing else of value: it has its own descriptor table (the
-//! program's close_range cannot reach it, and it holds none of the program's files open), gives up
-//! every capability, blocks every signal, uses no libc and no thread-local storage, and touches no
-//! memory but its own stack.
-//! It ends with the process, at exit or at exec, like any thread.
+//! It shares the address space and nothing else: it is a process of its own, in a group of its own, with its own
+//! descriptors (the program's close_range cannot reach them, and it holds none of the program's files open). So it is
+//! in no list of the program's threads, and no signal to the program's group reaches it. It gives up every
+//! capability, blocks every signal, uses no libc and no thread-local storage, and touches no memory but its own stack.
+//! It ends when the engine says so: once the program has ended, or has become another by exec.
 //!
 //! It also keeps the program honest if the engine dies: holding the userfaultfd, it keeps evicted
 //! pages from reading as zeros, and it kills the program with a message.
 
 use core::mem::size_of;
-use core::sync::atomic::{
-    AtomicU32,
-    Ordering::{Relaxed, SeqCst},
-};
+use core::sync::atomic::{AtomicI64, AtomicU32, Ordering::SeqCst};
 
 use neap_wire as wire;
 
@@ -24,10 +21,14 @@ pub const GUARD: usize = 4096;
 /// Guard, stack and arguments, in bytes.
 pub const BYTES: usize = GUARD + 32 * 1024;
 
-/// CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_UNTRACED: a tracer that follows new threads would
-/// stop this one too, and then wait for a page that only it can bring. And neither CLONE_FILES nor CLONE_FS, with
-/// which the program could not enter another mount namespace.
-const CLONE_FLAGS: usize = 0x100 | 0x800 | 0x1_0000 | 0x4_0000 | 0x80_0000;
+/// Stack of the task that starts the agent, in bytes: below the agent's.
+const STARTER: usize = 8 * 1024;
+/// CLONE_VM | CLONE_UNTRACED: a tracer that follows new tasks would stop this one too, and then wait for a page that
+/// only it can bring. No signal tells its parent of its end, so who waits for children does not see it.
+const CLONE_FLAGS: usize = 0x100 | 0x80_0000;
+/// Its name in lists of processes. Not one that a signal to all that are called like neap would reach: without it and
+/// the engine, absent pages would read as zeros.
+const NAME: &[u8; 16] = b"mm-agent\0\0\0\0\0\0\0\0";
 /// `_IOR(0xAA, 1, struct uffdio_range)`
 const UFFDIO_UNREGISTER: usize = 0x8010_aa01;
 /// `_IOWR(0xAA, 0, struct uffdio_register)`
@@ -45,8 +46,6 @@ static STANDING: AtomicU32 = AtomicU32::new(0);
 const ARMED: u32 = 1 << 31;
 /// It must not: the engine lacks a word that it would need.
 const NEVER: u32 = 1 << 30;
-/// The agent's thread number; 0: there was none.
-static THREAD: AtomicU32 = AtomicU32::new(0);
 
 /// Whether pages of this process may be elsewhere.
 pub fn is_armed() -> bool {
@@ -64,7 +63,7 @@ pub fn fork_ends() {
     let _ = STANDING.fetch_update(SeqCst, SeqCst, less);
 }
 
-/// No page is elsewhere any more, and the agent is gone.
+/// No page is elsewhere any more, and no agent is there.
 pub fn disarm() {
     STANDING.fetch_and(!ARMED, SeqCst);
 }
@@ -88,19 +87,6 @@ fn arm() -> i64 {
     }
 }
 
-/// Waits until the agent, which was told to end, is no thread of the process any more: 2 s at most.
-pub fn join() {
-    const PAUSE: u32 = 100_000;
-    const PAUSES: u32 = 20_000;
-    let thread = THREAD.load(Relaxed);
-    for _ in 0..PAUSES {
-        if thread == 0 || !sys::has_thread(thread) {
-            return;
-        }
-        sys::sleep(PAUSE);
-    }
-}
-
 /// Top of the agent's stack: what it was started with.
 #[repr(C)]
 struct Start {
@@ -108,60 +94,116 @@ struct Start {
     stage: wire::Span,
     socket: Fd,
     uffd: Fd,
+    /// The process that it serves.
+    process: Fd,
     /// The address space depends on the engine already: it is a forked child's.
     armed: bool,
+    /// The agent's number, or a negative errno; 0 until then.
+    begun: AtomicI64,
 }
 
 /// Starts the agent on the memory at `base`, to move pages to `stage`. It copies the descriptor table as it is now; the
-/// caller closes its own copies. The engine is told how that went.
+/// caller closes its own copies. The agent tells the engine that it is there; the caller, why it is not.
 pub fn start(base: usize, stage: wire::Span, socket: Fd, uffd: Fd, armed: bool) -> bool {
     let top = base + BYTES - size_of::<Start>().next_multiple_of(16);
-    // SAFETY: the caller just mapped [base, base + BYTES) and gives it to the agent for good.
-    unsafe {
-        (top as *mut Start).write(Start {
-            guard: base,
-            stage,
-            socket,
-            uffd,
-            armed,
-        });
-    }
     // Forks that are under way in the parent are not in its child.
     STANDING.store(if armed { ARMED } else { 0 }, SeqCst);
-    let old = sys::set_signal_mask(u64::MAX);
-    // SAFETY: the stack is the agent's own and stays mapped; `run` never returns.
-    let started = unsafe { sys::clone_thread(CLONE_FLAGS, top, run, top) };
-    THREAD.store(u32::try_from(started).unwrap_or(0), Relaxed);
-    let mut word = reply();
-    word.errno = (-started).max(0) as i32;
-    sys::send(socket, &word, &[]); // the agent, if there is one, needs its memory in any case
-    sys::set_signal_mask(old); // a handler might never return
-    started > 0
+    let begun = match sys::open_process(sys::getpid()) {
+        Ok(process) => {
+            // SAFETY: the caller just mapped [base, base + BYTES) and gives it to the agent for good.
+            let start = unsafe {
+                let start = top as *mut Start;
+                start.write(Start {
+                    guard: base,
+                    stage,
+                    socket,
+                    uffd,
+                    process,
+                    armed,
+                    begun: AtomicI64::new(0),
+                });
+                &*start
+            };
+            let begun = beget(start);
+            sys::close(process);
+            begun
+        }
+        Err(errno) => errno,
+    };
+    if begun <= 0 {
+        let mut word = reply();
+        word.errno = if begun < 0 {
+            -begun as i32
+        } else {
+            sys::ESRCH as i32
+        };
+        sys::send(socket, &word, &[]);
+    }
+    begun > 0
 }
 
-extern "C" fn run(start: usize) -> ! {
-    // SAFETY: `start` put the value there before this thread began.
-    let Start {
+/// The agent's number, or a negative errno. A task that ends at once starts it, so that it becomes a child of neap,
+/// which reaps it. An orphan would come back to a process that takes orphans in, which might wait for it: such a
+/// one starts it itself, and does not see it either unless it asks for children that send no signal.
+fn beget(start: &Start) -> i64 {
+    let top = (&raw const *start) as usize;
+    let old = sys::set_signal_mask(u64::MAX); // a handler might never return; the agent inherits it
+    let begun = if sys::adopts_orphans() {
+        // SAFETY: the stack is the agent's own and stays mapped; `run` never returns.
+        unsafe { sys::clone_task(CLONE_FLAGS, top, run, top) }
+    } else {
+        let stack = start.guard + GUARD + STARTER;
+        // SAFETY: the lower part of the agent's memory is this task's, which has ended before `start` returns.
+        match unsafe { sys::clone_task(CLONE_FLAGS, stack, start_agent, top) } {
+            starter if starter > 0 => {
+                sys::reap(starter);
+                start.begun.load(SeqCst)
+            }
+            errno => errno,
+        }
+    };
+    sys::set_signal_mask(old);
+    begun
+}
+
+extern "C" fn start_agent(top: usize) -> ! {
+    // SAFETY: the caller of this task put the value there, and waits for it.
+    let start = unsafe { &*(top as *const Start) };
+    // SAFETY: the stack is the agent's own and stays mapped; `run` never returns.
+    let begun = unsafe { sys::clone_task(CLONE_FLAGS, top, run, top) };
+    start.begun.store(begun, SeqCst);
+    sys::exit_task()
+}
+
+extern "C" fn run(top: usize) -> ! {
+    // SAFETY: `start` put the value there before this task began.
+    let start = unsafe { &*(top as *const Start) };
+    let &Start {
         guard,
         stage,
         socket,
         uffd,
+        process,
         mut armed,
-    } = unsafe { (start as *const Start).read() };
-    sys::close_all_but([socket, uffd]);
-    sys::set_name(b"neap-agent\0\0\0\0\0\0");
+        ..
+    } = start;
+    sys::leave_group();
+    sys::close_all_but([socket, uffd, process]);
+    sys::set_name(NAME);
     sys::drop_capabilities();
+    sys::send(socket, &reply(), &[]);
+    let mut stderr = None;
     loop {
         let mut command = EMPTY;
-        match sys::receive(socket, &mut command, &mut None) {
+        match sys::receive(socket, &mut command, &mut stderr) {
             Received::All => {}
-            Received::Gone => orphaned(armed, uffd),
+            Received::Gone => orphaned(armed, process, stderr),
             // The program's seccomp filter: without an agent nothing leaves any more, and the engine
             // brings back what has left.
-            Received::Refused => sys::exit_thread(),
+            Received::Refused => sys::exit_task(),
         }
         if command.op == wire::op::LEAVE {
-            sys::exit_thread();
+            sys::exit_task();
         }
         if is_locked(guard) {
             unlock(guard, stage);
@@ -177,7 +219,7 @@ extern "C" fn run(start: usize) -> ! {
             armed = reply.errno == 0;
         }
         if !sys::send(socket, &reply, &[]) && !sys::is_gone(socket) {
-            sys::exit_thread(); // a filter again
+            sys::exit_task(); // a filter again
         }
     }
 }
@@ -303,18 +345,20 @@ fn recycle(span: wire::Span, uffd: Fd) -> i64 {
     if result < 0 { result } else { registered }
 }
 
-/// The engine is gone. If it holds none of the program's pages, the program just goes on.
-fn orphaned(armed: bool, uffd: Fd) -> ! {
+/// The engine is gone. If it holds none of the program's pages, the program just goes on; who waits for a page gets it
+/// from the kernel again.
+fn orphaned(armed: bool, process: Fd, stderr: Option<Fd>) -> ! {
     if armed {
-        sys::write_as_process(
-            b"neap: the engine ended while it held pages of this program, which are lost; \
-              the program is killed rather than let it read wrong bytes\n",
-        );
-        sys::kill_self();
+        if let Some(stderr) = stderr {
+            sys::write_soon(
+                stderr,
+                b"neap: the engine ended while it held pages of this program, which are lost; \
+                  the program is killed rather than let it read wrong bytes\n",
+            );
+        }
+        sys::kill(process);
+        // Until its last thread has ended, an absent page must block: this task holds the userfaultfd.
+        sys::wait_for_end(process);
     }
-    // Nothing has left; who waits for a page gets it from the kernel again.
-    sys::close(uffd);
-    loop {
-        sys::pause();
-    }
+    sys::exit_task()
 }

@@ -1,7 +1,7 @@
 //! The library that `neap run` preloads into a program.
 //!
 //! It does three small things: at start it hands the address space to the engine (`boot`), it leaves
-//! one thread that moves pages on the engine's behalf (`agent`), and it stands in front of a few calls of the
+//! one task that moves pages on the engine's behalf (`agent`), and it stands in front of a few calls of the
 //! program's, of which the kernel tells too little, or not in order (`hook`).
 //!
 //! It links no library, not even libc: every system call is made here by instruction, so that nothing

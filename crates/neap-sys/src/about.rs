@@ -89,6 +89,15 @@ impl Process {
         Some(read.is_ok() && found == bytes)
     }
 
+    /// Whether somebody has stopped it, by a signal or as a debugger.
+    pub fn is_stopped(&self) -> bool {
+        let stat = self.text("stat").unwrap_or_default();
+        let state = stat
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.chars().next());
+        matches!(state, Some('T' | 't'))
+    }
+
     /// How much memory it has, to be asked again and again.
     pub fn statm(&self) -> io::Result<Statm> {
         self.file("statm").map(Statm)
@@ -206,16 +215,27 @@ impl Statm {
     /// Anonymous memory resident in the process (`RssAnon`), in bytes; `None` once it is gone.
     pub fn anon_resident(&self) -> Option<u64> {
         // It costs a third of status: resident minus shared (file and shmem) pages.
-        // It is asked each millisecond: one read of the few bytes it has, and no look at its size before.
+        let [_, resident, shared, _] = self.fields()?;
+        Some(resident.saturating_sub(shared) * 4096)
+    }
+
+    /// The size of the address space, and of the program's code, in pages: what two processes with the same memory have
+    /// in common, but for what changes between two looks. `None` once it has none.
+    pub fn outline(&self) -> Option<(u64, u64)> {
+        let [size, _, _, code] = self.fields()?;
+        (size > 0).then_some((size, code))
+    }
+
+    /// It is asked each millisecond: one read of the few bytes it has, and no look at its size before.
+    fn fields(&self) -> Option<[u64; 4]> {
         let mut text = [0; 160];
         let len = self.0.read_at(&mut text, 0);
         // Once more: what is not known counts as nothing, and the job would go over its limit by it.
         let len = len.or_else(|_| self.0.read_at(&mut text, 0)).ok()?;
         let text = str::from_utf8(&text[..len]).ok()?;
-        let mut fields = text.split(' ').skip(1).map(str::parse::<u64>);
-        let resident = fields.next()?.ok()?;
-        let shared = fields.next()?.ok()?;
-        Some(resident.saturating_sub(shared) * 4096)
+        let mut fields = text.split(' ').map(str::parse::<u64>);
+        let mut next = || fields.next()?.ok();
+        Some([next()?, next()?, next()?, next()?])
     }
 }
 

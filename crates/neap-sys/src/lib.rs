@@ -23,6 +23,7 @@ mod smaps;
 mod socket;
 mod start;
 mod startup;
+mod task;
 mod thread;
 mod uffd;
 mod zdict;
@@ -46,10 +47,13 @@ pub use smaps::Figures;
 pub use socket::{Listener, Message, Peer};
 pub use start::Thread;
 pub use startup::{hand_down, raise_descriptor_limit};
+pub use task::{
+    End, Sender, forget_senders, note_senders, receive_from, share_memory, wait_for_end,
+};
 pub use thread::{
     Readiness, Waker, block_signals, give_way, is_runnable, lower_to_ordinary, monotonic_nanos,
     own_tid, raise_above_ordinary, raise_priority, raise_thread, raise_to_realtime, thread_nanos,
-    wait_any, wait_hangup, wait_readable,
+    wait_any, wait_readable,
 };
 pub use uffd::{Event, Features, Mode, Progress, Stop, Uffd, Wake};
 pub use zdict::finalize_dictionary;

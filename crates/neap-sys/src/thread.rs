@@ -79,19 +79,6 @@ pub(crate) fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(1));
 }
 
-/// Waits until the other end of a socket is closed; what arrives on it meanwhile is left alone.
-pub fn wait_hangup(fd: BorrowedFd<'_>) {
-    let mut polled = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLRDHUP,
-        revents: 0,
-    };
-    // SAFETY: one pollfd.
-    while unsafe { libc::poll(&raw mut polled, 1, -1) } < 0 {
-        pause();
-    }
-}
-
 /// An eventfd: wakes a thread that waits in [`wait_readable`].
 #[derive(Debug)]
 pub struct Waker(OwnedFd);

@@ -9,8 +9,8 @@
 //!                    ◄────────   Welcome (+ the userfaultfd device, if the engine holds it open)
 //!   Attach (+ fds)   ────────►
 //!                    ◄────────   Ready
-//!   Reply            ────────►   the agent runs, or why it does not
-//!   from here the agent thread holds the program's end:
+//!   Reply            ────────►   from the agent that it runs, or from the program why it does not
+//!   from here the agent holds the program's end:
 //!                    ◄────────   Command
 //!   Reply            ────────►
 //! ```
@@ -58,8 +58,6 @@ pub mod purpose {
     pub const RESUME: u32 = 5;
     /// `arg..arg2` will be empty in forked children (MADV_WIPEONFORK): let go of the range.
     pub const WIPE: u32 = 6;
-    /// The process needs to be without a second thread: let go of everything, and of the agent.
-    pub const LEAVE: u32 = 7;
     /// The process has forked, and must not end before what its child needs of it has been kept.
     pub const FORKED: u32 = 8;
 }
@@ -179,15 +177,15 @@ pub struct Ready {
 /// What the agent does with each range of a [`Command`].
 pub mod op {
     /// Move the pages of the ranges to consecutive pages from `target` on (UFFDIO_MOVE, which the
-    /// kernel allows to threads of the address space only). Nobody is woken. The answer tells of each
+    /// kernel allows to tasks of the address space only). Nobody is woken. The answer tells of each
     /// page.
     pub const MOVE: u32 = 7;
     /// Stop trapping, throw the pages away, trap again: a staging block becomes empty.
     pub const RECYCLE: u32 = 1;
     /// Throw the pages away (MADV_DONTNEED).
     pub const DISCARD: u32 = 2;
-    /// From now on the program depends on the engine: if the engine dies, kill the program. Refused with
-    /// EAGAIN while that would be wrong, and with EPERM if it will be for good.
+    /// From now on the program depends on the engine: if the engine dies, say so on the descriptor that comes along,
+    /// and kill the program. Refused with EAGAIN while that would be wrong, and with EPERM if it will be for good.
     pub const ARM: u32 = 3;
     /// End.
     pub const LEAVE: u32 = 4;
@@ -237,7 +235,7 @@ pub struct Reply {
     pub done: u32,
     /// What stopped it; 0: nothing.
     pub errno: i32,
-    /// The agent's thread, as its own pid namespace numbers it.
+    /// The task that speaks, as its own pid namespace numbers it.
     pub thread: u32,
     /// For each page of a move, in order: 0 moved, else the errno.
     pub pages: [u8; BLOCK_PAGES as usize],

@@ -44,8 +44,6 @@ pub enum Request {
     Thaw,
     /// See [`purpose::RESUME`].
     Resume,
-    /// See [`purpose::LEAVE`].
-    Leave,
     /// See [`purpose::FORKED`].
     Forked,
 }
@@ -106,7 +104,6 @@ pub fn request(bytes: &[u8]) -> Result<(u64, Request), Bad> {
         purpose::WIPE => Request::Wipe(range),
         purpose::THAW => Request::Thaw,
         purpose::RESUME => Request::Resume,
-        purpose::LEAVE => Request::Leave,
         purpose::FORKED => Request::Forked,
         _ => return Err(Bad::Nonsense),
     };

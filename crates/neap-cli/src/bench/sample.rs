@@ -121,7 +121,7 @@ impl Watch<'_> {
             None => tree(self.root, self.first),
         };
         let (mut all, mut resident) = (0, 0);
-        for pid in pids {
+        for pid in without_agents(pids) {
             let anon = neap_sys::anon_resident(pid).unwrap_or(0);
             all += anon;
             if !(self.neap && pid == self.first) {
@@ -136,6 +136,20 @@ impl Watch<'_> {
         }
         peak.samples += 1;
     }
+}
+
+/// Leaves out the agents whose memory is that of another of these processes: it would count twice.
+fn without_agents(pids: Vec<i32>) -> Vec<i32> {
+    let is_agent = |pid: &i32| neap_sys::comm(*pid).is_some_and(|name| name == "mm-agent");
+    let (agents, mut others): (Vec<i32>, Vec<i32>) = pids.into_iter().partition(is_agent);
+    let counted = others.len();
+    for agent in agents {
+        let shared = |pid: &i32| neap_sys::share_memory(agent, *pid) != Some(false);
+        if !others[..counted].iter().any(shared) {
+            others.push(agent);
+        }
+    }
+    others
 }
 
 /// The names and ids of what `neap` waits for.

@@ -177,7 +177,6 @@ fn read_slots(body: &Body, slots: &[SlotId], buffer: &mut [u8]) -> bool {
         rest = left;
         at += run;
     }
-    // The agent is of that process, and would end with its first exec.
     body.remote.read(&mut pieces).is_ok()
 }
 

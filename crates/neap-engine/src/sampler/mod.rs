@@ -42,6 +42,8 @@ const DOUBT: u64 = 64;
 
 /// Time between looks at what the agents have taken of a cpu, which nothing but the report waits for.
 const AGENTS_EVERY: Nanos = Nanos(10_000_000);
+/// Time between looks at whose memory is not its process's any more.
+const EXECS_EVERY: Nanos = Nanos(5_000_000);
 
 pub(crate) struct Sampler {
     job: Arc<Job>,
@@ -62,6 +64,8 @@ pub(crate) struct Sampler {
     next_copies: u64,
     /// When to look next at the time of the agents.
     next_agents: u64,
+    /// When to look next for processes that have execed.
+    next_execs: u64,
     /// When it looked last, and when it is to look again; 0: not yet.
     last: u64,
     due: u64,
@@ -88,6 +92,7 @@ impl Sampler {
             next_doubted: 0,
             next_copies: 0,
             next_agents: 0,
+            next_execs: 0,
             last: 0,
             due: 0,
             punctual: SamplerReport::default(),
@@ -103,6 +108,7 @@ impl Sampler {
         let spaces = self.job.spaces();
         self.measure_shares(&spaces);
         self.measure_agents(&spaces);
+        self.look_after_agents(&spaces);
         let sample = self.measure(&spaces);
         let usage = self.job.meter.usage_of(&sample);
         let unexplained = self.job.meter.sample(sample);
@@ -200,7 +206,7 @@ impl Sampler {
             return;
         }
         for (space, body) in sharers {
-            space.kin.measure(&body.process);
+            space.kin.measure(&body.process, body.memory_of());
         }
         let end = neap_sys::monotonic_nanos();
         self.next_share = end + (end - start) * REST;
@@ -227,33 +233,36 @@ impl Sampler {
         self.next_agents = now + AGENTS_EVERY.0;
         let mut processes = self.job.processes.lock().expect("processes lock");
         for space in spaces {
-            let Some(body) = space.body.get().filter(|body| body.same_pids) else {
+            let Some(body) = space.body.get().filter(|body| !body.agent.is_gone()) else {
                 continue;
             };
-            let thread = body.agent.thread().filter(|_| !body.agent.is_gone());
-            let Some(thread) = thread else {
-                continue;
-            };
-            let time = body.process.cpu_time(thread);
+            let time = body.agent.task().and_then(|task| task.cpu_time());
             if let Some((time, process)) = time.zip(process_of(&mut processes, body.pid)) {
                 process.agent_seconds = time.ran as f64 / 1e9;
             }
         }
     }
 
+    /// Looks whose memory is not its process's any more, and who has been stopped.
+    fn look_after_agents(&mut self, spaces: &[Arc<Space>]) {
+        let now = neap_sys::monotonic_nanos();
+        if now < self.next_execs {
+            return;
+        }
+        let before = neap_sys::thread_nanos();
+        self.job.look_after_agents(spaces);
+        let took = neap_sys::thread_nanos() - before;
+        self.next_execs = now + EXECS_EVERY.0.max(took * REST);
+    }
+
     fn measure(&self, spaces: &[Arc<Space>]) -> Sample {
         let mut resident = 0;
-        let mut seen: Vec<i32> = Vec::with_capacity(spaces.len());
         let mut processes = self.job.processes.lock().expect("processes lock");
-        for space in spaces.iter().rev() {
+        for space in spaces {
             let Some(body) = space.body.get() else {
                 continue;
             };
-            if seen.contains(&body.pid) {
-                continue; // what it was before an exec, which nobody has noticed yet
-            }
-            seen.push(body.pid);
-            let anon = body.statm.anon_resident().unwrap_or(0);
+            let anon = body.anon_resident();
             let anon = if space.kin.shares() {
                 space.kin.proportional(anon)
             } else {

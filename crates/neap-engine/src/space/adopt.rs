@@ -162,7 +162,7 @@ impl Space {
     /// Unregisters what forked children find wiped of ranges that were just registered. Looked at only
     /// now: from its registration on it cannot change its place unheard.
     fn let_go_of_wiped(&self, body: &Body, taken: &[Range<u64>]) {
-        let wiped = body.process.wiped_on_fork();
+        let wiped = body.memory_of().wiped_on_fork();
         for part in self.registered_of(taken) {
             let gone: Vec<Range<u64>> = match &wiped {
                 Some(wiped) => wiped

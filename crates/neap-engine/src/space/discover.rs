@@ -56,7 +56,7 @@ impl Space {
         self.leave_out_failed(&mut found);
         // Asking for flags makes the kernel walk every page: only where it must be, and once.
         if self.wipes.load(Relaxed) && !found.is_empty() {
-            let wiped = body.process.wiped_on_fork();
+            let wiped = body.memory_of().wiped_on_fork();
             let meets = |range: &Range<u64>| {
                 wiped
                     .as_ref()
@@ -82,7 +82,7 @@ impl Space {
             }
         }
         // From its registration on the program tells when it declares memory free.
-        if look.first && body.process.declared_free() != Some(0) {
+        if look.first && body.memory_of().declared_free() != Some(0) {
             self.frees.store(true, Relaxed);
         }
     }

@@ -44,7 +44,7 @@ pub(crate) struct Kin {
     parted: Mutex<HashSet<PageNr>>,
     /// Bytes of the process that are counted elsewhere, as measured last.
     elsewhere: AtomicU64,
-    /// Faults of the process that copied nothing: neap served them, or they were the agent's.
+    /// Faults of the process that copied nothing: neap served them.
     explained: AtomicU64,
     /// Its other faults when that was measured. A child begins with none.
     faults: AtomicU64,
@@ -143,7 +143,6 @@ impl Kin {
         let bytes = (pages * PAGE_SIZE) as u64;
         let less = |elsewhere: u64| Some(elsewhere.saturating_sub(bytes));
         let _ = self.elsewhere.fetch_update(Relaxed, Relaxed, less);
-        self.explain(pages as u64); // the agent's faults
     }
 
     /// Whether the page was parted, once.
@@ -181,15 +180,16 @@ impl Kin {
         self.new.load(Relaxed)
     }
 
-    /// Measures how much of its process is counted elsewhere. The kernel walks every page for that.
-    pub fn measure(&self, process: &Process) {
+    /// Measures how much of its process is counted elsewhere; `memory` has the same memory. The kernel walks every page
+    /// for that.
+    pub fn measure(&self, process: &Process, memory: &Process) {
         self.new.store(false, Relaxed);
         if let Some(faults) = self.unexplained(process) {
             self.faults.store(faults, Relaxed);
         }
         self.copied.store(0, Relaxed);
         // What may not be read is taken as its own.
-        let elsewhere = process.anon_of_sharers().unwrap_or(0);
+        let elsewhere = memory.anon_of_sharers().unwrap_or(0);
         self.elsewhere.store(elsewhere, Relaxed);
     }
 
@@ -276,7 +276,7 @@ mod tests {
             (kin.note_copies(&process), memory).0
         };
         let kin = Kin::first(1);
-        kin.measure(&process);
+        kin.measure(&process, &process);
         assert_eq!(after_writing(&kin), 0, "nothing is shared");
         kin.elsewhere.store(1 << 40, Relaxed);
         let (before, after) = (kin.note_copies(&process), after_writing(&kin));
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(kin.note_copies(&process), most, "no more than is shared");
         kin.explain(1 << 40);
         assert_eq!(kin.note_copies(&process), 0, "neap served them all");
-        kin.measure(&process);
+        kin.measure(&process, &process);
         assert_eq!(kin.proportional(1 << 40), 1 << 40);
     }
 }

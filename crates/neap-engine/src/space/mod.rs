@@ -24,12 +24,13 @@ mod vouch;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
 };
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use neap_sys::{Maps, Pagemap, Process, Remote, Statm, Stop, Uffd, Wake, Waker, Word};
+use neap_sys::{Maps, Pagemap, Pidfd, Process, Remote, Stop, Uffd, Wake, Waker, Word};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
@@ -52,7 +53,8 @@ pub(crate) struct Body {
     pub process: Arc<Process>,
     /// Its numbers of threads mean the same to us: it is in our pid namespace.
     pub same_pids: bool,
-    pub statm: Statm,
+    /// Readable once it has ended.
+    pub pidfd: Pidfd,
     pub remote: Remote,
     pub pagemap: Pagemap,
     pub maps: Maps,
@@ -64,6 +66,48 @@ pub(crate) struct Body {
     pub agent_guard: u64,
     /// Memory of neap's own in the program: never managed.
     pub own: Vec<Range<u64>>,
+    /// The process has ended, or has other memory by now.
+    pub left: AtomicBool,
+    /// At the last look it seemed so.
+    pub doubted: AtomicBool,
+}
+
+impl Body {
+    /// Whether the process has ended, or has other memory by now.
+    pub fn is_left(&self) -> bool {
+        self.left.load(Relaxed)
+    }
+
+    /// Notes that, and has the agent end: then the memory does.
+    pub fn leave(&self) {
+        if !self.left.swap(true, Relaxed) {
+            self.agent.dismiss();
+        }
+    }
+
+    /// Who tells of this memory: the agent has no other as long as it is there.
+    pub fn memory_of(&self) -> &Process {
+        let task = self.agent.task();
+        let task = task.filter(|_| self.is_left() || !self.agent.is_gone());
+        task.map_or(&self.process, |task| task.process())
+    }
+
+    /// Whether the process is still there after so many milliseconds.
+    pub fn outlives(&self, millis: u32) -> bool {
+        let limit = (millis < u32::MAX).then(|| u64::from(millis) * 1_000_000);
+        neap_sys::wait_readable(&[self.pidfd.as_fd()], limit) == 0
+    }
+
+    /// Anonymous memory of the address space, in bytes. The agent's task tells of it as long as there is one; then
+    /// the process does, unless it has other memory by now.
+    pub fn anon_resident(&self) -> u64 {
+        let shared = self.agent.task().and_then(|task| task.anon_resident());
+        match shared.filter(|&bytes| bytes > 0) {
+            Some(bytes) => bytes,
+            None if self.is_left() || !self.pidfd.lives() => 0,
+            None => neap_sys::anon_resident(self.pid).unwrap_or(0),
+        }
+    }
 }
 
 /// The last page that a program may have in 47 bits of addresses.

@@ -1,5 +1,5 @@
 //! What the library interposes or asks to be called for: forks, userfaultfds of the program's own,
-//! memory that a forked child finds wiped, changes of mappings, and new user namespaces.
+//! memory that a forked child finds wiped, and changes of mappings.
 
 mod fork;
 mod ioctl;
@@ -9,7 +9,6 @@ mod mremap;
 mod next;
 mod populate;
 mod turn;
-mod unshare;
 
 pub use fork::register_fork_handlers;
 pub use next::find as find_what_is_behind;

@@ -10,13 +10,11 @@ pub mod nr {
     pub const EXIT: usize = 93;
     pub const EXIT_GROUP: usize = 94;
     pub const CAPSET: usize = 91;
-    pub const UNSHARE: usize = 97;
     pub const CLOSE: usize = 57;
     pub const WRITE: usize = 64;
     pub const PPOLL: usize = 73;
     pub const KILL: usize = 129;
     pub const RT_SIGPROCMASK: usize = 135;
-    pub const TGKILL: usize = 131;
     pub const PRCTL: usize = 167;
     pub const GETPID: usize = 172;
     pub const GETTID: usize = 178;
@@ -35,8 +33,11 @@ pub mod nr {
     pub const MADVISE: usize = 233;
     pub const MUNLOCK: usize = 229;
     pub const USERFAULTFD: usize = 282;
+    pub const WAIT4: usize = 260;
+    pub const SETPGID: usize = 154;
+    pub const CHDIR: usize = 49;
+    pub const PIDFD_SEND_SIGNAL: usize = 424;
     pub const PIDFD_OPEN: usize = 434;
-    pub const PIDFD_GETFD: usize = 438;
     pub const CLOSE_RANGE: usize = 436;
 }
 
@@ -52,12 +53,12 @@ pub unsafe fn syscall6(number: usize, a: [usize; 6]) -> i64 {
     result
 }
 
-/// Starts a thread on `stack_top` (16-byte aligned) that runs `entry(arg)` and never returns.
-/// Returns the thread's number, or a negative errno.
+/// Starts a task on `stack_top` (16-byte aligned) that runs `entry(arg)` and never returns.
+/// Returns its number, or a negative errno.
 ///
 /// # Safety
-/// The stack must be unused and outlive the thread; `entry` must never return.
-pub unsafe fn clone_thread(
+/// The stack must be unused and outlive the task; `entry` must never return.
+pub unsafe fn clone_task(
     flags: usize,
     stack_top: usize,
     entry: extern "C" fn(usize) -> !,

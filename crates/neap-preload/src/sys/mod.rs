@@ -9,14 +9,15 @@ mod memory;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "aarch64")]
-pub use aarch64::{clone_thread, nr, syscall6, weak_atfork, weak_dlsym, weak_errno};
+pub use aarch64::{clone_task, nr, syscall6, weak_atfork, weak_dlsym, weak_errno};
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{clone_thread, nr, syscall6, weak_atfork, weak_dlsym, weak_errno};
+pub use x86_64::{clone_task, nr, syscall6, weak_atfork, weak_dlsym, weak_errno};
 
 use core::mem::size_of;
 use core::sync::atomic::AtomicU32;
 
 pub const EPERM: i64 = 1;
+pub const ESRCH: i64 = 3;
 pub const EINTR: i64 = 4;
 const ECONNRESET: i64 = 104;
 pub const PROT_READ_WRITE: usize = 3;
@@ -46,7 +47,7 @@ const SCM_RIGHTS: i32 = 1;
 const O_CLOEXEC: usize = 0o2_000_000;
 const AT_FDCWD: usize = -100_isize as usize;
 
-/// A file descriptor of the calling thread's table.
+/// A file descriptor of the calling task's table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fd(pub i32);
 
@@ -73,9 +74,28 @@ pub fn sleep(nanos: u32) {
     call(nr::PPOLL, [0, 0, at, 0, 0, 0]);
 }
 
-/// Whether this process has that thread.
-pub fn has_thread(thread: u32) -> bool {
-    call(nr::TGKILL, [getpid() as usize, thread as usize, 0, 0, 0, 0]) == 0
+/// Whether orphans among its descendants become children of this process: it is the first of its pid namespace, or a
+/// subreaper.
+pub fn adopts_orphans() -> bool {
+    const PR_GET_CHILD_SUBREAPER: usize = 37;
+    let mut set = 0i32;
+    let at = (&raw mut set) as usize;
+    call(nr::PRCTL, [PR_GET_CHILD_SUBREAPER, at, 0, 0, 0, 0]);
+    // SAFETY: the kernel wrote through the address, so it is read anew.
+    getpid() == 1 || unsafe { (&raw const set).read_volatile() } != 0
+}
+
+/// Waits for the end of a child that sends no signal.
+pub fn reap(child: i64) {
+    const WALL: usize = 0x4000_0000;
+    call(nr::WAIT4, [child as usize, 0, WALL, 0, 0, 0]);
+}
+
+/// Leaves the process group, so that no signal to it reaches this task, and the working directory. A session of its own
+/// would do no more, and costs a group of the scheduler where the kernel makes one for each.
+pub fn leave_group() {
+    call(nr::SETPGID, [0; 6]);
+    call(nr::CHDIR, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]);
 }
 
 /// Sleeps while a word has this value, for less than a second, or until a signal.
@@ -102,8 +122,8 @@ pub fn gettid() -> u32 {
     call(nr::GETTID, [0; 6]) as u32
 }
 
-/// Ends the calling thread; the process goes on. A filter that forbids even this leaves it asleep.
-pub fn exit_thread() -> ! {
+/// Ends the calling task; others of its process go on. A filter that forbids even this leaves it asleep.
+pub fn exit_task() -> ! {
     call(nr::EXIT, [0; 6]);
     loop {
         pause();
@@ -125,6 +145,25 @@ pub fn drop_capabilities() {
     let none = [0u32; 6];
     let (header, none) = ((&raw const header) as usize, (&raw const none) as usize);
     call(nr::CAPSET, [header, none, 0, 0, 0, 0]);
+}
+
+/// A descriptor of process `pid`, or a negative errno.
+pub fn open_process(pid: u32) -> Result<Fd, i64> {
+    match call(nr::PIDFD_OPEN, [pid as usize, 0, 0, 0, 0, 0]) {
+        fd if fd >= 0 => Ok(Fd(fd as i32)),
+        errno => Err(errno),
+    }
+}
+
+pub fn kill(process: Fd) {
+    call(nr::PIDFD_SEND_SIGNAL, [process.0 as usize, 9, 0, 0, 0, 0]);
+}
+
+/// Waits until the last thread of a process has ended.
+pub fn wait_for_end(process: Fd) {
+    const POLLIN: u64 = 1;
+    const LONG: u64 = 900;
+    while poll(process, POLLIN, LONG) & POLLIN == 0 {}
 }
 
 pub fn kill_self() {
@@ -209,24 +248,30 @@ pub fn set_name(name: &[u8; 16]) {
     call(nr::PRCTL, [PR_SET_NAME, name.as_ptr() as usize, 0, 0, 0, 0]);
 }
 
-/// Closes every descriptor of the calling thread's table but `keep` (ascending).
-pub fn close_all_but(keep: [Fd; 2]) {
-    let [low, high] = [
-        keep[0].min(keep[1]).0 as usize,
-        keep[0].max(keep[1]).0 as usize,
-    ];
-    let close_range = |from: usize, to: usize| {
-        if from <= to && call(nr::CLOSE_RANGE, [from, to, 0, 0, 0, 0]) < 0 {
-            for fd in from..=to.min(65_535) {
-                close(Fd(fd as i32)); // before Linux 5.9
-            }
+/// Closes every descriptor of the calling task's table but `keep`.
+pub fn close_all_but(mut keep: [Fd; 3]) {
+    // Three swaps put three in order.
+    for (low, high) in [(0, 1), (1, 2), (0, 1)] {
+        if keep[low] > keep[high] {
+            keep.swap(low, high);
         }
-    };
-    if low > 0 {
-        close_range(0, low - 1);
     }
-    close_range(low + 1, high.wrapping_sub(1));
-    close_range(high + 1, u32::MAX as usize);
+    let mut from = 0;
+    for Fd(kept) in keep {
+        close_range(from, kept - 1);
+        from = kept + 1;
+    }
+    close_range(from, i32::MAX);
+}
+
+/// Closes the descriptors from the one to the other.
+fn close_range(from: i32, to: i32) {
+    const MOST: i32 = 65_535;
+    if from <= to && call(nr::CLOSE_RANGE, [from as usize, to as usize, 0, 0, 0, 0]) < 0 {
+        for fd in from..=to.min(MOST) {
+            close(Fd(fd)); // before Linux 5.9
+        }
+    }
 }
 
 /// Connects to the socket of this path; else the errno, negative.
@@ -351,18 +396,11 @@ fn poll(fd: Fd, events: u64, millis: u64) -> u64 {
     unsafe { (&raw const polled).read_volatile() >> 48 }
 }
 
-/// Writes to what the process has as its standard error, from a thread that has descriptors of its own. Not if
-/// nobody takes it: the caller has more to do.
-pub fn write_as_process(bytes: &[u8]) {
+/// Writes unless nobody takes it: the caller has more to do.
+pub fn write_soon(fd: Fd, bytes: &[u8]) {
     const POLLOUT: u64 = 4;
-    let process = call(nr::PIDFD_OPEN, [getpid() as usize, 0, 0, 0, 0, 0]);
-    let stderr = STDERR.0 as usize;
-    let found = call(nr::PIDFD_GETFD, [process as usize, stderr, 0, 0, 0, 0]);
-    if process >= 0 && found >= 0 {
-        let stderr = Fd(found as i32);
-        if poll(stderr, POLLOUT, 100) & POLLOUT != 0 {
-            write(stderr, bytes);
-        }
+    if poll(fd, POLLOUT, 100) & POLLOUT != 0 {
+        write(fd, bytes);
     }
 }
 

@@ -8,7 +8,6 @@ pub mod nr {
     pub const EXIT: usize = 60;
     pub const EXIT_GROUP: usize = 231;
     pub const CAPSET: usize = 126;
-    pub const UNSHARE: usize = 272;
     pub const CLOSE: usize = 3;
     pub const WRITE: usize = 1;
     pub const FUTEX: usize = 202;
@@ -30,13 +29,15 @@ pub mod nr {
     pub const SENDMSG: usize = 46;
     pub const RECVMSG: usize = 47;
     pub const KILL: usize = 62;
-    pub const TGKILL: usize = 234;
     pub const PRCTL: usize = 157;
     pub const OPENAT: usize = 257;
     pub const PPOLL: usize = 271;
     pub const USERFAULTFD: usize = 323;
+    pub const WAIT4: usize = 61;
+    pub const SETPGID: usize = 109;
+    pub const CHDIR: usize = 80;
+    pub const PIDFD_SEND_SIGNAL: usize = 424;
     pub const PIDFD_OPEN: usize = 434;
-    pub const PIDFD_GETFD: usize = 438;
     pub const CLOSE_RANGE: usize = 436;
 }
 
@@ -54,12 +55,12 @@ pub unsafe fn syscall6(number: usize, a: [usize; 6]) -> i64 {
     result
 }
 
-/// Starts a thread on `stack_top` (16-byte aligned) that runs `entry(arg)` and never returns.
-/// Returns the thread's number, or a negative errno.
+/// Starts a task on `stack_top` (16-byte aligned) that runs `entry(arg)` and never returns.
+/// Returns its number, or a negative errno.
 ///
 /// # Safety
-/// The stack must be unused and outlive the thread; `entry` must never return.
-pub unsafe fn clone_thread(
+/// The stack must be unused and outlive the task; `entry` must never return.
+pub unsafe fn clone_task(
     flags: usize,
     stack_top: usize,
     entry: extern "C" fn(usize) -> !,
