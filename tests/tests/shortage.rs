@@ -418,7 +418,7 @@ fn what_is_required_to_be_managed_is_seen_also_with_few_descriptors() {
     let dir = tempfile::tempdir().expect("a directory");
     let (hog, stats) = (program("incompressible"), dir.path().join("stats"));
     let mut managed = 0;
-    for count in 14..=28 {
+    for count in 14..=40 {
         let script = format!(
             "ulimit -n {count}; exec {} run -m 12M --require --stats {} -- {} 20",
             neap.display(),

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytemuck::{Zeroable, bytes_of};
-use neap_sys::{Features, Message, Process, Uffd, Wake, shortage};
+use neap_sys::{Features, Message, Process, Statm, Uffd, Wake, shortage};
 use neap_units::PAGE_SIZE;
 use neap_wire as wire;
 use neap_wire::{Offer, Request, lack};
@@ -33,6 +33,8 @@ const HANDSHAKE_MILLIS: u32 = 2000;
 const AGENT_NANOS: u64 = 20_000_000;
 const FEW_DESCRIPTORS: &str =
     "not all of its descriptors came; raise `ulimit -n`, or mount /proc for it";
+/// What it takes to know an agent: its pidfd, its folder in /proc, how much memory it has, and a look at that.
+const AGENT_DESCRIPTORS: usize = 4;
 const UNTRUE: &str = "what it handed over is not of one address space, its own";
 /// Staging area of each process, in bytes of address space: 64 MiB.
 const STAGE_BYTES: u64 = 64 << 20;
@@ -91,6 +93,8 @@ impl Plea {
 pub(crate) struct Met {
     space: Arc<Space>,
     process: Arc<Process>,
+    /// As many descriptors as it takes to know the agent: where they are wanting, this is said before the program runs.
+    room: Option<[Statm; AGENT_DESCRIPTORS]>,
     proven: Proven,
     offer: Offer,
     /// The thread that will attend the space waits for a word.
@@ -228,8 +232,9 @@ fn admit(
     let process = Process::open(caller.pid, &caller.pidfd)
         .map_err(short)
         .ok()?;
-    let statm = process.statm().map_err(short).ok()?;
-    space.kin.begin(statm.anon_resident());
+    let statm = || process.statm().map_err(short).ok();
+    let room = [statm()?, statm()?, statm()?, statm()?];
+    space.kin.begin(room[0].anon_resident());
     neap_sys::note_senders(&caller.peer).ok()?;
     let stage = offer.stage..offer.stage + STAGE_BYTES;
     register_stage(job, space, caller, &stage)?;
@@ -253,6 +258,7 @@ fn admit(
     Some(Met {
         space: space.clone(),
         process: Arc::new(process),
+        room: Some(room),
         proven,
         offer,
         begin,
@@ -266,10 +272,12 @@ pub(crate) fn has_spoken(caller: &Caller) -> bool {
 }
 
 /// The process has told how it is with its agent.
-pub(crate) fn settle(job: &Arc<Job>, caller: Caller, met: Met) {
+pub(crate) fn settle(job: &Arc<Job>, caller: Caller, mut met: Met) {
     let (space, adopted) = (met.space.clone(), met.adopted);
     // A forked child without an agent is looked after all the same: nothing of it leaves.
-    let task = hear_of_agent(job, &caller, &met.proven.token);
+    let Met { room, proven, .. } = &mut met;
+    drop(room.take());
+    let task = hear_of_agent(job, &caller, &proven.token);
     let taken = (task.is_some() || adopted) && embody(job, caller, met, task).is_some();
     if !taken && adopted {
         space.pid.store(0, Relaxed);
