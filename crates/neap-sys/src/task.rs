@@ -153,7 +153,9 @@ pub fn wait_for_end(socket: &Peer, process: Option<&Pidfd>, millis: Option<u32>)
     ];
     let limit = millis.map_or(-1, |millis| i32::try_from(millis).unwrap_or(i32::MAX));
     // SAFETY: two pollfds.
-    while unsafe { libc::poll(both.as_mut_ptr(), 2, limit) } < 0 {}
+    while unsafe { libc::poll(both.as_mut_ptr(), 2, limit) } < 0 {
+        crate::thread::pause(); // EINTR, or ENOMEM for a while
+    }
     match (both[0].revents, both[1].revents) {
         (0, 0) => End::Neither,
         (0, _) => End::Process,
