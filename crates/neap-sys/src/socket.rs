@@ -36,7 +36,7 @@ pub struct Message {
 }
 
 /// Errors of a message that another try may not meet.
-fn lacks_memory(errno: i32) -> bool {
+pub(crate) fn lacks_memory(errno: i32) -> bool {
     matches!(errno, libc::ENOMEM | libc::ENOBUFS)
 }
 

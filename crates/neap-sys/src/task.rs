@@ -3,9 +3,9 @@
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use crate::errno::{Result, SysError};
+use crate::errno::{Result, SysError, persist};
 use crate::process::Pidfd;
-use crate::socket::Peer;
+use crate::socket::{Peer, lacks_memory};
 
 /// Whose message it was, as the kernel saw it: its number in our pid namespace, and the task itself.
 #[derive(Debug)]
@@ -76,7 +76,8 @@ pub fn receive_from(socket: &Peer, bytes: &mut [u8]) -> Result<(usize, Option<Se
     let fd = socket.as_fd().as_raw_fd();
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
     // SAFETY: the header's pointers are to locals and `bytes`, all alive here.
-    let got = unsafe { libc::recvmsg(fd, &raw mut header, flags) };
+    let receive = || unsafe { libc::recvmsg(fd, &raw mut header, flags) };
+    let got = persist(receive, lacks_memory);
     if got < 0 {
         return Err(SysError::last("recvmsg", ""));
     }
