@@ -289,8 +289,15 @@ mod tests {
     #[test]
     fn a_survey_leaves_out_what_is_known_and_gives_the_rest_whole() {
         let mut maps = Maps::adopt(File::open("/proc/self/maps").expect("maps"));
-        let memory = crate::Arena::new(8 * 4096).expect("arena");
-        let base = memory.bytes().as_ptr() as u64;
+        // A page that nobody may touch on either side, so that what other tests map never joins it.
+        let memory = crate::Arena::new(10 * 4096).expect("arena");
+        let fence = memory.bytes().as_ptr() as u64;
+        let base = fence + 4096;
+        for page in [fence, base + 8 * 4096] {
+            // SAFETY: the first and the last page of the arena, which nothing reads or writes.
+            let done = unsafe { libc::mprotect(page as *mut _, 4096, libc::PROT_NONE) };
+            assert_eq!(done, 0);
+        }
         for by_query in [maps.by_query, false] {
             maps.by_query = by_query;
             let inner = base + 4096..base + 2 * 4096;
