@@ -119,7 +119,6 @@ pub(crate) fn dismiss(peer: &Peer) {
 
 /// Waits until the agent of one space is gone: it has it end once the process has ended.
 pub(crate) fn attend(job: &Arc<Job>, space: &Arc<Space>) {
-    neap_sys::block_signals();
     if let Some(body) = space.body.get() {
         match neap_sys::wait_for_end(body.agent.peer(), Some(&body.pidfd), None) {
             End::Process => see_off(body),

@@ -1,18 +1,18 @@
-//! Meeting processes: the handshake, and one thread that attends each agent.
+//! Meeting processes: the handshake. The thread that meets one attends it afterwards.
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool,
     Ordering::{Acquire, Relaxed},
 };
-use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use bytemuck::{Zeroable, bytes_of};
-use neap_sys::{Features, Message, Process, Statm, Uffd, Wake, shortage};
+use neap_sys::{Features, Message, Process, Uffd, Wake, shortage};
 use neap_units::PAGE_SIZE;
 use neap_wire as wire;
 use neap_wire::{Offer, Request, lack};
@@ -29,8 +29,6 @@ use crate::spawn::{no_thread, spawn, try_spawn};
 
 /// A program that takes longer to say who it is is not waited for at the end, in milliseconds: it may be stopped.
 const HANDSHAKE_MILLIS: u32 = 2000;
-/// The word that a process has an agent is waited for by a thread for so long, in nanoseconds.
-const AGENT_NANOS: u64 = 20_000_000;
 const FEW_DESCRIPTORS: &str =
     "not all of its descriptors came; raise `ulimit -n`, or mount /proc for it";
 /// What it takes to know an agent: its pidfd, its folder in /proc, how much memory it has, and a look at that.
@@ -94,11 +92,9 @@ pub(crate) struct Met {
     space: Arc<Space>,
     process: Arc<Process>,
     /// As many descriptors as it takes to know the agent: where they are wanting, this is said before the program runs.
-    room: Option<[Statm; AGENT_DESCRIPTORS]>,
+    room: Vec<OwnedFd>,
     proven: Proven,
     offer: Offer,
-    /// The thread that will attend the space waits for a word.
-    begin: mpsc::Sender<()>,
     /// It is a forked child.
     adopted: bool,
 }
@@ -224,7 +220,7 @@ fn admit(
         .fds
         .try_into()
         .map_err(|_| job.keeps_out(FEW_DESCRIPTORS));
-    let short = |error| {
+    let short = |error: io::Error| {
         if shortage(&error).is_some() {
             job.keeps_out(FEW_DESCRIPTORS); // else it has ended
         }
@@ -232,9 +228,12 @@ fn admit(
     let process = Process::open(caller.pid, &caller.pidfd)
         .map_err(short)
         .ok()?;
-    let statm = || process.statm().map_err(short).ok();
-    let room = [statm()?, statm()?, statm()?, statm()?];
-    space.kin.begin(room[0].anon_resident());
+    space
+        .kin
+        .begin(process.statm().map_err(short).ok()?.anon_resident());
+    let copy = || caller.peer.as_fd().try_clone_to_owned();
+    let copies = std::iter::repeat_with(copy).take(AGENT_DESCRIPTORS);
+    let room = copies.collect::<io::Result<_>>().map_err(short).ok()?;
     neap_sys::note_senders(&caller.peer).ok()?;
     let stage = offer.stage..offer.stage + STAGE_BYTES;
     register_stage(job, space, caller, &stage)?;
@@ -245,7 +244,6 @@ fn admit(
         }
         return None;
     };
-    let begin = prepare_to_attend(job, space)?;
     if job.options.require && !adopted {
         job.serve_early(space)?;
     }
@@ -258,30 +256,34 @@ fn admit(
     Some(Met {
         space: space.clone(),
         process: Arc::new(process),
-        room: Some(room),
+        room,
         proven,
         offer,
-        begin,
         adopted,
     })
 }
 
-/// Whether the process has said if it has an agent, or has hung up; it may be stopped before.
-pub(crate) fn has_spoken(caller: &Caller) -> bool {
-    neap_sys::wait_readable(&[caller.peer.as_fd()], Some(AGENT_NANOS)) != 0
+/// Waits for the agent's first word, which comes at once unless somebody has stopped it. The process may have ended before,
+/// and what it left behind is not waited for for ever.
+fn await_word(caller: &Caller) {
+    let either = [caller.peer.as_fd(), caller.pidfd.as_fd()];
+    while neap_sys::wait_readable(&either, None) == 0 {}
+    let nanos = u64::from(HANDSHAKE_MILLIS) * 1_000_000;
+    neap_sys::wait_readable(&either[..1], Some(nanos));
 }
 
-/// The process has told how it is with its agent.
+/// Hears how it is with the agent of a process that was met, and attends it.
 pub(crate) fn settle(job: &Arc<Job>, caller: Caller, mut met: Met) {
     let (space, adopted) = (met.space.clone(), met.adopted);
+    await_word(&caller);
+    met.room.clear();
+    let task = hear_of_agent(job, &caller, &met.proven.token);
     // A forked child without an agent is looked after all the same: nothing of it leaves.
-    let Met { room, proven, .. } = &mut met;
-    drop(room.take());
-    let task = hear_of_agent(job, &caller, &proven.token);
-    let taken = (task.is_some() || adopted) && embody(job, caller, met, task).is_some();
-    if !taken && adopted {
+    if (task.is_some() || adopted) && embody(job, caller, met, task).is_some() {
+        attend(job, &space);
+    } else if adopted {
         space.pid.store(0, Relaxed);
-    } else if !taken {
+    } else {
         job.end_space(&space);
     }
 }
@@ -325,7 +327,7 @@ fn embody(job: &Job, caller: Caller, met: Met, task: Option<Task>) -> Option<()>
     if met.adopted {
         space.arm_agent(job); // for its last words
     }
-    met.begin.send(()).ok()
+    Some(())
 }
 
 /// Lets the process go on. From here on it grows, and the sampler sees nothing of that until the calling thread is done:
@@ -357,19 +359,6 @@ fn register_stage(job: &Job, space: &Space, caller: &Caller, stage: &Range<u64>)
     let second = stage.start + PAGE_SIZE as u64..stage.start + STAGE_GUARD;
     let _ = space.uffd.poison(second, Wake::Now);
     Some(())
-}
-
-/// Starts the thread that will attend the space, once it is sent a word: without, no process is taken over.
-fn prepare_to_attend(job: &Arc<Job>, space: &Arc<Space>) -> Option<mpsc::Sender<()>> {
-    let (begin, begun) = mpsc::channel();
-    let attended = (job.clone(), space.clone());
-    let waits = spawn("neap-agents", move || {
-        if begun.recv().is_ok() {
-            attend(&attended.0, &attended.1);
-        }
-    });
-    let unmanaged = |error| job.keeps_out(&no_thread(&error));
-    waits.map_err(unmanaged).ok().map(|()| begin)
 }
 
 impl Job {

@@ -2,12 +2,11 @@
 //!
 //! One thread listens. It asks the kernel who is at the other end, and whether that process descends from this one; to
 //! others it says nothing. A caller that says nothing takes its place in a list and no thread. What it asks for is done by
-//! a thread of a few, since it may take long.
+//! a thread of a few, since it may take long. The thread that meets a process attends it until its end.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -16,7 +15,7 @@ use neap_sys::{Listener, Peer, Pidfd, SysError, Waker};
 use neap_wire as wire;
 use neap_wire::{Bad, Request};
 
-use crate::attendant::{self, Met, Plea};
+use crate::attendant::{self, Plea};
 use crate::job::Job;
 use crate::spawn::{PAUSE, no_thread, try_spawn};
 use crate::strays::{self, Strays};
@@ -60,8 +59,6 @@ enum Next {
     Hello,
     /// Its address space.
     Offer(Plea),
-    /// Whether it has an agent.
-    Agent(Box<Met>),
     /// Nothing: it waits for what it asked for.
     Answer(Request),
 }
@@ -106,13 +103,10 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
     // Those that it starts, too: a thread begins by changing the mappings of this process, and while one that does
     // so waits for a cpu, the sampler waits for it.
     neap_sys::raise_to_realtime();
-    let (back, returned) = channel();
     let mut reception = Reception {
         job: job.clone(),
         device,
         callers: VecDeque::new(),
-        back,
-        returned,
         rests_until: 0,
     };
     let strays = Strays::new();
@@ -135,9 +129,6 @@ struct Reception {
     device: Option<OwnedFd>,
     /// Longest silent first, more or less.
     callers: VecDeque<Caller>,
-    /// Where threads give callers back who are to be waited for.
-    back: Sender<Caller>,
-    returned: Receiver<Caller>,
     /// Until then, in nanoseconds, no thread is asked for: there was none.
     rests_until: u64,
 }
@@ -146,7 +137,6 @@ impl Reception {
     /// Waits until somebody calls or speaks: the first answer is about the listener, the second about the bell, and the
     /// others about the callers, as far as anyone may speak with them.
     fn wait(&mut self, listener: &Listener) -> Vec<bool> {
-        self.callers.extend(self.returned.try_iter());
         let rests = self.rests_until > neap_sys::monotonic_nanos();
         let full = self.job.talks.load(Relaxed) >= MOST_TALKS;
         let mut fds = vec![listener.as_fd(), self.job.bell.as_fd()];
@@ -258,10 +248,7 @@ impl Reception {
     /// Hangs up on one that has long been silent.
     fn evict(&mut self, among: impl Fn(&Caller) -> bool) -> bool {
         let now = neap_sys::monotonic_nanos();
-        let silent = |caller: &Caller| {
-            let begun = matches!(caller.next, Next::Agent(_)); // it has been told that it is managed
-            !begun && now - caller.since > SILENT && among(caller)
-        };
+        let silent = |caller: &Caller| now - caller.since > SILENT && among(caller);
         let longest = self.callers.iter().position(silent);
         longest.and_then(|at| self.callers.remove(at)).is_some()
     }
@@ -332,14 +319,12 @@ impl Reception {
             return None;
         }
         let shared = Arc::new(Mutex::new(Some(caller)));
-        let (job, back, talk) = (self.job.clone(), self.back.clone(), Talk::begin(&self.job));
+        let (job, talk) = (self.job.clone(), Talk::begin(&self.job));
         let its = shared.clone();
-        let started = try_spawn("neap-greet", move || {
-            let _until_the_end = talk;
+        let started = try_spawn("neap-attend", move || {
             let caller = its.lock().expect("caller lock").take();
-            if let Some(caller) = caller.and_then(|caller| talk_with(&job, caller)) {
-                let _ = back.send(caller); // or the engine stops
-                job.bell.wake();
+            if let Some(caller) = caller {
+                talk_with(&job, caller, talk);
             }
         });
         let mut caller = shared
@@ -352,33 +337,30 @@ impl Reception {
     }
 }
 
-/// Does what a caller wants; it comes back if more is to come of it.
-fn talk_with(job: &Arc<Job>, mut caller: Caller) -> Option<Caller> {
+/// Does what a caller wants. A process that is taken over is attended until its end.
+fn talk_with(job: &Arc<Job>, mut caller: Caller, talk: Talk) {
     neap_sys::block_signals();
-    let met = match std::mem::replace(&mut caller.next, Next::Hello) {
-        Next::Hello => return None,
+    match std::mem::replace(&mut caller.next, Next::Hello) {
+        Next::Hello => {}
         Next::Answer(request) => {
             neap_sys::lower_to_ordinary(); // many pages may have to come back
             thaw::answer(job, &caller, request);
-            return None;
         }
-        Next::Offer(plea) => Box::new(attendant::take_over(job, &caller, plea)?),
-        Next::Agent(met) => met,
-    };
-    if attendant::has_spoken(&caller) {
-        attendant::settle(job, caller, *met);
-        return None;
+        Next::Offer(plea) => {
+            let met = attendant::take_over(job, &caller, plea);
+            drop(talk); // what follows is bounded by the number of processes
+            if let Some(met) = met {
+                attendant::settle(job, caller, met);
+            }
+        }
     }
-    caller.since = neap_sys::monotonic_nanos();
-    caller.next = Next::Agent(met);
-    Some(caller)
 }
 
 /// Answers a caller for which no thread can be had. A process that is not served yet cannot be; one that is must get an answer.
 fn refuse_or_answer(job: &Arc<Job>, mut caller: Caller) {
     match std::mem::replace(&mut caller.next, Next::Hello) {
         Next::Answer(request) => thaw::answer(job, &caller, request),
-        Next::Offer(_) | Next::Agent(_) => {
+        Next::Offer(_) => {
             let error = std::io::Error::from_raw_os_error(11); // EAGAIN, which a thread that cannot start is told
             job.warn_aside(format!(
                 "a process cannot be managed: {}",

@@ -53,9 +53,7 @@ impl Process {
     }
 
     pub(crate) fn text(&self, name: &str) -> io::Result<String> {
-        let mut text = String::new();
-        self.file(name)?.read_to_string(&mut text)?;
-        Ok(text)
+        read_text(&self.file(name)?)
     }
 
     /// The numbers of its threads.
@@ -247,8 +245,15 @@ pub fn anon_resident(pid: i32) -> Option<u64> {
 
 /// The command name of process `pid`. For words and reports.
 pub fn comm(pid: i32) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    let text = read_text(&File::open(format!("/proc/{pid}/comm")).ok()?).ok()?;
     Some(text.trim_end().to_owned())
+}
+
+/// A file of /proc, most of which fit one read; std would ask for its size, which is 0, and read it in small pieces.
+fn read_text(mut file: &File) -> io::Result<String> {
+    let mut text = String::with_capacity(4096);
+    file.by_ref().take(u64::MAX).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// How long a thread has had a cpu so far, and how long it has waited for one, in nanoseconds.
