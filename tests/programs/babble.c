@@ -85,7 +85,7 @@ int main(int argc, char **argv)
 		if (rnd() % 8)
 			memcpy(words, "neap", 4);
 		if (rnd() % 8)
-			words[1] = 8;
+			words[1] = 9;
 		words[2] = (uint32_t)(rnd() % 10);
 		say(fd, words, rnd() % 8 ? 40 : rnd() % sizeof words);
 		if (recv(fd, answer, sizeof answer, 0) > 0 && rnd() % 4) {

@@ -126,7 +126,7 @@ static int look(void)
 /* Both forms of the first message that there have been. */
 static int put(int old, uint32_t purpose, uint64_t number, int *answers, int *descriptors)
 {
-	struct hello hello = { magic, old ? 7 : 8, purpose, 0, 4096, 8192, number };
+	struct hello hello = { magic, old ? 8 : 9, purpose, 0, 4096, 8192, number };
 	uint8_t bytes[256];
 	int fd = dial(), got;
 
@@ -226,7 +226,7 @@ static int file_named(const char *name, int fifo)
 /* Offers this process; the connection if it was believed, else -1. */
 static int offer(int lie)
 {
-	struct hello hello = { magic, 8, 1, 0, 0, 0, 0 };
+	struct hello hello = { magic, 9, 1, 0, 0, 0, 0 };
 	struct welcome welcome = { 0 };
 	struct ready ready = { 0 };
 	int fd = dial(), device, extra, count = 4, fds[24];

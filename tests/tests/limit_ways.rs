@@ -31,10 +31,6 @@ const KERNEL: [&str; 6] = [
     "received_from_a_pipe",
 ];
 
-/// Without a priority of its own neap may find the mapping late while the kernel fills it, at some 2 GiB/s.
-const FILLED_AT_ONCE: &str = "populated_for_writing";
-const MOST_FILLED: u64 = 112 << 20;
-
 /// Mappings that come, grow or change.
 const MAPPINGS: [&str; 5] = [
     "grown_by_mremap",
@@ -137,14 +133,9 @@ fn the_limit_holds_for_an_ordinary_user_in_each_way() {
     };
     let _alone = exclusive();
     let ways = user.copy(&program("ways"));
-    let filled = |way: &&str| *way == FILLED_AT_ONCE;
-    let (fast, others): (Vec<&str>, Vec<&str>) = KERNEL.into_iter().partition(filled);
-    for all in [&READ_FIRST[..], &others, &MAPPINGS] {
+    for all in [&READ_FIRST[..], &KERNEL, &MAPPINGS] {
         each(all, &ways, user.dir(), || user.run(LIMIT, &device, &[]));
     }
-    each_within(MOST_FILLED, &fast, &ways, user.dir(), || {
-        user.run(LIMIT, &device, &[])
-    });
 }
 
 /// Runs each once, whatever it takes.

@@ -64,6 +64,8 @@ pub(crate) struct Job {
     /// Wakes the sampler, and who stands in for it.
     pub sampler: Bell,
     pub deputy: Bell,
+    /// A process will soon have much filled: memory is to be registered.
+    pub foreseen: AtomicBool,
     /// Wakes the listening thread.
     pub bell: Waker,
     pub spares: Spares,
@@ -139,6 +141,7 @@ impl Job {
             writing: AtomicBool::new(false),
             sampler: Bell::default(),
             deputy: Bell::default(),
+            foreseen: AtomicBool::new(false),
             bell,
             spares,
             stopping: AtomicBool::new(false),

@@ -1,4 +1,5 @@
-//! Letting go: the program needs memory that neap does not touch, for a range or for a moment.
+//! What a process asks for. Most of it is letting go: it needs memory that neap does not touch, for a range or for a
+//! moment.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::fault::Served;
 use crate::job::Job;
 use crate::listen::Caller;
 use crate::load::Loader;
+use crate::sampler::pacer;
 use crate::space::{Space, pages};
 
 /// Between two looks at an address space that is changing.
@@ -28,6 +30,7 @@ pub(crate) fn answer(job: &Arc<Job>, caller: &Caller, request: Request) {
             Request::Thaw => thaw(job, &space),
             Request::Resume => resume(job, &space),
             Request::Forked => forked(&space),
+            Request::Foresee(bytes) => foresee(job, &space, bytes),
             Request::Attach { .. } | Request::Adopt => {}
         }
     }
@@ -138,6 +141,26 @@ fn forked(space: &Arc<Space>) {
         space.expects() && !space.is_dead()
     } {
         std::thread::sleep(PAUSE);
+    }
+}
+
+/// The process will have so many bytes filled, by which nothing waits for room that is not registered before. Memory of
+/// a job that stays small is left alone.
+fn foresee(job: &Arc<Job>, space: &Arc<Space>, bytes: u64) {
+    const LONGEST: u64 = 2_000_000_000; // nanoseconds
+    let small = job.meter.usage().saturating_add(bytes) < pacer(job).arm_point().0;
+    if small || space.native.load(Relaxed) {
+        return;
+    }
+    job.foreseen.store(true, Relaxed);
+    job.sampler.ring();
+    let end = neap_sys::monotonic_nanos() + LONGEST;
+    let is_due = || !space.first_look.is_made() && !space.is_dead();
+    while is_due() && neap_sys::monotonic_nanos() < end {
+        std::thread::sleep(PAUSE);
+    }
+    if space.first_look.is_made() {
+        space.discover(job);
     }
 }
 

@@ -150,6 +150,16 @@ pub fn tell(purpose: u32, arg: u64, arg2: u64) -> bool {
     false
 }
 
+/// The same once, for what the program can do without.
+pub fn mention(purpose: u32, arg: u64) {
+    let number = state().names.space.number;
+    if number != 0
+        && let Ok(socket) = sys::connect(engine_name())
+    {
+        say(socket, &hello(purpose, (arg, 0), number));
+    }
+}
+
 /// An engine that has ended, or cannot be seen from here (chroot, another mount namespace).
 fn is_gone(errno: i64) -> bool {
     errno == -sys::ECONNREFUSED || errno == -sys::ENOENT

@@ -29,7 +29,7 @@ pub use read::{Bad, Offer, Request, offer, reply, request};
 /// First word of every message.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"neap");
 /// Changes with any change of this file.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// The environment variable that names the engine's socket: an absolute path.
 pub const SOCKET_ENV: &str = "NEAP_SOCKET";
 /// Longest path of a socket, in bytes.
@@ -60,6 +60,9 @@ pub mod purpose {
     pub const WIPE: u32 = 6;
     /// The process has forked, and must not end before what its child needs of it has been kept.
     pub const FORKED: u32 = 8;
+    /// The program will have `arg` bytes of new memory filled by the kernel: if that may take the job to where memory is
+    /// registered, have it registered first.
+    pub const FORESEE: u32 = 9;
 }
 
 /// The process, or one that it comes from by forks, has asked for [`purpose::WIPE`].

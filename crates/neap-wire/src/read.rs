@@ -46,6 +46,8 @@ pub enum Request {
     Resume,
     /// See [`purpose::FORKED`].
     Forked,
+    /// See [`purpose::FORESEE`], in bytes.
+    Foresee(u64),
 }
 
 /// What a process says of its address space.
@@ -105,6 +107,7 @@ pub fn request(bytes: &[u8]) -> Result<(u64, Request), Bad> {
         purpose::THAW => Request::Thaw,
         purpose::RESUME => Request::Resume,
         purpose::FORKED => Request::Forked,
+        purpose::FORESEE => Request::Foresee(hello.arg),
         _ => return Err(Bad::Nonsense),
     };
     Ok((hello.number, request))

@@ -78,11 +78,16 @@ pub(crate) struct Sampler {
     cpu: Option<usize>,
 }
 
+/// The pace of a job that has not begun.
+pub(crate) fn pacer(job: &Job) -> Pacer {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Pacer::new(job.options.limit, u32::try_from(cpus).unwrap_or(u32::MAX))
+}
+
 impl Sampler {
     pub fn new(job: Arc<Job>) -> std::io::Result<Self> {
-        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(Self {
-            pacer: Pacer::new(job.options.limit, u32::try_from(cpus).unwrap_or(u32::MAX)),
+            pacer: pacer(&job),
             own: Statm::own()?,
             look_again: 0,
             look_next: 0,
@@ -115,6 +120,9 @@ impl Sampler {
         self.unexplained += unexplained;
         let now = neap_sys::monotonic_nanos();
         self.pacer.observe_native(Nanos(now), Bytes(unexplained));
+        if self.job.foreseen.load(Relaxed) {
+            self.pacer.arm();
+        }
         let plan = self.pacer.observe(Nanos(now), Bytes(usage));
         self.job.meter.set_plan(plan.hold_above, plan.reclaim_to);
         self.note_punctuality(woke, usage);

@@ -147,6 +147,11 @@ impl Pacer {
         in_time.min(share(ARM_AT_MOST)).max(share(ARM_AT_LEAST))
     }
 
+    /// Registers from now on, whatever the usage: more is foreseen.
+    pub fn arm(&mut self) {
+        self.armed = true;
+    }
+
     /// Distance from the limit at which reclaim starts: what the program took lately
     /// in the time reclaim needs, within bounds.
     #[must_use]

@@ -1,9 +1,12 @@
 //! Memory that is filled before it is touched (MAP_POPULATE, MADV_POPULATE_WRITE).
 //!
 //! The kernel keeps the lock of the mappings for all of it, so that nothing can be registered meanwhile, and counts it when it
-//! is there. In steps it can be registered in between, and is then filled as any other memory.
+//! is there. In steps it can be registered in between, and is then filled as any other memory. Of much of it the engine is
+//! told before.
 
 use core::ffi::c_int;
+
+use neap_wire::purpose;
 
 use crate::{boot, sys};
 
@@ -19,6 +22,8 @@ const PAGE: usize = 4096;
 
 /// Bytes of one step: some 0.1 ms of the kernel's time.
 const STEP: usize = 256 << 10;
+/// From here on the engine is told, which takes some 0.1 ms.
+const MUCH: usize = 16 * STEP;
 
 /// Takes the wish to have a new mapping filled out of its flags, and says whether it was there. It stays where the kernel
 /// does something else for it: memory that is shared, locked, of a file, or read-only.
@@ -40,6 +45,9 @@ pub fn in_steps(start: usize, len: usize) -> i64 {
     let Some(end) = end.filter(|_| start.is_multiple_of(PAGE) && len > STEP) else {
         return fill(start, len);
     };
+    if len >= MUCH {
+        boot::mention(purpose::FORESEE, len as u64);
+    }
     let mut from = start;
     while from < end {
         let result = fill(from, STEP.min(end - from));
