@@ -105,12 +105,6 @@ impl Neap {
         self
     }
 
-    /// The older way out of the address space, as on kernels before 6.8.
-    #[must_use]
-    pub fn write_protect(self) -> Self {
-        self.env("NEAP_WAY_OUT", "write-protect")
-    }
-
     /// The whole command, ready to run; statistics go to `stats` if given.
     #[must_use]
     pub fn command(&self, run: &Run, stats: Option<&OsStr>) -> Run {

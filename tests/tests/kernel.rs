@@ -19,19 +19,12 @@ fn mode(name: &str) -> Run {
     Run::new(words).limit(Duration::from_secs(180))
 }
 
-fn passes(test: &str, name: &str, neap: impl FnOnce(Neap) -> Neap) {
+fn passes(test: &str, name: &str) {
     if !require(test, &[Need::Neap, Need::Userfaultfd]) {
         return;
     }
-    if test == "write_protected::registered_buffers_stay_where_they_are" {
-        // docs/design/safety.md, "What is not covered".
-        return skip(
-            test,
-            "before UFFDIO_MOVE a pinned page cannot be told from another",
-        );
-    }
     let _alone = exclusive();
-    let run: Managed = neap(Neap::limit(LIMIT)).run(&mode(name));
+    let run: Managed = Neap::limit(LIMIT).run(&mode(name));
     if run.code() == SKIPPED {
         skip(test, run.text().trim());
         return;
@@ -47,18 +40,9 @@ fn passes(test: &str, name: &str, neap: impl FnOnce(Neap) -> Neap) {
 macro_rules! points {
     ($($sentence:ident: $mode:literal,)*) => {
         const COVERED: &[&str] = &[$($mode),*];
-        /// By the way out this kernel offers: moving pages.
-        mod moved {
-            $(#[test] fn $sentence() {
-                super::passes(concat!("moved::", stringify!($sentence)), $mode, |neap| neap);
-            })*
-        }
-        /// By the older way out: write-protect, copy, discard.
-        mod write_protected {
-            $(#[test] fn $sentence() {
-                super::passes(concat!("write_protected::", stringify!($sentence)), $mode, super::Neap::write_protect);
-            })*
-        }
+        $(#[test] fn $sentence() {
+            passes(stringify!($sentence), $mode);
+        })*
     };
 }
 

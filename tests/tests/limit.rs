@@ -44,14 +44,6 @@ fn fresh_memory_from_eight_threads_stays_within_the_limit() {
 }
 
 #[test]
-fn the_older_way_out_keeps_the_limit_too() {
-    let Some(_alone) = paging("the_older_way_out_keeps_the_limit_too") else {
-        return;
-    };
-    burst("64M", &["256", "2", "text"], Neap::write_protect);
-}
-
-#[test]
 fn data_that_was_out_reads_back_within_the_limit() {
     let Some(_alone) = paging("data_that_was_out_reads_back_within_the_limit") else {
         return;

@@ -148,18 +148,6 @@ fn each_is_right(ways: &[&str], neap: &Neap) {
     }
 }
 
-/// Read pages are write-protected until they are written; so is, by the older way out, what leaves.
-#[test]
-fn memory_that_is_read_first_is_right_by_the_older_way_out() {
-    let name = "memory_that_is_read_first_is_right_by_the_older_way_out";
-    let Some(_alone) = paging(name) else {
-        return;
-    };
-    for ways in [&READ_FIRST[..], &FORKS] {
-        each_is_right(ways, &Neap::limit(LIMIT).write_protect());
-    }
-}
-
 /// It fits, so that there is no reason to kill it; the kernel's pages of zeros are no memory.
 #[test]
 fn a_job_that_fits_is_not_killed_however_its_memory_comes_to_be() {

@@ -94,20 +94,6 @@ fn an_ordinary_user_with_a_device_is_managed() {
     }
 }
 
-#[test]
-fn an_ordinary_user_with_a_device_is_managed_by_the_older_way_out() {
-    let name = "an_ordinary_user_with_a_device_is_managed_by_the_older_way_out";
-    let Some((nobody, device)) = Nobody::with_device(name) else {
-        return;
-    };
-    let _alone = exclusive();
-    let neap = nobody.neap("32M", &device).write_protect();
-    paged(&nobody, &neap);
-    for mode in SELECTION {
-        neap.run(&nobody.mode(mode)).must_have_paged();
-    }
-}
-
 /// Without CAP_SYS_PTRACE the kernel does not announce children; they share their parent's memory all the same.
 #[test]
 fn what_a_family_of_an_ordinary_user_shares_counts_once() {

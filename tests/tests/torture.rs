@@ -29,10 +29,6 @@ fn seed() -> u64 {
 const ALL_BUT_RAW_CLONE: &str = "map,unmap,punch,fixed,remap,protect,write,poke,verify,sweep,sleep,\
     affinity,dontneed,free,advise,forkflags,lock,rw,vec,direct,uring,splice,pvm,selfmem,futex,threads,\
     sharewrite,racezero,stack,fork,forkall,forkexec,vfork,spawn,clonevm,daemon,uffd,malloc,code";
-/// Without what the older way out does not cover (docs/design/safety.md): mappings and pages that are given
-/// back or replaced, pages that a device writes to, and forks.
-const FOR_THE_OLDER_WAY: &str = "map,write,poke,verify,sweep,sleep,affinity,advise,rw,vec,splice,pvm,selfmem,\
-    futex,threads,sharewrite,stack,vfork,spawn,clonevm,code";
 
 struct Torture {
     name: &'static str,
@@ -98,20 +94,6 @@ fn a_minute_of_torture_finds_no_wrong_byte() {
     if require(test.name, &[Need::Neap, Need::Userfaultfd]) {
         let _alone = exclusive();
         test.run(&Neap::limit("64M"));
-    }
-}
-
-#[test]
-fn torture_by_the_older_way_out_finds_no_wrong_byte() {
-    let test = Torture {
-        extra: &["--ops", FOR_THE_OLDER_WAY],
-        // It throws pages away run by run, which is slow.
-        memory: "128M",
-        ..Torture::new("torture_by_the_older_way_out_finds_no_wrong_byte", 20)
-    };
-    if require(test.name, &[Need::Neap, Need::Userfaultfd]) {
-        let _alone = exclusive();
-        test.run(&Neap::limit("64M").write_protect());
     }
 }
 

@@ -43,8 +43,6 @@ variables! {
     SHRINKER = "NEAP_SHRINKER": "as --shrinker";
     /// Stands in for `--on-exhausted`.
     ON_EXHAUSTED = "NEAP_ON_EXHAUSTED": "as --on-exhausted";
-    /// Forces the older way out.
-    WAY_OUT = "NEAP_WAY_OUT": "write-protect: never move pages, copy and discard them; not safe for every program";
     /// Where the engine finds the device.
     UFFD_DEVICE = "NEAP_UFFD_DEVICE": "path of the userfaultfd device (default /dev/userfaultfd)";
 }

@@ -449,15 +449,6 @@ fn a_command_ends_of_a_file_that_may_not_grow_as_it_would_alone() {
 }
 
 #[test]
-fn a_way_out_that_there_is_not_is_refused() {
-    let mut run = neap(&[], &["true"]);
-    let output = go_with(run.env("NEAP_WAY_OUT", "move"));
-    assert_eq!(output.status.code(), Some(125));
-    let line = "neap: error[E0109]: NEAP_WAY_OUT: \"move\" is not write-protect, its only value";
-    assert!(said(&output)[0].starts_with(line), "{output:?}");
-}
-
-#[test]
 fn a_run_within_a_run_says_whose_limit_counts() {
     let mut run = neap(&[], &["true"]);
     let output = go_with(run.env("NEAP_SOCKET", "elsewhere"));

@@ -29,8 +29,6 @@ pub(crate) enum Errand {
     Return { pages: Vec<PageId>, touched: bool },
     /// Staging blocks being emptied.
     Recycle(Vec<BlockId>),
-    /// Pages of the older way out being thrown away.
-    Discard(Vec<PageId>),
     /// From its answer on pages may leave.
     Arm,
     /// Nothing depends on it.
@@ -75,8 +73,6 @@ pub(crate) struct Agent {
     late_since: AtomicU64,
     /// It was killed because somebody had stopped it.
     stopped: AtomicBool,
-    /// It is about to throw pages away: from the decision to the answer.
-    throwing: AtomicBool,
     turn: Mutex<Option<Errand>>,
     /// What is in `turn`: it must be known also while another thread just looks there.
     late: AtomicU8,
@@ -95,7 +91,6 @@ impl Agent {
             told: AtomicU64::new(0),
             late_since: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
-            throwing: AtomicBool::new(false),
             turn: Mutex::new(None),
             late: AtomicU8::new(PROMPT),
         }
@@ -119,9 +114,7 @@ impl Agent {
             Err(TryLockError::WouldBlock) if !wait => return Called::Busy(errand),
             Err(_) => self.turn.lock().expect("agent lock"),
         };
-        // One that is gone does nothing; only what was being thrown away must be looked at.
-        let gone = self.is_gone() && !matches!(errand, Errand::Discard(_));
-        if turn.is_some() || gone {
+        if turn.is_some() || self.is_gone() {
             return Called::Busy(errand);
         }
         let _kept = self.meet_here();
@@ -215,17 +208,6 @@ impl Agent {
         Some(self.receive(turn, errand))
     }
 
-    /// Notes that pages will be thrown away; until the answer it matters in what order events are read.
-    /// The caller holds the gate, shared.
-    pub fn set_throwing(&self, throwing: bool) {
-        self.throwing.store(throwing, Relaxed);
-    }
-
-    /// Whether it has ever answered: then its thread is known.
-    pub fn has_answered(&self) -> bool {
-        self.thread().is_some()
-    }
-
     /// Whether this is the agent's thread, by the number that it has for its own process.
     pub fn is_thread(&self, thread: u32) -> bool {
         self.thread() == Some(thread)
@@ -234,15 +216,6 @@ impl Agent {
     /// Its thread, as it is numbered where it lives, once it has replied.
     pub fn thread(&self) -> Option<u32> {
         Some(self.thread.load(Relaxed)).filter(|&thread| thread != 0)
-    }
-
-    pub fn is_throwing(&self) -> bool {
-        self.throwing.load(Relaxed)
-    }
-
-    /// Whether it sleeps until the event of its own discard is read. `None`: nobody can tell.
-    pub fn waits_for_reader(&self) -> Option<bool> {
-        Some(self.task()?.waits_for_reader())
     }
 
     fn receive(&self, mut turn: MutexGuard<'_, Option<Errand>>, errand: Errand) -> Called {
@@ -254,9 +227,6 @@ impl Agent {
                 self.thread.store(reply.thread, Relaxed);
                 self.late.store(PROMPT, Relaxed);
                 self.late_since.store(0, Relaxed);
-                if let Errand::Discard(_) = errand {
-                    self.set_throwing(false);
-                }
                 Called::Done(errand, Box::new(reply))
             }
             Err(error) if error.passes() => {
@@ -271,7 +241,6 @@ impl Agent {
         self.gone.store(true, Relaxed);
         self.late.store(PROMPT, Relaxed);
         self.late_since.store(0, Relaxed);
-        self.set_throwing(false);
         Called::Gone(errand)
     }
 
@@ -368,7 +337,7 @@ mod tests {
         program.send(bytes_of(&reply), &[]).unwrap();
         let heard = agent.collect(false);
         assert!(matches!(heard, Some(Called::Done(Errand::Arm, _))));
-        assert!(!agent.is_late() && agent.has_answered());
+        assert!(!agent.is_late() && agent.is_thread(7));
     }
 
     #[test]

@@ -61,10 +61,6 @@ impl Task {
         }
     }
 
-    pub fn waits_for_reader(&self) -> bool {
-        self.process.waits_for_reader(self.tid())
-    }
-
     pub fn is_stopped(&self) -> bool {
         self.process.is_stopped()
     }

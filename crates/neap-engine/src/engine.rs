@@ -15,7 +15,7 @@ use neap_units::{Bytes, PAGE_SIZE};
 
 use crate::job::Job;
 use crate::listen::listen;
-use crate::options::{Options, Swap, WayOut};
+use crate::options::{Options, Swap};
 use crate::probe::{self, Refusal};
 use crate::reclaim::{Reclaimer, Work};
 use crate::record::Recording;
@@ -42,14 +42,9 @@ pub enum StartError {
     /// neap may make one, and its programs may not.
     #[error("{}", .0.why)]
     Refused(Refusal),
-    /// The kernel's userfaultfd is too old.
-    #[error(
-        "this kernel's userfaultfd cannot announce mremap, munmap and madvise (before Linux 4.11) or write-protect (before 5.7)"
-    )]
-    TooOld,
-    /// The kernel cannot move pages, and the older way out was not asked for.
+    /// The kernel's userfaultfd lacks something.
     #[error("this kernel cannot move pages (UFFDIO_MOVE, Linux 6.8)")]
-    CannotMove,
+    TooOld,
     /// The swap file could not be made.
     #[error("swap file in {dir}: {source}")]
     SwapFile {
@@ -135,12 +130,12 @@ pub(crate) fn negotiate(device: Option<&OwnedFd>) -> Result<Features, StartError
     use std::os::fd::AsFd;
     let device = device.map(AsFd::as_fd);
     let offered = Uffd::offered(device).map_err(StartError::Userfaultfd)?;
-    let needed = Features::LAYOUT.with(Features::WP);
+    let needed = Features::LAYOUT.with(Features::WP).with(Features::MOVE);
     if !offered.has(needed) {
         return Err(StartError::TooOld);
     }
     let mut want = needed;
-    for extra in [Features::THREAD_ID, Features::MOVE, Features::FORK] {
+    for extra in [Features::THREAD_ID, Features::FORK] {
         if offered.has(extra) {
             want = want.with(extra);
         }
@@ -224,9 +219,6 @@ impl Engine {
             && let Some(refusal) = probe::refusal()
         {
             return Err(StartError::Refused(refusal));
-        }
-        if !features.has(Features::MOVE) && options.way_out != WayOut::WriteProtect {
-            return Err(StartError::CannotMove);
         }
         let store = open_store(&options)?;
         let shelter = Shelter::make().map_err(StartError::Shelter)?;

@@ -17,7 +17,7 @@ use neap_units::{PAGE_SIZE, PageNr, Pages, SpaceId};
 use crate::fault::Watch;
 use crate::load::Desks;
 use crate::meter::{Bell, Meter};
-use crate::options::{Exhausted, Options, Swap, WayOut};
+use crate::options::{Exhausted, Options, Swap};
 use crate::report::{ProcessReport, SamplerReport};
 use crate::room::Room;
 use crate::space::{Kin, Ranges, Space};
@@ -194,11 +194,6 @@ impl Job {
         std::iter::repeat_with(&mut number)
             .find(|&number| number != 0)
             .unwrap_or(1)
-    }
-
-    /// Whether pages leave by write-protection, at least sometimes.
-    pub fn needs_write_protect(&self) -> bool {
-        self.options.way_out == WayOut::WriteProtect
     }
 
     pub fn is_stopping(&self) -> bool {

@@ -39,7 +39,7 @@ mod thaw;
 mod writeback;
 
 pub use engine::{Engine, StartError};
-pub use options::{Exhausted, Options, Swap, WayOut};
+pub use options::{Exhausted, Options, Swap};
 pub use probe::{Check, Probe, Refusal, probe};
 pub use report::{MemoryReport, ProcessReport, Report};
 pub use shelter::Shelter;

@@ -21,16 +21,6 @@ pub enum Swap {
     },
 }
 
-/// How pages leave an address space.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WayOut {
-    /// UFFDIO_MOVE where the kernel has it (6.8), else write-protection.
-    #[default]
-    Auto,
-    /// Write-protect, copy, discard, even where UFFDIO_MOVE exists.
-    WriteProtect,
-}
-
 /// What happens when the limit is reached and nothing can be reclaimed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exhausted {
@@ -56,8 +46,6 @@ pub struct Options {
     pub compressor: CompressorKind,
     /// Which compressed pages go to the swap file first.
     pub shrinker: ShrinkerKind,
-    /// How pages leave the program.
-    pub way_out: WayOut,
     /// What to do when nothing can be reclaimed.
     pub on_exhausted: Exhausted,
     /// Where the core's calls are recorded.

@@ -277,7 +277,6 @@ fn act(op: u32, span: wire::Span, uffd: Fd) -> i64 {
     let (at, len) = (span.start as usize, span.bytes as usize);
     match op {
         wire::op::RECYCLE => recycle(span, uffd),
-        wire::op::DISCARD => sys::madvise(at, len, sys::MADV_DONTNEED),
         wire::op::UNSHARE => sys::madvise(at, len, sys::MADV_POPULATE_WRITE),
         _ => 0,
     }

@@ -63,9 +63,6 @@ fn step_byte(step: Step) -> (u8, Option<EntryId>, Option<SlotId>) {
         Step::AbortReturn => (17, None, None),
         Step::BeginLoad => (18, None, None),
         Step::AbortLoad => (19, None, None),
-        Step::Protect => (20, None, None),
-        Step::CommitDiscard(entry) => (21, Some(entry), None),
-        Step::Discarded => (22, None, None),
         Step::SetCopy(entry) => (23, Some(entry), None),
         Step::DropCopy => (24, None, None),
         Step::Drop => (25, None, None),
@@ -207,8 +204,6 @@ impl Coder {
             State::Returning { .. } => 5,
             State::Stored { .. } => 6,
             State::Loading { .. } => 7,
-            State::Protected { .. } => 8,
-            State::Discarding { .. } => 9,
         };
         let holds = Effect {
             freed_entry: state.entry(),
@@ -233,8 +228,6 @@ impl Coder {
             5 => State::Returning { slot: slot?, copy },
             6 => State::Stored { entry: entry? },
             7 => State::Loading { entry: entry? },
-            8 => State::Protected { copy },
-            9 => State::Discarding { entry: entry? },
             _ => return Err(Fault::Malformed),
         };
         if (state.entry(), state.slot()) == (holds.freed_entry, holds.freed_slot) {
@@ -281,9 +274,6 @@ impl Coder {
             17 => Step::AbortReturn,
             18 => Step::BeginLoad,
             19 => Step::AbortLoad,
-            20 => Step::Protect,
-            21 => Step::CommitDiscard(self.entry(from)?),
-            22 => Step::Discarded,
             23 => Step::SetCopy(self.entry(from)?),
             24 => Step::DropCopy,
             25 => Step::Drop,

@@ -54,7 +54,6 @@ fn next(state: State, number: u32) -> Step {
     let keep = number.is_multiple_of(3);
     match state {
         State::Absent => Step::Adopt(heat),
-        State::Resident { .. } if number.is_multiple_of(5) => Step::Protect,
         State::Resident { .. } => Step::Isolate,
         State::Isolated { .. } if keep => Step::Putback(heat),
         State::Isolated { .. } => Step::Stage(SlotId(number)),
@@ -64,8 +63,6 @@ fn next(state: State, number: u32) -> Step {
         State::Returning { .. } => Step::EndReturn(heat),
         State::Stored { .. } => Step::BeginLoad,
         State::Loading { .. } => Step::EndLoad { keep, heat },
-        State::Protected { .. } => Step::CommitDiscard(EntryId(number)),
-        State::Discarding { .. } => Step::Discarded,
     }
 }
 

@@ -148,19 +148,6 @@ impl Process {
             .any(|tid| self.is_in_mremap(tid.cast_unsigned()))
     }
 
-    /// Whether one of its threads sleeps until somebody reads the event it caused on a userfaultfd. Kernels that
-    /// do not say what a thread sleeps in say at least that it is not to be disturbed: that is taken for it.
-    pub fn waits_for_reader(&self, tid: u32) -> bool {
-        let about = |name| self.text(&format!("task/{tid}/{name}"));
-        match about("wchan").as_deref() {
-            Ok("0" | "") | Err(_) => about("stat").is_ok_and(|stat| {
-                stat.rsplit_once(')')
-                    .is_some_and(|(_, rest)| rest.trim_start().starts_with('D'))
-            }),
-            Ok(place) => place.contains("userfault"),
-        }
-    }
-
     /// How much of its anonymous memory is its sharers' part (`Anonymous` less `Pss_Anon`), in bytes. The kernel walks
     /// every page for it.
     pub fn anon_of_sharers(&self) -> Option<u64> {

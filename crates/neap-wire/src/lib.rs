@@ -185,8 +185,6 @@ pub mod op {
     pub const MOVE: u32 = 7;
     /// Stop trapping, throw the pages away, trap again: a staging block becomes empty.
     pub const RECYCLE: u32 = 1;
-    /// Throw the pages away (MADV_DONTNEED).
-    pub const DISCARD: u32 = 2;
     /// From now on the program depends on the engine: if the engine dies, say so on the descriptor that comes along,
     /// and kill the program. Refused with EAGAIN while that would be wrong, and with EPERM if it will be for good.
     pub const ARM: u32 = 3;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::sync::Arc;
 
-use neap_engine::{Engine as Inner, Exhausted, Options, StartError, WayOut, probe};
+use neap_engine::{Engine as Inner, Exhausted, Options, StartError, probe};
 use serde_json::{Map, Value};
 
 use crate::choice::OnExhausted;
@@ -61,10 +61,6 @@ fn options(plan: &Plan) -> Options {
         pool_beside: plan.pool_beside,
         compressor: plan.compressor,
         shrinker: plan.shrinker,
-        way_out: match plan.write_protect {
-            true => WayOut::WriteProtect,
-            false => WayOut::Auto,
-        },
         on_exhausted: match plan.on_exhausted {
             OnExhausted::Open => Exhausted::Open,
             OnExhausted::Kill => Exhausted::Kill,
@@ -78,7 +74,7 @@ fn options(plan: &Plan) -> Options {
 fn line(error: &StartError) -> String {
     let remedy = match error {
         StartError::Refused(refusal) => &refusal.remedy,
-        StartError::TooOld | StartError::CannotMove => {
+        StartError::TooOld => {
             let found = probe().checks.into_iter();
             let missing = |check: &neap_engine::Check| !check.ok && !check.optional;
             let remedy = found.filter(missing).map(|check| check.remedy).next();

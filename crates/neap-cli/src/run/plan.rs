@@ -35,8 +35,6 @@ pub struct Plan {
     pub shrinker: ShrinkerKind,
     /// What happens when nothing can be reclaimed.
     pub on_exhausted: OnExhausted,
-    /// Pages are never moved, but copied and discarded.
-    pub write_protect: bool,
     /// Nothing runs unmanaged.
     pub require: bool,
     /// Say on stderr what happens.
@@ -107,7 +105,6 @@ impl Plan {
             compressor: choice(args.compressor, env::COMPRESSOR, env)?,
             shrinker: choice(args.shrinker, env::SHRINKER, env)?,
             on_exhausted: choice(args.on_exhausted, env::ON_EXHAUSTED, env)?,
-            write_protect: write_protect(env)?,
             require: args.require,
             verbose: args.verbose,
             device_fault: missing_device(env),
@@ -143,11 +140,6 @@ impl Plan {
                 format!("swap in {}, at most {} bytes", dir.display(), size.0)
             }
         };
-        let way_out = if self.write_protect {
-            ", pages leave by write-protection"
-        } else {
-            ""
-        };
         let whole = match self.pool_beside {
             true => "machine, beside the limit",
             false => "limit",
@@ -156,7 +148,7 @@ impl Plan {
             format!("limit {} bytes ({})", self.limit.bytes.0, self.limit.source),
             swap,
             format!(
-                "pool at most {} bytes ({} % of the {whole}), {}, shrinker {}, when exhausted {}{way_out}",
+                "pool at most {} bytes ({} % of the {whole}), {}, shrinker {}, when exhausted {}",
                 self.pool_most.0,
                 self.pool_max.0,
                 self.compressor,
@@ -164,18 +156,6 @@ impl Plan {
                 self.on_exhausted
             ),
         ]
-    }
-}
-
-/// Whether the older way out is asked for.
-fn write_protect(env: Lookup<'_>) -> Result<bool, Failure> {
-    match env(env::WAY_OUT) {
-        None => Ok(false),
-        Some(value) if value == "write-protect" => Ok(true),
-        Some(value) => Err(Failure::Choice {
-            name: env::WAY_OUT,
-            fault: format!("{value:?} is not write-protect, its only value"),
-        }),
     }
 }
 
@@ -325,14 +305,5 @@ mod tests {
         let plan = plan(&["-m", "1G"], &[("NEAP_UFFD_DEVICE", "/no/such")]).unwrap();
         let fault = plan.device_fault.unwrap();
         assert!(fault.starts_with("NEAP_UFFD_DEVICE /no/such: "), "{fault}");
-    }
-
-    #[test]
-    fn the_older_way_out_is_a_variable_only() {
-        let on = plan(&["-m", "1G"], &[("NEAP_WAY_OUT", "write-protect")]).unwrap();
-        assert!(on.write_protect);
-        let bad = plan(&["-m", "1G"], &[("NEAP_WAY_OUT", "move")]).unwrap_err();
-        assert_eq!(bad.code(), "E0109");
-        assert!(!plan(&["-m", "1G"], &[]).unwrap().write_protect);
     }
 }

@@ -2,7 +2,6 @@
 //! served.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -16,10 +15,6 @@ use crate::space::{Born, Space};
 
 /// Pause before events that could not be read are tried again.
 const PAUSE: Duration = Duration::from_millis(5);
-/// How long events wait for an agent that throws pages away, in nanoseconds: then they are tried again.
-const LONGEST_THROW: u64 = 2_000_000;
-/// Messages read one by one in search of an event.
-const SINGLES: usize = 32;
 /// A change is usually complete within this time, in nanoseconds.
 const LONG_UNSURE: u64 = 500_000;
 /// How long its end is then looked for after each event, in nanoseconds: more than a call takes that changes an address
@@ -28,7 +23,6 @@ const LONGEST_LOOK: u64 = 50_000;
 /// Longest look at a gate that is closed, in nanoseconds, and the pauses between two tries.
 const LONGEST_SPIN: u64 = 100_000;
 const PAUSES: u32 = 20;
-const THROW_PAUSE: Duration = Duration::from_micros(20);
 
 pub(super) struct Inbox {
     job: Arc<Job>,
@@ -128,33 +122,17 @@ impl Inbox {
     }
 
     fn read_events(&mut self, born: &mut Vec<Born>) -> bool {
-        let throwing = self.is_throwing();
-        if throwing && !self.agent_stands_still() {
-            return false;
-        }
         let (space, job) = (&self.space, &self.job);
         let (waiting, heard) = (&mut self.waiting, &mut self.heard);
-        // The kernel hands out faults first. A thread that spins on one (a system call that a signal
-        // interrupts) is back before the next call, so that calls for one message never reach the event.
-        let singles = if throwing { SINGLES } else { 0 };
-        let mut read = Ok(0);
-        for most in std::iter::repeat_n(1, singles).chain([if throwing { 2 } else { usize::MAX }]) {
-            let mut changed = false;
-            let mut hear = |event| match event {
-                Event::Fault { .. } => note(waiting, &event),
-                other => {
-                    changed = true;
-                    *heard += 1;
-                    born.extend(space.hear(job, other));
-                }
-            };
-            let events = || space.uffd.read_events(most, &mut hear);
-            read = job.spares.for_child(events);
-            // One event, and the faults before it.
-            if changed || !matches!(read, Ok(1)) {
-                break;
+        let mut hear = |event| match event {
+            Event::Fault { .. } => note(waiting, &event),
+            other => {
+                *heard += 1;
+                born.extend(space.hear(job, other));
             }
-        }
+        };
+        let events = || space.uffd.read_events(usize::MAX, &mut hear);
+        let read = job.spares.for_child(events);
         if read.is_err() && self.space.look_for_life() {
             if self.job.spares.give_child() {
                 return false;
@@ -164,36 +142,6 @@ impl Inbox {
             return false;
         }
         true
-    }
-
-    fn is_throwing(&self) -> bool {
-        let body = self.space.body.get();
-        body.is_some_and(|body| body.agent.is_throwing())
-    }
-
-    /// The older way out: a thread that replaced a mapping goes on once its event is read, and must not
-    /// write to the new one before our agent has thrown away what it takes for the old. So events are read
-    /// only while the agent waits for its own, or has answered. False if it takes long.
-    fn agent_stands_still(&self) -> bool {
-        let Some(body) = self.space.body.get() else {
-            return true;
-        };
-        let until = neap_sys::monotonic_nanos() + LONGEST_THROW;
-        loop {
-            if body.agent.is_late() {
-                self.space.catch_up(&self.job, false);
-            }
-            let stands = body.agent.waits_for_reader();
-            // Right after its event was read it may still look as if it waited.
-            let acts = self.space.discard_goes_on.load(Relaxed);
-            if !body.agent.is_throwing() || stands == Some(true) && !acts {
-                return true;
-            }
-            if neap_sys::monotonic_nanos() > until {
-                return stands != Some(false);
-            }
-            std::thread::sleep(THROW_PAUSE);
-        }
     }
 }
 

@@ -31,7 +31,7 @@ impl FaultThread {
                 None => None,
                 Some(id) => {
                     let state = core.state(id);
-                    if let State::Isolated { .. } | State::Discarding { .. } = state {
+                    if let State::Isolated { .. } = state {
                         // Whoever carries the page looks at this when it has arrived.
                         core.want(id);
                     }
@@ -44,12 +44,6 @@ impl FaultThread {
                 None | Some((_, State::Absent)) => self.first_write(fault),
                 Some(_) => self.let_write(fault),
             };
-        }
-        // The program may have discarded it too, so that the table knows nothing of it any more.
-        if self.space.is_in_discard(fault.page)
-            && !matches!(found, Some((_, State::Discarding { .. })))
-        {
-            return Served::Later;
         }
         match found {
             None | Some((_, State::Absent)) if !fault.write => self.show_zeros(fault),
@@ -66,11 +60,9 @@ impl FaultThread {
                 self.loader
                     .load(&self.job, &self.space, fault.page, || inbox.read(rank))
             }
-            Some((_, State::Protected { .. })) => self.vanished(fault.page),
             Some((_, State::Isolated { .. } | State::Returning { .. } | State::Loading { .. })) => {
                 Served::Done
             }
-            Some((_, State::Discarding { .. })) => Served::Done,
         }
     }
 
@@ -126,11 +118,10 @@ impl FaultThread {
         self.end_fill(fault.page, progress)
     }
 
-    /// Whether neither the table has the page nor somebody is about to throw it away. (One that was found by a scan and
-    /// has left since the first look has bytes.)
+    /// Whether the table does not have the page. (One that was found by a scan and has left since the first look has
+    /// bytes.)
     pub(super) fn is_unknown(&self, page: PageNr) -> bool {
-        let state = self.job.core().state_at(self.space.id, page);
-        state == State::Absent && !self.space.is_in_discard(page)
+        self.job.core().state_at(self.space.id, page) == State::Absent
     }
 
     /// What becomes of the fault that a fill was for.
@@ -186,10 +177,7 @@ impl FaultThread {
         let want = want.min(room);
         let known = {
             let core = self.job.core();
-            let free = |at: &u64| {
-                let page = PageNr(page.0 + at);
-                core.find(self.space.id, page).is_none() && !self.space.is_in_discard(page)
-            };
+            let free = |at: &u64| core.find(self.space.id, PageNr(page.0 + at)).is_none();
             (1..want).take_while(free).count() + 1
         };
         // The page itself is no guard region: those never ask.
@@ -230,21 +218,9 @@ impl FaultThread {
         body.is_some_and(|body| body.pagemap.holds(page.addr()).is_ok_and(|there| !there))
     }
 
-    /// A write to a write-protected page: the program wants it, so it stays. Only reclaim takes a page
-    /// out of `Protected`, so that it never commits what was written meanwhile: it is told here, and
-    /// lets the thread go. Under the exclusive gate: otherwise reclaim could protect the page between
-    /// the look and the release, and not notice the write.
+    /// A write to a page that was protected while it was one of zeros, and that the table has by now.
     pub(super) fn let_write(&mut self, fault: Fault) -> Served {
         let _gate = self.space.gate.write().expect("gate");
-        {
-            let mut core = self.job.core();
-            if let Some(id) = core.find(self.space.id, fault.page)
-                && let State::Protected { .. } | State::Discarding { .. } = core.state(id)
-            {
-                core.want(id);
-                return Served::Done;
-            }
-        }
         let range = addresses(fault.page, 1);
         match self
             .loader
@@ -259,22 +235,6 @@ impl FaultThread {
                 Served::Done
             }
         }
-    }
-
-    /// A missing page that was about to be discarded: it was never there.
-    fn vanished(&mut self, page: PageNr) -> Served {
-        {
-            let _gate = self.space.gate.read().expect("gate");
-            let mut core = self.job.core();
-            if let Some(id) = core.find(self.space.id, page)
-                && let State::Protected { .. } = core.state(id)
-            {
-                let effect = self.job.must(core.apply(id, Step::Vanish));
-                drop(core);
-                self.job.release(&self.space, effect);
-            }
-        }
-        Served::Later
     }
 
     fn tell_cookie(&mut self, page: PageNr) -> Served {

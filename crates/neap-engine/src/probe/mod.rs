@@ -43,8 +43,6 @@ impl Probe {
     }
 }
 
-const MOVE: &str = "Linux 6.8 or later; or NEAP_WAY_OUT=write-protect, the older way out, which can lose pages of a program \
-     that gives memory back (docs/design/safety.md)";
 const TOO_OLD: &str = "Linux 6.8 or later";
 
 /// Why programs get no userfaultfd here; `None` where they do.
@@ -64,10 +62,6 @@ pub fn probe() -> Probe {
             "no: before each fork every page comes back, over the limit where they do not fit",
             rights.way_to(Wanted::Trace),
         ));
-        checks.push(Check {
-            optional: false,
-            ..wish("UFFDIO_MOVE", features.has(Features::MOVE), "no", MOVE)
-        });
     }
     checks.push(wish(
         "cpu priority",

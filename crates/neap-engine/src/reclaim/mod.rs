@@ -5,7 +5,6 @@
 //! holds its share, by workers on other cpus as far as they keep up.
 
 mod company;
-mod guard;
 mod inventory;
 mod outlook;
 mod pressure;
@@ -19,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use neap_sys::Keeper;
-use neap_units::{PAGE_SIZE, PageId, Pages, SpaceId};
+use neap_units::{PageId, Pages, SpaceId};
 use neap_wire::{BLOCK_PAGES, op};
 
 use self::company::Company;
@@ -55,9 +54,6 @@ pub(crate) struct Reclaimer {
     job: Arc<Job>,
     work: Arc<Work>,
     storer: Storer,
-    /// For the older way out.
-    codec: neap_store::Codec,
-    buffer: Vec<u8>,
     picked: Vec<PageId>,
     outlook: Outlook,
     supply: Supply,
@@ -98,12 +94,9 @@ struct Pass {
 impl Reclaimer {
     pub fn new(work: Arc<Work>) -> Self {
         let job = work.job.clone();
-        let older = if job.needs_write_protect() { BATCH } else { 0 };
         Self {
             storer: Storer::new(work.clone()),
             work,
-            codec: job.store.codec(),
-            buffer: vec![0; older * PAGE_SIZE],
             picked: Vec::with_capacity(BATCH),
             outlook: Outlook::new(),
             supply: Supply::Flows,
@@ -314,14 +307,9 @@ impl Reclaimer {
         if self.job.store.waits_for_disk() {
             return self.recycle_all(0, Taken::default());
         }
-        let guards = self.job.needs_write_protect();
         self.most = usize::try_from(self.above_floor().0).map_or(BATCH, |most| most.min(BATCH));
         if self.most == 0 {
-            let store = if guards {
-                Taken::default()
-            } else {
-                self.store_overdue(true)
-            };
+            let store = self.store_overdue(true);
             return self.recycle_all(0, store);
         }
         // Who is stopped, forks or has no agent is passed over.
@@ -338,18 +326,10 @@ impl Reclaimer {
             self.step_aside(space);
         }
         let taken = match &space {
-            Some(space) if guards => self.guard_batch(space),
             Some(space) => self.stage_batch(space) + self.part(space),
             None => 0,
         };
-        let store = if guards {
-            Taken {
-                stored: taken as u64,
-                refused: 0,
-            }
-        } else {
-            self.store_overdue(taken == 0)
-        };
+        let store = self.store_overdue(taken == 0);
         self.recycle_all(taken, store)
     }
 

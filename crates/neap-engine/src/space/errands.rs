@@ -7,7 +7,6 @@ use neap_sys::Stop;
 use neap_units::{PAGE_SIZE, PageId, PageNr, SlotId};
 use neap_wire as wire;
 
-use super::judge::GONE;
 use super::{Body, Space, addresses, runs};
 use crate::agent::{Called, Errand};
 use crate::job::Job;
@@ -56,18 +55,13 @@ impl Space {
     pub fn complete(&self, job: &Job, called: Called) -> Option<usize> {
         let body = self.body.get()?;
         match called {
-            // It may have thrown away some of it.
-            Called::Done(errand @ Errand::Discard(_), reply) if reply.errno != 0 => {
-                let reply = self.judge(job, body, &errand, true);
-                Some(self.finish(job, body, errand, &reply))
-            }
             Called::Done(errand, mut reply) => {
                 self.correct(job, body, &errand, &mut reply);
                 Some(self.finish(job, body, errand, &reply))
             }
             Called::Late | Called::Busy(_) => None,
             Called::Gone(errand) => {
-                let reply = self.judge(job, body, &errand, false);
+                let reply = self.judge(job, body, &errand);
                 Some(self.finish(job, body, errand, &reply))
             }
         }
@@ -106,7 +100,6 @@ impl Space {
                 job.meter.uncharge(u64::from(freed) * PAGE_SIZE as u64);
                 freed as usize
             }
-            Errand::Discard(pages) => self.discarded(job, &pages, reply),
             Errand::Arm => {
                 let armed = reply.magic == wire::MAGIC && reply.errno == 0;
                 self.told.store(armed, Relaxed);
@@ -230,46 +223,5 @@ impl Space {
         }
         job.events.returned.fetch_add(home as u64, Relaxed);
         home
-    }
-
-    /// The agent has thrown the pages away: from here on a fault finds them in the store. What it
-    /// could not throw away has never left.
-    fn discarded(&self, job: &Job, pages: &[PageId], reply: &wire::Reply) -> usize {
-        // One discard at a time: the agent has its turn. Its event was read before it answered.
-        self.in_discard.lock().expect("in discard lock").clear();
-        self.own_discards.lock().expect("own discards lock").clear();
-        let (mut waiting, mut stayed, mut freed) = (Vec::new(), Vec::new(), Vec::new());
-        {
-            let mut core = job.core();
-            for (&id, &result) in pages.iter().zip(&reply.pages) {
-                if let State::Discarding { .. } = core.state(id) {
-                    let page = core.locate(id).1;
-                    core.take_wanted(id);
-                    job.must(core.apply(id, Step::Discarded));
-                    if result == GONE {
-                        freed.append(&mut core.remove_range(self.id, page..PageNr(page.0 + 1)));
-                    }
-                    if result == GONE || result == 0 {
-                        waiting.push(page);
-                    } else {
-                        job.must(core.apply(id, Step::BeginLoad));
-                        let heat = Heat::Hot;
-                        job.must(core.apply(id, Step::EndLoad { keep: true, heat }));
-                        stayed.push(page);
-                    }
-                }
-            }
-        }
-        for effect in freed {
-            job.release(self, effect);
-        }
-        for run in runs(&stayed) {
-            self.unprotect(run);
-        }
-        for run in runs(&waiting) {
-            let _ = self.uffd.wake(run);
-        }
-        job.meter.uncharge((waiting.len() * PAGE_SIZE) as u64);
-        waiting.len()
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_policy::{Effect, Heat, State, Step};
+use neap_policy::{Effect, State, Step};
 use neap_record::Recorded;
 use neap_sys::{Event, Piece, Uffd};
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, Pages, SlotId, SpaceId};
@@ -59,14 +59,12 @@ impl Space {
                 return Some(self.forked(job, child, self.keep_staged(job)));
             }
             Event::Remove(range) => {
-                for range in self.without_own(&range) {
-                    self.frees.store(true, Relaxed);
-                    if self.expects() {
-                        // Of what may have moved there.
-                        self.await_more(Event::Remove(range), Kept::new());
-                    } else {
-                        self.removed(job, &range);
-                    }
+                self.frees.store(true, Relaxed);
+                if self.expects() {
+                    // Of what may have moved there.
+                    self.await_more(Event::Remove(range), Kept::new());
+                } else {
+                    self.removed(job, &range);
                 }
             }
             Event::Fork(_) => self.await_more(event, self.keep_staged(job)),
@@ -251,26 +249,6 @@ impl Space {
         self.forget(job, pages(range));
     }
 
-    /// The parts of a range that are not thrown away by our own agent. A page may be thrown away by it and by
-    /// the program at the same time: the first event is taken for ours and the second for the program's; in
-    /// either order, the page is dropped once both have come.
-    fn without_own(&self, range: &Range<u64>) -> Vec<Range<u64>> {
-        let mut own = self.own_discards.lock().expect("own discards lock");
-        if own.is_empty() {
-            return vec![range.clone()];
-        }
-        let mut rest = Ranges::default();
-        let all = pages(range);
-        for number in all.start.0..all.end.0 {
-            if own.remove(&PageNr(number)) {
-                self.discard_goes_on.store(true, Relaxed);
-            } else {
-                rest.insert(addresses(PageNr(number), 1));
-            }
-        }
-        rest.iter().collect()
-    }
-
     fn forget(&self, job: &Job, range: Range<PageNr>) {
         let effects = job.core().remove_range(self.id, range.clone());
         for effect in effects {
@@ -311,7 +289,6 @@ impl Space {
         for (new, state) in moved {
             self.follow(job, &mut core, new, state);
         }
-        self.end_older_way(job, &mut core, target..PageNr(target.0 + count.0));
         drop(core);
         for effect in effects {
             job.release(self, effect);
@@ -319,22 +296,6 @@ impl Space {
         // Faults that came in for the old place look again, and for the new one.
         let _ = self.uffd.wake(from..from + len);
         let _ = self.uffd.wake(to..to + len);
-    }
-
-    /// Pages that changed their place while the older way out had them: it knows the old place only, and
-    /// may have read that after they had left it. So it ends for them.
-    fn end_older_way(&self, job: &Job, core: &mut Recorded, range: Range<PageNr>) {
-        let mut ended = Vec::new();
-        core.for_range(self.id, range, |_, id, state| match state {
-            // Stays protected until the first write, which finds it resident.
-            State::Protected { .. } => ended.push((id, Step::Putback(Heat::Warm))),
-            // It may be there as well; then nothing asks for its copy.
-            State::Discarding { .. } => ended.push((id, Step::Discarded)),
-            _ => {}
-        });
-        for (id, step) in ended {
-            job.must(core.apply(id, step));
-        }
     }
 
     /// A page in transit changed its record: whoever carries it knows the old one.
@@ -369,11 +330,7 @@ impl Space {
         let mut core = job.core();
         core.fork(self.id, child.id, |page, state| {
             let entry = match state {
-                State::Stored { entry }
-                | State::Loading { entry }
-                | State::Discarding { entry } => Some(entry),
-                // Write-protected pages are still there: the child has them.
-                State::Protected { .. } => return None,
+                State::Stored { entry } | State::Loading { entry } => Some(entry),
                 _ => match state.slot().and_then(|slot| kept.remove(&slot)) {
                     Some(Ok(entry)) => {
                         copies.push((page, entry));

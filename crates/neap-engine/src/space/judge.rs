@@ -13,8 +13,6 @@ use crate::job::Job;
 const AGAIN: u8 = 11;
 /// EEXIST: there is a page where it was to go.
 const EXISTS: u8 = 17;
-/// ENOENT: the page is gone, and not by our doing.
-pub(super) const GONE: u8 = 2;
 
 impl Space {
     /// Linux 6.18 may move a page and say that its target was taken already (EEXIST): where the page changed while
@@ -55,14 +53,8 @@ impl Space {
         }
     }
 
-    /// The agent ended before it answered, or `failed`: where the pages are tells what it did.
-    pub(super) fn judge(
-        &self,
-        job: &Job,
-        body: &Body,
-        errand: &Errand,
-        failed: bool,
-    ) -> wire::Reply {
+    /// The agent ended before it answered: where the pages are tells what it did.
+    pub(super) fn judge(&self, job: &Job, body: &Body, errand: &Errand) -> wire::Reply {
         let mut reply = wire::Reply::zeroed();
         let mut unknown = None;
         let mut there = |page: PageNr| {
@@ -85,21 +77,6 @@ impl Space {
                     let slot = job.core().state(id).slot();
                     let staged = slot.is_some_and(|slot| there(slot_of(slot)));
                     *result = if staged { AGAIN } else { 0 };
-                }
-            }
-            Errand::Discard(pages) => {
-                for (&id, result) in pages.iter().zip(&mut reply.pages) {
-                    let core = job.core();
-                    if let State::Discarding { .. } = core.state(id) {
-                        let page = core.locate(id).1;
-                        drop(core);
-                        *result = match there(page) {
-                            true => AGAIN,
-                            // A single page is thrown away or not: if not by our agent, by the program.
-                            false if failed && pages.len() == 1 => GONE,
-                            false => 0,
-                        };
-                    }
                 }
             }
             Errand::Recycle(_) | Errand::Arm | Errand::Simple => {}

@@ -22,7 +22,7 @@ mod stage;
 mod threads;
 mod vouch;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{
@@ -30,7 +30,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use neap_sys::{Maps, Pagemap, Pidfd, Process, Remote, Stop, Uffd, Wake, Waker, Word};
+use neap_sys::{Maps, Pagemap, Pidfd, Process, Remote, Stop, Uffd, Waker, Word};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
@@ -128,13 +128,6 @@ pub(crate) struct Space {
     pub body: OnceLock<Body>,
     /// Registered with the userfaultfd.
     pub ranges: Mutex<Ranges>,
-    /// Pages whose discard by our own agent will come back as an event.
-    pub own_discards: Mutex<HashSet<PageNr>>,
-    /// Pages that our own agent may throw away at any moment: from its command to its answer nobody may
-    /// fill them.
-    pub in_discard: Mutex<HashSet<PageNr>>,
-    /// The event of our own agent's discard was read: the agent acts now.
-    pub discard_goes_on: AtomicBool,
     /// What the program asked us to leave alone.
     pub refused: Mutex<Refused>,
     /// What the kernel would not register, by start: where it ends, and until when (nanoseconds) it
@@ -201,9 +194,6 @@ impl Space {
             gate: RwLock::new(()),
             body: OnceLock::new(),
             ranges: Mutex::new(ranges),
-            own_discards: Mutex::default(),
-            in_discard: Mutex::default(),
-            discard_goes_on: AtomicBool::new(false),
             refused: Mutex::default(),
             failed: Mutex::default(),
             wipes: AtomicBool::new(false),
@@ -293,31 +283,6 @@ impl Space {
     fn probe(&self) -> Option<Stop> {
         let at = self.body.get().map_or(HIGHEST, |body| body.agent_guard);
         self.uffd.try_nothing(at..at + PAGE_SIZE as u64)
-    }
-
-    /// Lifts the protection of pages, and has those look again who wait for it: while the address space is
-    /// changing the kernel refuses, and then the next write asks for it.
-    pub fn unprotect(&self, range: Range<u64>) {
-        let _ = self.uffd.unprotect(range.clone(), Wake::Now);
-        let _ = self.uffd.wake(range);
-    }
-
-    /// Our own agent is about to throw these pages away. The caller holds the gate.
-    pub fn announce_discard(&self, span: &Range<u64>) {
-        let mut own = self.own_discards.lock().expect("own discards lock");
-        let mut throwing = self.in_discard.lock().expect("in discard lock");
-        self.discard_goes_on.store(false, Relaxed);
-        let all = pages(span);
-        for number in all.start.0..all.end.0 {
-            own.insert(PageNr(number));
-            throwing.insert(PageNr(number));
-        }
-    }
-
-    /// Whether our own agent may throw the page away at any moment: nobody may fill it.
-    pub fn is_in_discard(&self, page: PageNr) -> bool {
-        let throwing = self.in_discard.lock().expect("in discard lock");
-        throwing.contains(&page)
     }
 
     /// How many of the pages from `first` on are `such`, one after the other. A fill (UFFDIO_COPY) takes the place of

@@ -263,7 +263,7 @@ impl Core {
                 lru.insert(&mut self.table, id, place);
                 self.total_resident += 1;
             }
-            State::Stored { .. } if matches!(taken, Step::CommitStore(_) | Step::Discarded) => {
+            State::Stored { .. } if matches!(taken, Step::CommitStore(_)) => {
                 let tried = leaf.tried(at);
                 leaf.set_stamp(at, lru.evicted(tried));
             }

@@ -50,9 +50,6 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
         Just(Step::BeginLoad),
         (any::<bool>(), heat()).prop_map(|(keep, heat)| Step::EndLoad { keep, heat }),
         Just(Step::AbortLoad),
-        Just(Step::Protect),
-        entry().prop_map(Step::CommitDiscard),
-        Just(Step::Discarded),
         entry().prop_map(Step::SetCopy),
         Just(Step::DropCopy),
         Just(Step::Drop),
@@ -115,10 +112,6 @@ impl Both {
             State::Returning { .. } => vec![Step::EndReturn(heat)],
             State::Stored { .. } => vec![Step::BeginLoad, Step::EndLoad { keep, heat }],
             State::Loading { .. } => vec![Step::EndLoad { keep, heat }],
-            State::Protected { .. } => {
-                vec![Step::CommitDiscard(EntryId(entry)), Step::Discarded]
-            }
-            State::Discarding { .. } => vec![Step::Discarded],
         };
         for taken in steps {
             self.step(space, page, taken);

@@ -119,7 +119,7 @@ impl ModelSpace {
         if let Step::EndLoad { heat: asked, .. } = taken {
             (heat, on_probation) = self.refault(&mut record, asked);
         }
-        if matches!(taken, Step::CommitStore(_) | Step::Discarded) {
+        if matches!(taken, Step::CommitStore(_)) {
             record.stamp = self.age;
             self.age += 1;
             if !record.tried {

@@ -230,21 +230,6 @@ fn a_page_that_the_kernel_does_not_move_stays_on_probation_and_a_touched_one_doe
 }
 
 #[test]
-fn a_page_that_leaves_by_the_older_way_has_left_from_probation_too() {
-    let (mut core, _, id) = tried_page();
-    // As reclaim does: what was picked stays where it is and is protected there.
-    for step in [Step::Isolate, Step::Putback(Heat::Warm), Step::Protect] {
-        core.apply(id, step).expect("legal");
-    }
-    for step in [Step::CommitDiscard(EntryId(7)), Step::Discarded] {
-        core.apply(id, step).expect("legal");
-    }
-    let (leaf, at) = core.table.at(id);
-    assert!(leaf.tried(at));
-    core.check();
-}
-
-#[test]
 fn a_child_inherits_that_a_page_left_from_probation() {
     let (mut core, parent, id) = tried_page();
     let out = [Step::Isolate, Step::Stage(SlotId(0)), Step::BeginStore];

@@ -52,7 +52,7 @@ impl Vmstat {
     #[inline]
     pub(super) fn count(&mut self, taken: Step) {
         match taken {
-            Step::CommitStore(_) | Step::Discarded => self.pgsteal += 1,
+            Step::CommitStore(_) => self.pgsteal += 1,
             Step::Putback(Heat::Hot) | Step::EndReturn(Heat::Hot) => self.pgactivate += 1,
             Step::Putback(Heat::Warm) => self.pgrotated += 1,
             _ => (),

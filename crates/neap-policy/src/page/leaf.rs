@@ -42,8 +42,6 @@ const STORING: u8 = 4;
 const RETURNING: u8 = 5;
 const STORED: u8 = 6;
 const LOADING: u8 = 7;
-const PROTECTED: u8 = 8;
-const DISCARDING: u8 = 9;
 /// `Resident`, and on probation instead of in a generation.
 const ON_PROBATION: u8 = 10;
 /// `Resident`, in a generation and referenced: passed over once.
@@ -138,8 +136,6 @@ impl Leaf {
             RETURNING => State::Returning { slot, copy },
             STORED => State::Stored { entry },
             LOADING => State::Loading { entry },
-            PROTECTED => State::Protected { copy },
-            DISCARDING => State::Discarding { entry },
             _ => State::Absent,
         }
     }
@@ -157,8 +153,6 @@ impl Leaf {
             State::Returning { .. } => RETURNING,
             State::Stored { .. } => STORED,
             State::Loading { .. } => LOADING,
-            State::Protected { .. } => PROTECTED,
-            State::Discarding { .. } => DISCARDING,
         };
         let meta = &mut self.meta[at];
         let was_absent = *meta & TAG == ABSENT;

@@ -1,10 +1,8 @@
 //! The life of a page: one enum, and one function that moves it on.
 //!
 //! A page travels out through `Resident -> Isolated -> Staged -> Storing -> Stored`
-//! (its frame is moved to a staging slot and compressed from there) or, on the older
-//! path, `Resident -> Protected -> Discarding -> Stored` (write-protected, copied,
-//! then discarded). It travels in through `Stored -> Loading -> Resident`. A touch on
-//! the way out turns it round through `Returning`.
+//! (its frame is moved to a staging slot and compressed from there), and in through
+//! `Stored -> Loading -> Resident`. A touch on the way out turns it round through `Returning`.
 //!
 //! A `copy` is a compressed copy kept beside a resident page, as long as it is known
 //! to be equal; it saves compressing the page again.
@@ -58,16 +56,6 @@ pub enum State {
         /// The entry that holds the bytes.
         entry: EntryId,
     },
-    /// Older path: write-protected and being copied; still mapped.
-    Protected {
-        /// Compressed copy known to be equal.
-        copy: Option<EntryId>,
-    },
-    /// Older path: stored, and its frame is being discarded.
-    Discarding {
-        /// The entry that holds the bytes.
-        entry: EntryId,
-    },
 }
 
 /// How warm a page is when it becomes resident.
@@ -88,10 +76,10 @@ pub enum Step {
     Isolate,
     /// `Isolated -> Staged`.
     Stage(SlotId),
-    /// `Isolated | Protected -> Resident`: it could not be moved now (warm; on probation it
+    /// `Isolated -> Resident`: it could not be moved now (warm; on probation it
     /// stays so), or the program touched it, or it must not come up again soon (hot).
     Putback(Heat),
-    /// `Isolated | Resident | Protected -> Absent`: there was no page after all.
+    /// `Isolated | Resident -> Absent`: there was no page after all.
     Vanish,
     /// `Staged -> Storing`.
     BeginStore,
@@ -117,12 +105,6 @@ pub enum Step {
     },
     /// `Loading -> Stored`.
     AbortLoad,
-    /// `Resident -> Protected`.
-    Protect,
-    /// `Protected -> Discarding`; an older copy is freed unless it is this entry.
-    CommitDiscard(EntryId),
-    /// `Discarding -> Stored`.
-    Discarded,
     /// `Resident | Staged | Storing | Returning`: remember a copy; an older one is
     /// freed.
     SetCopy(EntryId),
@@ -189,10 +171,7 @@ impl State {
     pub const fn in_transit(self) -> bool {
         matches!(
             self,
-            State::Isolated { .. }
-                | State::Returning { .. }
-                | State::Loading { .. }
-                | State::Discarding { .. }
+            State::Isolated { .. } | State::Returning { .. } | State::Loading { .. }
         )
     }
 
@@ -214,12 +193,9 @@ impl State {
     pub const fn entry(self) -> Option<EntryId> {
         match self {
             State::Absent => None,
-            State::Stored { entry } | State::Loading { entry } | State::Discarding { entry } => {
-                Some(entry)
-            }
+            State::Stored { entry } | State::Loading { entry } => Some(entry),
             State::Resident { copy }
             | State::Isolated { copy }
-            | State::Protected { copy }
             | State::Staged { copy, .. }
             | State::Storing { copy, .. }
             | State::Returning { copy, .. } => copy,
@@ -239,7 +215,6 @@ fn recopy(state: State, copy: Option<EntryId>) -> Option<(State, Effect)> {
     let next = match state {
         State::Resident { .. } => State::Resident { copy },
         State::Isolated { .. } => State::Isolated { copy },
-        State::Protected { .. } => State::Protected { copy },
         State::Staged { slot, .. } => State::Staged { slot, copy },
         State::Storing { slot, .. } => State::Storing { slot, copy },
         State::Returning { slot, .. } => State::Returning { slot, copy },
@@ -262,10 +237,8 @@ pub fn step(state: State, step: Step) -> Result<(State, Effect), Illegal> {
         (Step::Adopt(_), Absent) => quiet(Resident { copy: None }),
         (Step::Isolate, Resident { copy }) => quiet(Isolated { copy }),
         (Step::Stage(slot), Isolated { copy }) => quiet(Staged { slot, copy }),
-        (Step::Putback(_), Isolated { copy } | Protected { copy }) => quiet(Resident { copy }),
-        (Step::Vanish, Isolated { copy } | Resident { copy } | Protected { copy }) => {
-            Ok((Absent, Effect::entry(copy)))
-        }
+        (Step::Putback(_), Isolated { copy }) => quiet(Resident { copy }),
+        (Step::Vanish, Isolated { copy } | Resident { copy }) => Ok((Absent, Effect::entry(copy))),
         (Step::BeginStore, Staged { slot, copy }) => quiet(Storing { slot, copy }),
         (Step::AbortStore, Storing { slot, copy }) => quiet(Staged { slot, copy }),
         (Step::CommitStore(entry), Storing { slot, copy }) => {
@@ -296,12 +269,7 @@ pub fn step(state: State, step: Step) -> Result<(State, Effect), Illegal> {
             Ok((Resident { copy }, Effect::entry(freed)))
         }
         (Step::AbortLoad, Loading { entry }) => quiet(Stored { entry }),
-        (Step::Protect, Resident { copy }) => quiet(Protected { copy }),
-        (Step::CommitDiscard(entry), Protected { copy }) => {
-            Ok((Discarding { entry }, Effect::entry(replaced(copy, entry))))
-        }
-        (Step::Discarded, Discarding { entry }) => quiet(Stored { entry }),
-        (Step::SetCopy(_), Isolated { .. } | Protected { .. }) => Err(illegal),
+        (Step::SetCopy(_), Isolated { .. }) => Err(illegal),
         (Step::SetCopy(entry), _) => recopy(state, Some(entry)).ok_or(illegal),
         (Step::DropCopy, _) => recopy(state, None).ok_or(illegal),
         (Step::Drop, _) => Ok((

@@ -14,13 +14,11 @@ fn states() -> Vec<State> {
         State::Absent,
         State::Stored { entry: OLD },
         State::Loading { entry: OLD },
-        State::Discarding { entry: OLD },
     ];
     for copy in [None, Some(OLD)] {
         all.extend([
             State::Resident { copy },
             State::Isolated { copy },
-            State::Protected { copy },
             State::Staged { slot: SLOT, copy },
             State::Storing { slot: SLOT, copy },
             State::Returning { slot: SLOT, copy },
@@ -41,8 +39,6 @@ fn steps() -> Vec<Step> {
         Step::AbortReturn,
         Step::BeginLoad,
         Step::AbortLoad,
-        Step::Protect,
-        Step::Discarded,
         Step::DropCopy,
         Step::Drop,
     ];
@@ -51,11 +47,7 @@ fn steps() -> Vec<Step> {
         all.extend([true, false].map(|keep| Step::EndLoad { keep, heat }));
     }
     for entry in [OLD, NEW] {
-        all.extend([
-            Step::CommitStore(entry),
-            Step::CommitDiscard(entry),
-            Step::SetCopy(entry),
-        ]);
+        all.extend([Step::CommitStore(entry), Step::SetCopy(entry)]);
     }
     all
 }
@@ -70,12 +62,12 @@ fn kind(of: impl std::fmt::Debug) -> String {
 }
 
 /// The diagram: step, states it leaves, state it enters ("=" for the same).
-const DIAGRAM: [(&str, &str, &str); 20] = [
+const DIAGRAM: [(&str, &str, &str); 17] = [
     ("Adopt", "Absent", "Resident"),
     ("Isolate", "Resident", "Isolated"),
     ("Stage", "Isolated", "Staged"),
-    ("Putback", "Isolated Protected", "Resident"),
-    ("Vanish", "Isolated Resident Protected", "Absent"),
+    ("Putback", "Isolated", "Resident"),
+    ("Vanish", "Isolated Resident", "Absent"),
     ("BeginStore", "Staged", "Storing"),
     ("AbortStore", "Storing", "Staged"),
     ("CommitStore", "Storing", "Stored"),
@@ -85,13 +77,10 @@ const DIAGRAM: [(&str, &str, &str); 20] = [
     ("BeginLoad", "Stored", "Loading"),
     ("EndLoad", "Loading", "Resident"),
     ("AbortLoad", "Loading", "Stored"),
-    ("Protect", "Resident", "Protected"),
-    ("CommitDiscard", "Protected", "Discarding"),
-    ("Discarded", "Discarding", "Stored"),
     ("SetCopy", "Resident Staged Storing Returning", "="),
     (
         "DropCopy",
-        "Resident Isolated Protected Staged Storing Returning",
+        "Resident Isolated Staged Storing Returning",
         "=",
     ),
     ("Drop", "*", "Absent"),
@@ -143,9 +132,7 @@ fn entries_and_slots_are_conserved() {
             continue;
         };
         let brought_entry = match taken {
-            Step::CommitStore(entry) | Step::CommitDiscard(entry) | Step::SetCopy(entry) => {
-                Some(entry)
-            }
+            Step::CommitStore(entry) | Step::SetCopy(entry) => Some(entry),
             _ => None,
         };
         let brought_slot = match taken {
@@ -194,13 +181,6 @@ fn a_fault_waits_for_pages_in_transit_only() {
         .collect();
     assert_eq!(
         waiting,
-        [
-            "Loading",
-            "Discarding",
-            "Isolated",
-            "Returning",
-            "Isolated",
-            "Returning"
-        ]
+        ["Loading", "Isolated", "Returning", "Isolated", "Returning"]
     );
 }

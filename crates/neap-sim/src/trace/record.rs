@@ -106,7 +106,7 @@ impl Pages {
                 | Step::EndLoad {
                     heat: Heat::Warm, ..
                 } => self.watch(space, page, false),
-                Step::Stage(_) | Step::Discarded => self.watch(space, page, true),
+                Step::Stage(_) => self.watch(space, page, true),
                 Step::Vanish | Step::Drop => self.free(space, &(page..PageNr(page.0 + 1))),
                 _ => {}
             },
