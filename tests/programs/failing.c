@@ -3,7 +3,8 @@
  * other name it does nothing.
  *
  * NEAP_FAIL=CALL:ERROR:FIRST:EVERY   (and more of these, parted by commas) the FIRSTth of these calls fails (1: the first), and each EVERYth after it (0: no
- *                                    other). ERROR is an errno, or "short": the call does a part of what it was asked.
+ *                                    other). ERROR is an errno, or "short": the call does a part of what it was asked
+ *                                    (uffdio_api: what Linux 6.7 can do).
  * NEAP_FAIL_COUNTS=FILE              a line for each kind of call, at the end: its name, how many, how many failed.
  */
 #define _GNU_SOURCE
@@ -35,6 +36,8 @@
 
 #define PAGE 4096
 #define SHORT (-1)
+/* UFFD_FEATURE_MOVE (Linux 6.8), which older headers do not have. */
+#define MOVES (1ull << 16)
 /* Of the proc file system; older headers have neither. */
 #define PAGEMAP_SCAN_NR 16
 #define PROCMAP_QUERY_NR 17
@@ -221,7 +224,10 @@ int ioctl(int fd, unsigned long request, ...)
 		errno = e;
 		return -1;
 	}
-	return real(fd, request, arg);
+	int done = real(fd, request, arg);
+	if (e == SHORT && request == UFFDIO_API)
+		((struct uffdio_api *)arg)->features &= ~MOVES;
+	return done;
 }
 
 ssize_t read(int fd, void *to, size_t len)

@@ -26,7 +26,9 @@ pub use fuzz::{TARGETS, Target};
 pub use neap::{Managed, Neap, neap_binary};
 pub use peak::peak_of;
 pub use process::{Marker, leftovers};
-pub use program::{Program, musl_program, program, program_with, static_program, target_dir};
+pub use program::{
+    Program, library, musl_program, program, program_with, static_program, target_dir,
+};
 pub use run::{Outcome, Run};
 pub use sample::{Peak, Sampler};
 pub use skip::{Need, exclusive, paging, require, skip, tool};

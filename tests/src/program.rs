@@ -62,7 +62,7 @@ pub fn program_with(name: &str, flags: &[&str]) -> Option<Program> {
 
 /// A library of such files, to be preloaded.
 #[must_use]
-pub(crate) fn library(name: &str) -> PathBuf {
+pub fn library(name: &str) -> PathBuf {
     built(name, ".so", &["-shared", "-fPIC"], &usual_compiler())
 }
 

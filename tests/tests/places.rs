@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use neap_tests::{Neap, OrdinaryUser, Outcome, Run, exclusive, program, skip, tool};
+use neap_tests::{Neap, OrdinaryUser, Outcome, Run, exclusive, library, program, skip, tool};
 use serde_json::Value;
 
 /// A place: the words that lead into it, and a device node that is its own.
@@ -28,7 +28,7 @@ struct Said {
 }
 
 impl Place {
-    /// `into`: words before neap; `USER` stands for those that give up root.
+    /// `into`: words before neap; `USER` stands for those that give up root, `LIBRARY` for the one that has calls fail.
     fn new(test: &str, into: &[&str]) -> Option<Self> {
         let user = OrdinaryUser::for_test(test)?;
         let filter = user.copy(&program("profile"));
@@ -37,6 +37,11 @@ impl Place {
             match *word {
                 "USER" => words.extend(user.words()),
                 "PROFILE" => words.push(filter.clone().into()),
+                "LIBRARY" => {
+                    let mut preload = OsString::from("LD_PRELOAD=");
+                    preload.push(library("failing"));
+                    words.push(preload);
+                }
                 word => words.push(word.into()),
             }
         }
@@ -131,6 +136,18 @@ impl Place {
     fn set_mode(&self, mode: u32) {
         fs::set_permissions(&self.device, Permissions::from_mode(mode)).expect("our own node");
     }
+}
+
+/// Its userfaultfd has everything but UFFDIO_MOVE.
+#[test]
+fn a_kernel_before_linux_6_8_is_named() {
+    let test = "a_kernel_before_linux_6_8_is_named";
+    let _alone = exclusive();
+    let older = ["env", "NEAP_FAIL=uffdio_api:short:1:1", "LIBRARY"];
+    let Some(place) = Place::new(test, &older) else {
+        return;
+    };
+    place.must_refuse("cannot move pages", "Linux 6.8 or later");
 }
 
 /// No capability opens what a filter closes; the device does.

@@ -1,5 +1,5 @@
 //! munmap(2), and mmap(2) over what is there, take turns with other changes ([`turn`]). mmap(2) that fills what it maps
-//! does so in steps ([`populate`]).
+//! does so in steps, and the engine is told of much that is mapped ([`populate`]).
 
 use core::ffi::{c_int, c_void};
 
@@ -16,6 +16,7 @@ const FAILED: usize = usize::MAX;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(at: usize, len: usize) -> c_int {
     let _turn = turn::take();
+    populate::note_unmapped(len);
     // SAFETY: the caller's promise.
     unsafe { next::munmap(at, len) }
 }
@@ -39,8 +40,13 @@ pub unsafe extern "C" fn mmap(
     // SAFETY: the caller's promise.
     let mapped = unsafe { next::mmap(at, len, protection, flags, fd, offset) };
     drop(turn);
-    if fills && mapped.addr() != FAILED {
+    if mapped.addr() == FAILED {
+        return mapped;
+    }
+    if fills {
         populate::in_steps(mapped.addr(), len); // as far as it goes: mmap does not fail for it
+    } else {
+        populate::note_mapped(protection, flags, len);
     }
     mapped
 }

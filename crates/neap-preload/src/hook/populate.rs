@@ -2,13 +2,15 @@
 //!
 //! The kernel keeps the lock of the mappings for all of it, so that nothing can be registered meanwhile, and counts it when it
 //! is there. In steps it can be registered in between, and is then filled as any other memory. Of much of it the engine is
-//! told before.
+//! told before, and also of memory that is mapped by and by once the program is at its limit: until it is registered nothing
+//! of it waits.
 
 use core::ffi::c_int;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use neap_wire::purpose;
 
-use crate::{boot, sys};
+use crate::{agent, boot, sys};
 
 const MAP_TYPE: c_int = 0xf;
 const MAP_PRIVATE: c_int = 2;
@@ -25,13 +27,39 @@ const STEP: usize = 256 << 10;
 /// From here on the engine is told, which takes some 0.1 ms.
 const MUCH: usize = 16 * STEP;
 
+/// Bytes mapped and not unmapped since the engine was told of some.
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a mapping is memory that the program may write to, and no other's.
+fn is_memory(protection: c_int, flags: c_int) -> bool {
+    flags & MAP_TYPE == MAP_PRIVATE && flags & MAP_ANONYMOUS != 0 && protection & PROT_WRITE != 0
+}
+
+/// Notes a new mapping of a program whose memory is registered.
+pub fn note_mapped(protection: c_int, flags: c_int, len: usize) {
+    if !is_memory(protection, flags) || !agent::is_armed() {
+        return;
+    }
+    let mapped = MAPPED.fetch_add(len, Relaxed).saturating_add(len);
+    if mapped >= MUCH {
+        MAPPED.store(0, Relaxed);
+        boot::mention(purpose::FORESEE, mapped as u64);
+    }
+}
+
+/// Notes what is unmapped: who maps and unmaps in turn does not grow.
+pub fn note_unmapped(len: usize) {
+    if MAPPED.load(Relaxed) > 0 {
+        let _ = MAPPED.fetch_update(Relaxed, Relaxed, |mapped| Some(mapped.saturating_sub(len)));
+    }
+}
+
 /// Takes the wish to have a new mapping filled out of its flags, and says whether it was there. It stays where the kernel
 /// does something else for it: memory that is shared, locked, of a file, or read-only.
 pub fn take_wish(protection: c_int, flags: &mut c_int) -> bool {
-    let memory = *flags & MAP_TYPE == MAP_PRIVATE && *flags & MAP_ANONYMOUS != 0;
     let others = *flags & (MAP_LOCKED | MAP_NONBLOCK | MAP_HUGETLB) != 0;
-    let wished = *flags & MAP_POPULATE != 0 && protection & PROT_WRITE != 0;
-    let taken = wished && memory && !others && !boot::engine_name().is_empty();
+    let wished = *flags & MAP_POPULATE != 0 && is_memory(protection, *flags);
+    let taken = wished && !others && !boot::engine_name().is_empty();
     if taken {
         *flags &= !MAP_POPULATE;
     }
