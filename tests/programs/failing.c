@@ -31,6 +31,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -235,6 +236,13 @@ ssize_t read(int fd, void *to, size_t len)
 	REAL(read);
 	FAIL(len == 8 ? C_read_waker : len && len % sizeof(struct uffd_msg) == 0 && len <= 512 ? C_read_events : C_read);
 	return real(fd, to, len);
+}
+
+ssize_t preadv2(int fd, const struct iovec *to, int count, off_t at, int flags)
+{
+	REAL(preadv2);
+	FAIL(C_read_events);
+	return real(fd, to, count, at, flags);
 }
 
 ssize_t write(int fd, const void *from, size_t len)

@@ -5,6 +5,7 @@
  *   ask    sends every message there is, and many numbers; says how many answers and descriptors came
  *   lie    offers an address space in every wrong way, as a member of the job; says which were believed
  *   sink   has itself managed, and floods the engine with replies while it reads no command
+ *   stall  has itself managed, makes its userfaultfd block its readers, and takes the engine's messages from it
  *   crowd  opens many connections and says nothing; says how many threads the engine has
  *
  * Exits 0 if nothing was to be had, else 1.
@@ -15,6 +16,9 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -174,7 +178,7 @@ static int uffd_of(int device, int flags)
 }
 
 static pid_t other;
-static int other_uffd = -1;
+static int other_uffd = -1, own_uffd = -1;
 
 /* Another process of ours, stopped, and its userfaultfd. */
 static void make_other(int device)
@@ -243,7 +247,7 @@ static int offer(int lie)
 		return -1;
 	if (!other && lie != HONEST)
 		make_other(device);
-	fds[0] = uffd_of(device, (lie == BLOCKING_UFFD ? 0 : O_NONBLOCK) | O_CLOEXEC);
+	fds[0] = own_uffd = uffd_of(device, (lie == BLOCKING_UFFD ? 0 : O_NONBLOCK) | O_CLOEXEC);
 	fds[1] = file_of(getpid(), "mem");
 	fds[2] = file_of(getpid(), "pagemap");
 	fds[3] = file_of(getpid(), "maps");
@@ -300,17 +304,40 @@ static int lie(void)
 	return believed + (honest < 0);
 }
 
+static struct reply word;
+
+/* A task with our memory, as the engine expects one: it says that it is there, and does nothing. */
+static int pose(void *socket)
+{
+	say(*(int *)socket, &word, sizeof word, NULL, 0);
+	for (;;)
+		pause();
+}
+
+/* Offers this process honestly, and an agent that does nothing; the connection, or -1. */
+static int join(void)
+{
+	static int fd;
+	static char stack[64 << 10];
+
+	fd = offer(HONEST);
+	word = (struct reply) { magic, 0, 0, (uint32_t)getpid(), { 0 } };
+	if (fd >= 0 && clone(pose, stack + sizeof stack, CLONE_VM, &fd) < 0)
+		return -1;
+	usleep(100000);
+	return fd;
+}
+
 static int sink(void)
 {
 	struct reply reply = { magic, 0, 0, (uint32_t)getpid(), { 0 } };
-	int fd = offer(HONEST);
+	int fd = join();
 	size_t bytes = 48ul << 20;
 	time_t end = time(NULL) + 4;
 	char *memory;
 
 	if (fd < 0)
 		return 1;
-	say(fd, &reply, sizeof reply, NULL, 0);
 	memory = malloc(bytes);
 	while (time(NULL) < end) {
 		for (int i = 0; i < 1000; i++)
@@ -320,6 +347,58 @@ static int sink(void)
 	}
 	puts("sink: ok");
 	return 0;
+}
+
+/* Takes what the kernel tells the engine, and does for a fault what the engine would. */
+static void *take_events(void *none)
+{
+	struct uffd_msg news;
+
+	for (;;) {
+		if (read(own_uffd, &news, sizeof news) != sizeof news)
+			continue;
+		if (news.event == UFFD_EVENT_PAGEFAULT) {
+			struct uffdio_zeropage zero = { .range = { news.arg.pagefault.address & ~(PAGE - 1ull), PAGE } };
+
+			ioctl(own_uffd, UFFDIO_ZEROPAGE, &zero);
+		}
+	}
+	return none;
+}
+
+/* Is believed, and then has its userfaultfd block whoever reads when there is nothing any more. Does not end. */
+static int stall_for_ever(void)
+{
+	size_t bytes = 8ul << 20;
+	pthread_t taker;
+	char *memory;
+
+	if (join() < 0)
+		return 1;
+	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	fcntl(own_uffd, F_SETFL, 0);
+	if (pthread_create(&taker, NULL, take_events, NULL))
+		return 2;
+	for (;;) {
+		for (size_t i = 0; i < bytes; i += PAGE)
+			memory[i]++;
+		madvise(memory, bytes, MADV_DONTNEED);
+	}
+}
+
+/* Its own faults may never be answered: it is killed. */
+static int stall(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child)
+		_exit(stall_for_ever());
+	sleep(5);
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+	puts(WIFSIGNALED(status) ? "stall: ok" : "stall: it was not believed");
+	return !WIFSIGNALED(status);
 }
 
 static int crowd(void)
@@ -371,6 +450,8 @@ int main(int argc, char **argv)
 		return lie() != 0;
 	if (!strcmp(mode, "sink"))
 		return sink() != 0;
+	if (!strcmp(mode, "stall"))
+		return stall() != 0;
 	if (!strcmp(mode, "crowd"))
 		return crowd() != 0;
 	return 2;

@@ -156,6 +156,7 @@ fn a_member_that_floods_the_engine_costs_only_itself() {
     };
     let _alone = exclusive();
     must_be_ok(&case.within("sink", true));
+    must_be_ok(&case.within("stall", true));
     for as_nobody in [true, false] {
         must_be_ok(&case.within("crowd", as_nobody));
     }

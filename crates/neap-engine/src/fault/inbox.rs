@@ -30,6 +30,8 @@ pub(super) struct Inbox {
     pub waiting: VecDeque<Fault>,
     /// Events since this was last looked at.
     pub heard: u32,
+    /// Reads in a row that found nothing.
+    pub fruitless: u32,
     /// Since when changes wait for others, in nanoseconds.
     unsure_since: Option<u64>,
 }
@@ -41,6 +43,7 @@ impl Inbox {
             space: space.clone(),
             waiting: VecDeque::new(),
             heard: 0,
+            fruitless: 0,
             unsure_since: None,
         }
     }
@@ -131,8 +134,12 @@ impl Inbox {
                 born.extend(space.hear(job, other));
             }
         };
-        let events = || space.uffd.read_events(usize::MAX, &mut hear);
+        let events = || space.uffd.read_events(&mut hear);
         let read = job.spares.for_child(events);
+        self.fruitless = match read {
+            Ok(0) => self.fruitless.saturating_add(1),
+            _ => 0,
+        };
         if read.is_err() && self.space.look_for_life() {
             if self.job.spares.give_child() {
                 return false;

@@ -16,6 +16,7 @@ mod zeros;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use neap_sys::{CpuTime, Wake};
 use neap_units::{PAGE_SIZE, PageNr};
@@ -71,6 +72,10 @@ const UNSURE_MOST: u64 = 1_000_000;
 const LONG_CHANGE: u64 = 5_000_000;
 /// Looks into what threads are at take this share of the time at most: 1/8. Thousands of them may wait.
 const SHARE_OF_LOOKS: u64 = 8;
+/// So many reads in a row may find nothing, though there was to be something; then this thread pauses each time. The process
+/// can make the kernel say so, and read what there is itself.
+const MOST_FRUITLESS: u32 = 64;
+const FRUITLESS_PAUSE: Duration = Duration::from_millis(1);
 /// Pause before faults that had to wait are tried again.
 const RETRY_NANOS: u64 = 100_000;
 
@@ -161,6 +166,9 @@ impl FaultThread {
                 continue;
             }
             self.inbox.read(&mut self.rank);
+            if told && self.inbox.fruitless > MOST_FRUITLESS && space.look_for_life() {
+                std::thread::sleep(FRUITLESS_PAUSE);
+            }
             self.unsure = match space.expects() {
                 true if told => self.unsure,
                 true => (self.unsure * 2).min(UNSURE_MOST),

@@ -3,6 +3,7 @@
 use std::mem::{MaybeUninit, size_of};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use linux_raw_sys::general as raw;
 
@@ -44,13 +45,11 @@ pub enum Event {
 const BATCH: usize = 16;
 
 impl Uffd {
-    /// Reads what is there, up to `most` messages (and 16), without waiting, and passes each to `each`.
-    /// Returns how many there were. The descriptor must be non-blocking.
-    pub fn read_events(&self, most: usize, mut each: impl FnMut(Event)) -> Result<usize> {
+    /// Reads what is there, up to 16 messages, without waiting, and passes each to `each`. Returns how many there were.
+    /// The process may have made the descriptor block its readers: from Linux 6.10 on that does not matter.
+    pub fn read_events(&self, mut each: impl FnMut(Event)) -> Result<usize> {
         let mut buffer = [const { MaybeUninit::<raw::uffd_msg>::uninit() }; BATCH];
-        let bytes = size_of::<raw::uffd_msg>() * most.min(BATCH);
-        // SAFETY: the kernel writes at most `bytes` bytes into `buffer`, which is that large.
-        let got = unsafe { libc::read(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), bytes) };
+        let got = read_at_once(self.fd.as_raw_fd(), &mut buffer);
         if got < 0 {
             return match SysError::last("read", "userfaultfd") {
                 e if matches!(e.errno(), libc::EAGAIN | libc::EINTR) => Ok(0),
@@ -66,6 +65,31 @@ impl Uffd {
         }
         Ok(count)
     }
+}
+
+/// One read that waits for nothing, whatever the file's flags. Kernels before 6.10 know none for this kind of file.
+fn read_at_once<T>(fd: RawFd, buffer: &mut [MaybeUninit<T>]) -> isize {
+    static BY_FLAGS: AtomicBool = AtomicBool::new(false);
+    let to = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: size_of_val(buffer),
+    };
+    if !BY_FLAGS.load(Relaxed) {
+        // SAFETY: the kernel writes at most `iov_len` bytes into `buffer`, which is that large.
+        let got = unsafe { libc::preadv2(fd, &raw const to, 1, -1, libc::RWF_NOWAIT) };
+        let refused = [libc::EOPNOTSUPP, libc::ENOSYS].map(Some);
+        if got >= 0 || !refused.contains(&std::io::Error::last_os_error().raw_os_error()) {
+            return got;
+        }
+        BY_FLAGS.store(true, Relaxed);
+    }
+    // SAFETY: no memory is touched; then as above.
+    unsafe {
+        if libc::fcntl(fd, libc::F_GETFL) & libc::O_NONBLOCK != 0 {
+            return libc::read(fd, to.iov_base, to.iov_len);
+        }
+    }
+    0
 }
 
 fn decode(message: &raw::uffd_msg) -> Option<Event> {
