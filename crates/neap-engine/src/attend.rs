@@ -89,9 +89,9 @@ impl Task {
 /// Hears whether the process has an agent.
 pub(crate) fn hear_of_agent(job: &Job, caller: &Caller, token: &Token) -> Option<Task> {
     let mut bytes = [0; size_of::<wire::Reply>()];
-    let received = neap_sys::receive_from(&caller.peer, &mut bytes).ok();
-    neap_sys::forget_senders(&caller.peer);
-    let (len, sender) = received.unwrap_or((0, None));
+    let received = caller.peer.try_receive_from(&mut bytes).ok();
+    let _ = caller.peer.note_senders(false);
+    let (len, sender) = received.map_or((0, None), |message| (message.len, message.sender));
     let reply = wire::reply(&bytes[..len]).ok();
     if let Some(reply) = reply.filter(|reply| reply.errno != 0) {
         job.keeps_out(&no_thread(&io::Error::from_raw_os_error(reply.errno)));

@@ -234,7 +234,7 @@ fn admit(
     let copy = || caller.peer.as_fd().try_clone_to_owned();
     let copies = std::iter::repeat_with(copy).take(AGENT_DESCRIPTORS);
     let room = copies.collect::<io::Result<_>>().map_err(short).ok()?;
-    neap_sys::note_senders(&caller.peer).ok()?;
+    caller.peer.note_senders(true).ok()?;
     let stage = offer.stage..offer.stage + STAGE_BYTES;
     register_stage(job, space, caller, &stage)?;
     let page = stage.start..stage.start + PAGE_SIZE as u64;

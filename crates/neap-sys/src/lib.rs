@@ -44,12 +44,10 @@ pub use pagemap::{Found, Pagemap, Word};
 pub use process::{Pidfd, descendants, kill_descendants, own_user, random, signal};
 pub use remote::{Piece, Remote};
 pub use smaps::Figures;
-pub use socket::{Listener, Message, Peer};
+pub use socket::{Listener, Message, Peer, Sender};
 pub use start::Thread;
 pub use startup::{hand_down, raise_descriptor_limit};
-pub use task::{
-    End, Sender, forget_senders, note_senders, receive_from, share_memory, wait_for_end,
-};
+pub use task::{End, share_memory, wait_for_end};
 pub use thread::{
     Readiness, Waker, block_signals, give_way, is_runnable, lower_to_ordinary, monotonic_nanos,
     own_tid, raise_above_ordinary, raise_priority, raise_thread, raise_to_realtime, thread_nanos,

@@ -15,6 +15,8 @@ use crate::process::Pidfd;
 const MAX_FDS: usize = 8;
 /// Words of a control message with so many.
 const CONTROL: usize = 2 + MAX_FDS / 2;
+/// The same with who sent it: its credentials, and its descriptor.
+const CONTROL_WITH_SENDER: usize = CONTROL + 4 + 3;
 /// Callers that the kernel keeps until they are accepted.
 const BACKLOG: i32 = 128;
 
@@ -33,10 +35,26 @@ pub struct Message {
     pub len: usize,
     /// Descriptors received, in order.
     pub fds: Vec<OwnedFd>,
+    /// Who sent it, if that is [noted](Peer::note_senders) and was asked for.
+    pub sender: Option<Sender>,
 }
 
+/// Whose message it was, as the kernel saw it: its number in our pid namespace, and the task itself.
+#[derive(Debug)]
+pub struct Sender {
+    /// 0: it is in another pid namespace.
+    pub pid: i32,
+    /// The user that it acts for.
+    pub uid: u32,
+    /// Kernels before 6.5 know its number only.
+    pub pidfd: Option<Pidfd>,
+}
+
+const SCM_PIDFD: libc::c_int = 4;
+const SO_PASSPIDFD: libc::c_int = 76;
+
 /// Errors of a message that another try may not meet.
-pub(crate) fn lacks_memory(errno: i32) -> bool {
+fn lacks_memory(errno: i32) -> bool {
     matches!(errno, libc::ENOMEM | libc::ENOBUFS)
 }
 
@@ -182,26 +200,32 @@ impl Peer {
         }
     }
 
+    /// Sets an option of the socket.
+    fn set<T>(&self, name: libc::c_int, what: &'static str, value: &T) -> Result<()> {
+        let socket = self.0.as_raw_fd();
+        let len = size_of::<T>() as libc::socklen_t;
+        let value = std::ptr::from_ref(value).cast();
+        // SAFETY: the kernel reads at most `len` bytes of `value`, whose type every caller chooses as the kernel has it.
+        match unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, name, value, len) } {
+            0 => Ok(()),
+            _ => Err(SysError::last("setsockopt", what)),
+        }
+    }
+
     /// Gives up a `receive` that has waited for `millis`.
     pub fn set_timeout(&self, millis: u32) -> Result<()> {
         let limit = libc::timeval {
             tv_sec: libc::time_t::from(millis / 1000),
             tv_usec: libc::suseconds_t::from(millis % 1000 * 1000),
         };
-        // SAFETY: the kernel reads one timeval.
-        let set = unsafe {
-            libc::setsockopt(
-                self.0.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_RCVTIMEO,
-                (&raw const limit).cast(),
-                size_of::<libc::timeval>() as libc::socklen_t,
-            )
-        };
-        if set < 0 {
-            return Err(SysError::last("setsockopt", "SO_RCVTIMEO"));
-        }
-        Ok(())
+        self.set(libc::SO_RCVTIMEO, "SO_RCVTIMEO", &limit)
+    }
+
+    /// Whether the kernel notes of each message that arrives who sent it. That costs a descriptor for each message.
+    pub fn note_senders(&self, noted: bool) -> Result<()> {
+        let noted = libc::c_int::from(noted);
+        let _ = self.set(SO_PASSPIDFD, "SO_PASSPIDFD", &noted); // from Linux 6.5 on
+        self.set(libc::SO_PASSCRED, "SO_PASSCRED", &noted)
     }
 
     /// Sends `bytes` with `fds` (at most 8) as one message, if there is room for it: nobody waits for one who does not
@@ -245,53 +269,90 @@ impl Peer {
 
     /// Waits for one message; `len` 0 means that the other end is gone.
     pub fn receive(&self, bytes: &mut [u8]) -> Result<Message> {
-        self.take(bytes, 0)
+        self.take(bytes, &mut [0; CONTROL], 0)
     }
 
     /// The same without waiting.
     pub fn try_receive(&self, bytes: &mut [u8]) -> Result<Message> {
-        self.take(bytes, libc::MSG_DONTWAIT)
+        self.take(bytes, &mut [0; CONTROL], libc::MSG_DONTWAIT)
     }
 
-    fn take(&self, bytes: &mut [u8], flags: libc::c_int) -> Result<Message> {
+    /// The same with its sender.
+    pub fn try_receive_from(&self, bytes: &mut [u8]) -> Result<Message> {
+        self.take(bytes, &mut [0; CONTROL_WITH_SENDER], libc::MSG_DONTWAIT)
+    }
+
+    fn take(&self, bytes: &mut [u8], control: &mut [u64], flags: libc::c_int) -> Result<Message> {
         let mut iov = libc::iovec {
             iov_base: bytes.as_mut_ptr().cast(),
             iov_len: bytes.len(),
         };
-        let mut control = [0u64; CONTROL];
         // SAFETY: an all-zero msghdr is valid.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         header.msg_iov = &raw mut iov;
         header.msg_iovlen = 1;
         header.msg_control = control.as_mut_ptr().cast();
-        header.msg_controllen = size_of::<[u64; CONTROL]>();
+        header.msg_controllen = size_of_val(control);
         let flags = flags | libc::MSG_CMSG_CLOEXEC;
-        // SAFETY: the header's pointers are to locals and `bytes`, all alive here; the kernel changes it on success only.
+        // SAFETY: the header's pointers are to `iov`, `bytes` and `control`, all alive here; the kernel changes it on success
+        // only.
         let receive = || unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut header, flags) };
         let got = persist(receive, lacks_memory);
         if got < 0 {
             return Err(SysError::last("recvmsg", ""));
         }
-        let mut fds = Vec::new();
-        // SAFETY: the kernel filled the control buffer; the CMSG macros walk it within
-        // msg_controllen, and each descriptor was installed for us.
+        let mut message = Message {
+            len: got.unsigned_abs(),
+            fds: Vec::new(),
+            sender: None,
+        };
+        // SAFETY: the kernel has just filled the control buffer, which is alive.
+        unsafe { message.take_control(&header) };
+        // A sender whose descriptors leave no room for its own is not known.
+        if header.msg_flags & libc::MSG_CTRUNC != 0 {
+            message.sender = None;
+        }
+        Ok(message)
+    }
+}
+
+impl Message {
+    /// Takes over what came beside the bytes.
+    ///
+    /// # Safety
+    /// recvmsg(2) has just filled `header`, its control buffer is alive, and nobody else takes the descriptors there.
+    unsafe fn take_control(&mut self, header: &libc::msghdr) {
+        let (mut who, mut pidfd) = (None, None);
+        // SAFETY: the CMSG macros walk the buffer within msg_controllen; each descriptor was installed for us.
         unsafe {
-            let mut next = libc::CMSG_FIRSTHDR(&raw const header);
+            let mut next = libc::CMSG_FIRSTHDR(header);
             while !next.is_null() {
-                if (*next).cmsg_level == libc::SOL_SOCKET && (*next).cmsg_type == libc::SCM_RIGHTS {
-                    let bytes = (*next).cmsg_len - libc::CMSG_LEN(0) as usize;
-                    let data = libc::CMSG_DATA(next).cast::<RawFd>();
-                    for i in 0..bytes / size_of::<RawFd>() {
-                        fds.push(OwnedFd::from_raw_fd(data.add(i).read_unaligned()));
+                let data = libc::CMSG_DATA(next);
+                match ((*next).cmsg_level, (*next).cmsg_type) {
+                    (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {
+                        who = Some(data.cast::<libc::ucred>().read_unaligned());
                     }
+                    (libc::SOL_SOCKET, SCM_PIDFD) => {
+                        let fd = data.cast::<RawFd>().read_unaligned();
+                        pidfd = (fd >= 0).then(|| Pidfd::adopt(OwnedFd::from_raw_fd(fd)));
+                    }
+                    (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
+                        let bytes = (*next).cmsg_len - libc::CMSG_LEN(0) as usize;
+                        for i in 0..bytes / size_of::<RawFd>() {
+                            let fd = data.cast::<RawFd>().add(i).read_unaligned();
+                            self.fds.push(OwnedFd::from_raw_fd(fd));
+                        }
+                    }
+                    _ => {}
                 }
-                next = libc::CMSG_NXTHDR(&raw const header, next);
+                next = libc::CMSG_NXTHDR(header, next);
             }
         }
-        Ok(Message {
-            len: got.unsigned_abs(),
-            fds,
-        })
+        self.sender = who.map(|who: libc::ucred| Sender {
+            pid: who.pid,
+            uid: who.uid,
+            pidfd,
+        });
     }
 }
 
@@ -363,6 +424,60 @@ mod tests {
         assert!(shown.lines().any(|line| line.ends_with(" s")), "{shown}");
         let dirs = std::env::temp_dir();
         assert!(!shown.contains(&format!("{}/.tmp", dirs.display())));
+    }
+
+    #[test]
+    fn the_sender_of_a_message_is_known_where_it_is_to_be() {
+        let (one, other) = Peer::pair().expect("a pair");
+        one.note_senders(true).expect("noted");
+        let mut bytes = [0; 8];
+        other.send(b"here", &[other.as_fd()]).expect("sent");
+        let message = one.try_receive_from(&mut bytes).expect("received");
+        let sender = message.sender.expect("a sender");
+        let pid = sender.pid.unsigned_abs();
+        assert_eq!((message.len, pid), (4, std::process::id()));
+        one.note_senders(false).expect("no longer");
+        other.send(b"there", &[]).expect("sent");
+        let message = one.try_receive_from(&mut bytes).expect("received");
+        assert!(message.len == 5 && message.sender.is_none());
+    }
+
+    /// More descriptors than [`Peer::send`] has room for.
+    fn send_crowd(peer: &Peer) {
+        const CROWD: u32 = 24;
+        let mut control = [0u64; 32];
+        // SAFETY: the header's pointers are to locals, alive here; the control buffer has room for the descriptors.
+        let sent = unsafe {
+            let mut header: libc::msghdr = std::mem::zeroed();
+            let mut iov = libc::iovec {
+                iov_base: b"x".as_ptr().cast_mut().cast(),
+                iov_len: 1,
+            };
+            (header.msg_iov, header.msg_iovlen) = (&raw mut iov, 1);
+            header.msg_control = control.as_mut_ptr().cast();
+            header.msg_controllen = libc::CMSG_SPACE(CROWD * 4) as usize;
+            let first = libc::CMSG_FIRSTHDR(&raw const header);
+            (*first).cmsg_level = libc::SOL_SOCKET;
+            (*first).cmsg_type = libc::SCM_RIGHTS;
+            (*first).cmsg_len = libc::CMSG_LEN(CROWD * 4) as usize;
+            let data = libc::CMSG_DATA(first).cast::<RawFd>();
+            (0..CROWD as usize).for_each(|i| data.add(i).write_unaligned(peer.0.as_raw_fd()));
+            libc::sendmsg(peer.0.as_raw_fd(), &raw const header, 0)
+        };
+        assert_eq!(sent, 1, "{}", io::Error::last_os_error());
+    }
+
+    #[test]
+    fn a_sender_hides_behind_no_crowd_of_descriptors() {
+        let (one, other) = Peer::pair().expect("a pair");
+        one.note_senders(true).expect("noted");
+        send_crowd(&other);
+        let message = one.try_receive_from(&mut [0; 8]).expect("received");
+        assert!(message.sender.is_none_or(|sender| sender.pidfd.is_some()));
+        one.note_senders(false).expect("no longer");
+        send_crowd(&other);
+        let message = one.try_receive(&mut [0; 8]).expect("received");
+        assert_eq!(message.fds.len(), MAX_FDS);
     }
 
     #[test]
