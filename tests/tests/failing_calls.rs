@@ -167,6 +167,29 @@ fn no_failing_call_leaves_a_job_waiting() {
     }
 }
 
+/// Where the language's own functions panic: its readers of a folder if the last close fails, its threads if there is no stack for
+/// signals. neap uses neither. The first of those stacks is that of the language's own start.
+#[test]
+fn neap_uses_nothing_that_panics_on_an_error() {
+    let test = "neap_uses_nothing_that_panics_on_an_error";
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    let failing = Failing::new(Neap::limit("10M"));
+    for (call, error, first) in [("closedir", "EIO", 1), ("sigaltstack", "ENOMEM", 2)] {
+        let failure = Failure {
+            call: call.into(),
+            error: error.into(),
+            first,
+            every: 1,
+        };
+        let (run, _) = failing.run(Some(&failure));
+        assert_eq!(judge(&run), Ok(End::WentOn), "{call}: {}", run.stderr);
+        assert!(!run.stderr.contains("panicked"), "{call}: {}", run.stderr);
+    }
+}
+
 /// Without CAP_SYS_PTRACE forks take another way, and threads have no priority.
 #[test]
 fn no_failing_call_leaves_a_job_of_an_ordinary_user_waiting() {

@@ -90,7 +90,7 @@ impl Shelter {
 
 impl Drop for Shelter {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.top); // else a later run does it
+        remove(&self.top); // else a later run does it
     }
 }
 
@@ -141,18 +141,30 @@ fn is_safe(base: &Path, user: u32) -> bool {
 /// Removes what is left of this user's runs that have ended.
 fn sweep(base: &Path) {
     let user = neap_sys::own_user();
-    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let named = entry
-            .file_name()
-            .to_str()
-            .is_some_and(|name| name.starts_with(PREFIX));
+    for name in neap_sys::names_in(base) {
+        let path = base.join(&name);
+        let named = name.to_str().is_some_and(|name| name.starts_with(PREFIX));
         let ours =
             || fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir() && found.uid() == user);
         if named && ours() && is_left(&path) {
-            let _ = fs::remove_dir_all(&path);
+            remove(&path);
         }
     }
+}
+
+/// Removes what [`Shelter`] makes: two directories, and files in the inner one. The language's own function for a whole
+/// tree panics where the last close of a directory fails.
+fn remove(top: &Path) {
+    for inner in neap_sys::names_in(top) {
+        let inner = top.join(inner);
+        if fs::symlink_metadata(&inner).is_ok_and(|found| found.is_dir()) {
+            for file in neap_sys::names_in(&inner) {
+                let _ = fs::remove_file(inner.join(file));
+            }
+        }
+        let _ = fs::remove_dir(&inner);
+    }
+    let _ = fs::remove_dir(top);
 }
 
 /// Whether nobody holds it; it looks as [`Shelter`] makes them.

@@ -11,7 +11,7 @@ use neap_sys::Thread;
 pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
 /// Stack of each thread, in bytes of address space.
-const STACK: usize = 256 << 10;
+pub(crate) const STACK: usize = 256 << 10;
 
 /// Starts a thread of the engine; where the limit of threads is reached, once another has ended.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -40,6 +40,7 @@ pub use heap::keep_heap_small;
 pub use kind::{is_proc_file, is_userfaultfd};
 pub use maps::{Mapping, Maps};
 pub use measured::{Usage, own_time, start_within, swap_off, swap_on, usage_of_children};
+pub use numbers::names_in;
 pub use pagemap::{Found, Pagemap, Word};
 pub use process::{Pidfd, descendants, kill_descendants, own_user, random, signal};
 pub use remote::{Piece, Remote};

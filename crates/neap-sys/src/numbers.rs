@@ -1,9 +1,11 @@
-//! The folders of /proc whose names are numbers: processes, and threads of a process.
+//! What is in a folder: names, and numbers in the folders of /proc, which are processes, and threads of a process.
 //!
 //! By the plain call, without memory from the heap: it serves a process that has none left, and no error of the last
 //! close is more than that, where the language's own reader panics.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Room for the names of one call.
 const ROOM: usize = 4096;
@@ -14,8 +16,30 @@ const NAME_AT: usize = 19;
 #[repr(align(8))]
 struct Records([u8; ROOM]);
 
+/// The names in a folder, without those of itself and of the one above; none if it cannot be read.
+#[must_use]
+pub fn names_in(folder: &Path) -> Vec<OsString> {
+    let mut names = Vec::new();
+    if let Ok(folder) = CString::new(folder.as_os_str().as_bytes()) {
+        each_name(&folder, |name| {
+            if name != b"." && name != b".." {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        });
+    }
+    names
+}
+
 /// Calls `each` for every number among the names in a folder; none if it cannot be read.
 pub(crate) fn each_number(folder: &CStr, mut each: impl FnMut(i32)) {
+    each_name(folder, |name| {
+        if let Some(number) = number(name) {
+            each(number);
+        }
+    });
+}
+
+fn each_name(folder: &CStr, mut each: impl FnMut(&[u8])) {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     // SAFETY: the path ends in 0.
     let fd = unsafe { libc::open(folder.as_ptr(), flags) };
@@ -31,9 +55,7 @@ pub(crate) fn each_number(folder: &CStr, mut each: impl FnMut(i32)) {
         };
         let mut rest = &records.0[..got.min(ROOM)];
         while let Some((name, next)) = first_name(rest) {
-            if let Some(number) = number(name) {
-                each(number);
-            }
+            each(name);
             rest = next;
         }
     }
@@ -85,5 +107,6 @@ mod tests {
         each_number(&path, |number| found.push(number));
         found.sort_unstable();
         assert_eq!(found, (0..500).collect::<Vec<_>>());
+        assert_eq!(names_in(dir.path()).len(), 501);
     }
 }

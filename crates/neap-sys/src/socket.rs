@@ -6,10 +6,10 @@ use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::thread;
 
 use crate::errno::{Result, SysError, persist};
 use crate::process::Pidfd;
+use crate::start::Thread;
 
 /// Descriptors in one message. What comes beyond that the kernel closes.
 const MAX_FDS: usize = 8;
@@ -17,6 +17,8 @@ const MAX_FDS: usize = 8;
 const CONTROL: usize = 2 + MAX_FDS / 2;
 /// The same with who sent it: its credentials, and its descriptor.
 const CONTROL_WITH_SENDER: usize = CONTROL + 4 + 3;
+/// Stack of the thread that binds, in bytes.
+const HELPER_STACK: usize = 256 << 10;
 /// Callers that the kernel keeps until they are accepted.
 const BACKLOG: i32 = 128;
 
@@ -99,14 +101,11 @@ impl Listener {
     /// the bare name, which is all that `/proc/net/unix` shows: everyone may read that.
     pub fn bind(dir: &Path, name: &str) -> Result<Self> {
         let socket = seqpacket()?;
-        let bound = thread::scope(|scope| {
-            let work = || bind_in(&socket, dir, name);
-            let helper = thread::Builder::new().spawn_scoped(scope, work)?;
-            helper
-                .join()
-                .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
-        });
-        bound.map_err(|error| SysError::new("bind", dir.display().to_string(), error))?;
+        let (place, name) = (dir.to_owned(), name.to_owned());
+        let work = move || bind_in(&socket, &place, &name).map(|()| socket);
+        let socket = Thread::run("neap-bind", HELPER_STACK, work)
+            .flatten()
+            .map_err(|error| SysError::new("bind", dir.display().to_string(), error))?;
         // SAFETY: integers only.
         unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
         Ok(Self(socket))

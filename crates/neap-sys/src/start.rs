@@ -62,6 +62,17 @@ impl Thread {
         })
     }
 
+    /// Has a thread of its own do the work, and waits for what comes of it.
+    pub fn run<T: Send + 'static>(
+        name: &str,
+        stack: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let (say, hear) = std::sync::mpsc::channel();
+        Self::start(name, stack, move || drop(say.send(work())))?.join();
+        hear.recv().map_err(io::Error::other)
+    }
+
     /// Whether its work is done.
     #[must_use]
     pub fn is_finished(&self) -> bool {
@@ -126,6 +137,12 @@ mod tests {
         let (say, hear) = std::sync::mpsc::channel();
         drop(Thread::start("neap-test", STACK, move || say.send(7).unwrap()).unwrap());
         assert_eq!(hear.recv().unwrap(), 7);
+    }
+
+    #[test]
+    fn what_comes_of_its_work_is_handed_over() {
+        let done = Thread::run("neap-test", STACK, crate::own_tid).unwrap();
+        assert_ne!(done, crate::own_tid());
     }
 
     #[test]

@@ -29,12 +29,9 @@ pub fn ignored_signals(root: &Root) -> u64 {
 #[must_use]
 pub fn children(root: &Root, pid: i32) -> Vec<i32> {
     let tasks = root.path(format!("/proc/{pid}/task"));
-    let Ok(tasks) = std::fs::read_dir(tasks) else {
-        return Vec::new();
-    };
-    tasks
-        .flatten()
-        .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
+    neap_sys::names_in(&tasks)
+        .iter()
+        .filter_map(|task| std::fs::read_to_string(tasks.join(task).join("children")).ok())
         .flat_map(|text| {
             text.split_whitespace()
                 .filter_map(|pid| pid.parse().ok())

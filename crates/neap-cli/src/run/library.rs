@@ -14,7 +14,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-use tempfile::TempDir;
 
 use crate::env::Lookup;
 
@@ -34,7 +33,7 @@ const STICKY: u32 = 0o1000;
 #[derive(Debug)]
 pub struct Library {
     path: PathBuf,
-    folder: Option<TempDir>,
+    folder: Option<PathBuf>,
     /// Keeps the descriptor that the path names.
     _memory: Option<File>,
 }
@@ -60,19 +59,21 @@ impl Library {
             return Err(io::ErrorKind::InvalidFilename.into());
         }
         let dir = tempfile::Builder::new().prefix("neap-").tempdir_in(base)?;
-        let (file, link) = (dir.path().join(FILE), dir.path().join(LINK));
+        let dir = dir.keep();
+        let (file, link) = (dir.join(FILE), dir.join(LINK));
+        let library = Self {
+            path: link.clone(),
+            folder: Some(dir.clone()),
+            _memory: None,
+        };
         let mut open = File::create_new(&file)?;
         open.write_all(BYTES)?;
         open.set_permissions(Permissions::from_mode(0o444))?;
         drop(open);
         check(&mut File::open(&file)?)?;
         symlink(FILE, &link)?;
-        fs::set_permissions(dir.path(), Permissions::from_mode(0o711))?;
-        Ok(Self {
-            path: link,
-            folder: Some(dir),
-            _memory: None,
-        })
+        fs::set_permissions(&dir, Permissions::from_mode(0o711))?;
+        Ok(library)
     }
 
     fn in_memory() -> io::Result<Self> {
@@ -110,6 +111,18 @@ impl Library {
     pub fn variable(&self, env: Lookup<'_>) -> (OsString, OsString) {
         let value = preload(env(LD_PRELOAD).as_deref(), &self.path);
         (LD_PRELOAD.into(), value)
+    }
+}
+
+impl Drop for Library {
+    /// Name by name: the language's own function for a whole folder panics where its last close fails.
+    fn drop(&mut self) {
+        if let Some(folder) = &self.folder {
+            for name in [LINK, FILE] {
+                let _ = fs::remove_file(folder.join(name));
+            }
+            let _ = fs::remove_dir(folder);
+        }
     }
 }
 

@@ -15,8 +15,8 @@ use std::fs::File;
 use std::io;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
+use neap_sys::Thread;
 use rustix::fd::OwnedFd;
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpgrp, kill_process, pidfd_open, pidfd_send_signal,
@@ -42,6 +42,9 @@ const FORWARDED: [Signal; 9] = [
 
 /// With `--escalate`, two SIGINT to neap within this time mean that the first did not help (nanoseconds).
 const IMPATIENCE: u64 = 2_000_000_000;
+
+/// Stack of the thread that passes signals on, in bytes.
+const STACK: usize = 256 << 10;
 
 /// Whom signals go to.
 #[derive(Debug)]
@@ -93,20 +96,18 @@ impl Forwarder {
         let target = Arc::new(Mutex::new(Target::None));
         let (begin, begins) = channel();
         let (of_thread, root) = (target.clone(), root.clone());
-        thread::Builder::new()
-            .name("neap-signals".to_owned())
-            .spawn(move || {
-                if begins.recv().is_err() {
-                    return; // there will be no command
-                }
-                let mut patience = escalates.then(Patience::default);
-                for origin in signals.forever() {
-                    pass_on(&origin, &of_thread, &root, |signal| match &mut patience {
-                        Some(patience) => patience.step(signal, clock()),
-                        None => signal,
-                    });
-                }
-            })?;
+        Thread::start("neap-signals", STACK, move || {
+            if begins.recv().is_err() {
+                return; // there will be no command
+            }
+            let mut patience = escalates.then(Patience::default);
+            for origin in signals.forever() {
+                pass_on(&origin, &of_thread, &root, |signal| match &mut patience {
+                    Some(patience) => patience.step(signal, clock()),
+                    None => signal,
+                });
+            }
+        })?;
         Ok(Self {
             target,
             begin,

@@ -113,8 +113,7 @@ fn userfaultfd(door: Result<Door, Refusal>, negotiated: &Result<Features, StartE
 fn goes_ahead() -> bool {
     let there_and_back =
         || neap_sys::raise_to_realtime() && neap_sys::give_way() && neap_sys::raise_to_realtime();
-    let thread = std::thread::Builder::new().spawn(there_and_back);
-    thread.is_ok_and(|thread| thread.join().unwrap_or(false))
+    neap_sys::Thread::run("neap-probe", crate::spawn::STACK, there_and_back).unwrap_or(false)
 }
 
 /// Something that neap can do without, `lacking` if it is not there.
