@@ -284,7 +284,7 @@ impl Engine {
     /// Processes that have attached so far. One that has ended may not have been taken note of yet.
     pub fn attached(&self) -> usize {
         self.job.hear_out();
-        self.job.processes.lock().expect("processes lock").len()
+        self.job.processes.lock().expect("processes lock").attached
     }
 
     /// Whether a process has spoken to the engine, attached or not.

@@ -18,7 +18,7 @@ use crate::fault::Watch;
 use crate::load::Desks;
 use crate::meter::{Bell, Meter};
 use crate::options::{Exhausted, Options, Swap};
-use crate::report::{ProcessReport, SamplerReport};
+use crate::report::{ProcessReport, Roll, SamplerReport};
 use crate::room::Room;
 use crate::space::{Kin, Ranges, Space};
 use crate::spares::Spares;
@@ -85,7 +85,7 @@ pub(crate) struct Job {
     /// Nobody else knows it.
     key: RandomState,
     pub warnings: Mutex<Vec<String>>,
-    pub processes: Mutex<Vec<ProcessReport>>,
+    pub processes: Mutex<Roll>,
     /// Processes that were killed for a lost page, which nobody was told of yet.
     obituaries: AtomicUsize,
 }
@@ -371,7 +371,7 @@ impl Job {
 
     /// A process was met.
     pub fn note_process(&self, process: ProcessReport) {
-        self.processes.lock().expect("processes lock").push(process);
+        self.processes.lock().expect("processes lock").add(process);
     }
 
     /// Says why a process is not managed, and which limit to raise if that is why.

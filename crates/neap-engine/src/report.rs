@@ -79,6 +79,32 @@ impl ProcessReport {
     }
 }
 
+/// The processes that attached: a job that starts one after another takes no more of neap's memory than so many records.
+#[derive(Debug, Default)]
+pub(crate) struct Roll {
+    /// The first of them.
+    pub listed: Vec<ProcessReport>,
+    /// How many there were.
+    pub attached: usize,
+}
+
+/// So many processes have a record.
+const MOST_LISTED: usize = 4096;
+
+impl Roll {
+    pub fn add(&mut self, process: ProcessReport) {
+        self.attached += 1;
+        if self.listed.len() < MOST_LISTED {
+            self.listed.push(process);
+        }
+    }
+
+    /// The latest record of a process with this number: those before it are gone, or were another program before an exec.
+    pub fn latest(&mut self, pid: i32) -> Option<&mut ProcessReport> {
+        self.listed.iter_mut().rev().find(|known| known.pid == pid)
+    }
+}
+
 /// Everything the engine knows of a job.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
@@ -92,7 +118,7 @@ pub struct Report {
     pub neap: BTreeMap<&'static str, u64>,
     /// The sampler's punctuality.
     pub sampler: SamplerReport,
-    /// Every process that attached.
+    /// The processes that attached, the first 4,096 of them.
     pub processes: Vec<ProcessReport>,
     /// What went to stderr.
     pub warnings: Vec<String>,
@@ -105,6 +131,7 @@ impl Job {
         let metadata = core.metadata_bytes().0;
         let vmstat = core.vmstat().named();
         drop(core);
+        let roll = self.processes.lock().expect("processes lock");
         let mut report = Report {
             memory: MemoryReport {
                 limit_bytes: self.meter.limit().0,
@@ -121,10 +148,12 @@ impl Job {
                 armed_took_us: self.longest_look.load(Relaxed),
                 ..*self.sampling.lock().expect("sampling lock")
             },
-            processes: self.processes.lock().expect("processes lock").clone(),
+            processes: roll.listed.clone(),
             warnings: self.warnings.lock().expect("warnings lock").clone(),
             ..Report::default()
         };
+        report.neap.insert("attached", roll.attached as u64);
+        drop(roll);
         for (metric, value) in self.store.stats().iter() {
             let vmstat = VMSTAT.contains(&metric.name);
             let table = if vmstat {
@@ -154,5 +183,27 @@ impl Job {
         ] {
             report.neap.insert(name, get(counter));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_of_many_processes_has_a_bounded_list_and_an_exact_count() {
+        let mut roll = Roll::default();
+        for pid in 1..=MOST_LISTED as i32 + 10 {
+            roll.add(ProcessReport {
+                pid,
+                comm: String::new(),
+                peak_resident_bytes: 0,
+                agent_seconds: 0.0,
+            });
+        }
+        assert_eq!(roll.listed.len(), MOST_LISTED);
+        assert_eq!(roll.attached, MOST_LISTED + 10);
+        assert!(roll.latest(1).is_some());
+        assert!(roll.latest(MOST_LISTED as i32 + 1).is_none());
     }
 }

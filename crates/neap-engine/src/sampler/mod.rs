@@ -13,7 +13,7 @@ use neap_units::{Bytes, Nanos};
 
 use crate::job::Job;
 use crate::meter::Sample;
-use crate::report::{ProcessReport, SamplerReport};
+use crate::report::SamplerReport;
 use crate::space::{Body, Space};
 
 /// Growth since the last look for mappings that neap's own fills do not explain and that the next one must
@@ -245,7 +245,7 @@ impl Sampler {
                 continue;
             };
             let time = body.agent.task().and_then(|task| task.cpu_time());
-            if let Some((time, process)) = time.zip(process_of(&mut processes, body.pid)) {
+            if let Some((time, process)) = time.zip(processes.latest(body.pid)) {
                 process.agent_seconds = time.ran as f64 / 1e9;
             }
         }
@@ -277,7 +277,7 @@ impl Sampler {
                 anon
             };
             resident += anon;
-            if let Some(process) = process_of(&mut processes, body.pid) {
+            if let Some(process) = processes.latest(body.pid) {
                 process.peak_resident_bytes = process.peak_resident_bytes.max(anon);
             }
         }
@@ -334,9 +334,4 @@ impl Sampler {
             self.look_next = now + LOOK_EVERY.0.max(took * REST_FROM_REGULAR_LOOKS);
         }
     }
-}
-
-/// Who has this number now: those who had it before are gone, or were another program before an exec.
-fn process_of(processes: &mut [ProcessReport], pid: i32) -> Option<&mut ProcessReport> {
-    processes.iter_mut().rev().find(|known| known.pid == pid)
 }
