@@ -49,7 +49,7 @@ fn serve_behind(uffd: &Uffd, faults: usize) {
     let (mut served, mut woken, mut slept) = (0, 0, false);
     while served < faults {
         let mut asked = None;
-        let read = uffd.read_events(1, |event| {
+        let read = uffd.read_events(|event| {
             if let Event::Fault {
                 address, thread, ..
             } = event
@@ -93,7 +93,7 @@ fn serve(uffd: &Uffd, way: Way, keeper: &Keeper, faults: usize) {
     let mut served = 0;
     while served < faults {
         let _ = neap_sys::wait_readable(&[uffd.as_fd()], NEVER);
-        let read = uffd.read_events(usize::MAX, |event| {
+        let read = uffd.read_events(|event| {
             let Event::Fault {
                 address, thread, ..
             } = event
