@@ -19,6 +19,10 @@ static ZEROS: [u8; MAX_FRESH as usize * PAGE_SIZE] = [0; MAX_FRESH as usize * PA
 impl FaultThread {
     pub(super) fn serve(&mut self, fault: Fault) -> Served {
         if fault.page.addr() == self.space.cookie_page.load(Relaxed) {
+            // Its child asks who it is; or its library says that there is new memory.
+            if self.space.first_look.is_made() {
+                self.space.discover(&self.job);
+            }
             return self.tell_cookie(fault.page);
         }
         if self.space.expects() {

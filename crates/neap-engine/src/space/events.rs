@@ -58,6 +58,7 @@ impl Space {
             Event::Fork(child) if !self.expects() => {
                 return Some(self.forked(job, child, self.keep_staged(job)));
             }
+            Event::Remove(range) if range.start == self.cookie_page.load(Relaxed) => {}
             Event::Remove(range) => {
                 self.frees.store(true, Relaxed);
                 if self.expects() {

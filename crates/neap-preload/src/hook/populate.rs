@@ -43,7 +43,7 @@ pub fn note_mapped(protection: c_int, flags: c_int, len: usize) {
     let mapped = MAPPED.fetch_add(len, Relaxed).saturating_add(len);
     if mapped >= MUCH {
         MAPPED.store(0, Relaxed);
-        boot::mention(purpose::FORESEE, mapped as u64);
+        boot::ring();
     }
 }
 
@@ -73,8 +73,10 @@ pub fn in_steps(start: usize, len: usize) -> i64 {
     let Some(end) = end.filter(|_| start.is_multiple_of(PAGE) && len > STEP) else {
         return fill(start, len);
     };
-    if len >= MUCH {
-        boot::mention(purpose::FORESEE, len as u64);
+    match agent::is_armed() {
+        _ if len < MUCH => {}
+        true => boot::ring(),
+        false => boot::mention(purpose::FORESEE, len as u64),
     }
     let mut from = start;
     while from < end {
