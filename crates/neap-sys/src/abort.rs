@@ -4,7 +4,7 @@
 //! wait for pages that nobody brings, or go on without what neap had of theirs. So they are killed first. Everything here may
 //! run in the middle of anything else, so that it takes no lock and no memory.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::numbers::each_number;
 
@@ -15,7 +15,8 @@ if neap lacked memory (`ulimit -a`, a cgroup) give it more, else please report w
 const LOOKS: u32 = 400;
 const PAUSE_NANOS: libc::c_long = 5_000_000;
 
-static ABORTS: AtomicBool = AtomicBool::new(false);
+/// The thread that kills the job; 0: none yet.
+static ABORTS: AtomicI32 = AtomicI32::new(0);
 
 /// From here on an abort of this process kills its job before. The job is what it has started, if it is the subreaper
 /// of that.
@@ -30,8 +31,15 @@ pub fn end_job_on_abort() {
 }
 
 extern "C" fn end_job(_: libc::c_int) {
-    if ABORTS.swap(true, Ordering::Relaxed) {
-        return; // another thread is at it, or this one has failed in here
+    let own = crate::own_tid();
+    match ABORTS.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => {}
+        Err(first) if first == own => return, // it has failed in here
+        // Whoever returns ends this process, and with it the memory of what is not killed yet.
+        Err(_) => loop {
+            // SAFETY: no arguments.
+            unsafe { libc::pause() };
+        },
     }
     // SAFETY: writes bytes that live as long as the program. Nobody to tell if it fails.
     unsafe { libc::write(libc::STDERR_FILENO, WORDS.as_ptr().cast(), WORDS.len()) };
@@ -105,14 +113,23 @@ mod tests {
             // SAFETY: it changes who becomes the parent of orphans, nothing else.
             unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
             end_job_on_abort();
-            let orphan = "sleep 60 & echo $! > \"$0\"; (sleep 60 & echo $! >> \"$0\")";
+            let orphan = "for i in 1 2 3 4 5 6 7 8; do sleep 60 & echo $! >> \"$0\"; (sleep 60 & echo $! >> \"$0\"); done";
             let mut shell = Command::new("sh")
                 .args(["-c", orphan])
                 .arg(file)
                 .spawn()
                 .unwrap();
             shell.wait().unwrap();
-            std::process::abort();
+            // Threads that have no memory have none at the same time.
+            let all = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        all.wait();
+                        std::process::abort();
+                    });
+                }
+            });
         }
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("pids");
@@ -124,7 +141,8 @@ mod tests {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("neap itself has failed"), "{said}");
         let pids = std::fs::read_to_string(file).unwrap();
-        assert_eq!(pids.lines().count(), 2, "{pids}");
+        assert_eq!(pids.lines().count(), 16, "{pids}");
+        assert_eq!(said.matches("neap itself has failed").count(), 1, "{said}");
         for pid in pids.lines() {
             assert!(parent_of(pid.parse().unwrap()).is_none(), "{pid} lives");
         }
