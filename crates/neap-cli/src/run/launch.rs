@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::time::Duration;
 
 use neap_sys::hand_down;
 
@@ -15,6 +16,12 @@ use crate::run::command;
 const ENOEXEC: i32 = 8;
 /// exec: too little memory or too many processes, which says nothing about the command.
 const OUT_OF_PROCESSES: [i32; 2] = [11, 12];
+
+/// fork: as many processes and threads as this user may have. Threads of neap's own end while it starts.
+const EAGAIN: i32 = 11;
+/// So often it is tried again then, and the pause before: half a second in all.
+const TRIES: usize = 50;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The command line and the file it runs.
 #[derive(Clone, Debug)]
@@ -31,10 +38,18 @@ impl Target {
     /// # Errors
     /// 126 and 127 as the kernel's answer has it; 125 when there is no process to be had.
     pub fn spawn(&self, extra: &[(OsString, OsString)]) -> Result<Child, Failure> {
-        let started = match self.command(extra).spawn() {
+        let start = || match self.command(extra).spawn() {
             Err(error) if error.raw_os_error() == Some(ENOEXEC) => self.shell(extra).spawn(),
             other => other,
         };
+        let mut started = start();
+        for _ in 0..TRIES {
+            match &started {
+                Err(error) if error.raw_os_error() == Some(EAGAIN) => std::thread::sleep(PAUSE),
+                _ => break,
+            }
+            started = start();
+        }
         started.map_err(|error| self.explain(error))
     }
 
