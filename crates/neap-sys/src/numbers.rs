@@ -1,4 +1,4 @@
-//! What is in a folder: names, and numbers in the folders of /proc, which are processes, and threads of a process.
+//! The names in a folder. In the folders of /proc numbers are names: of processes, and of threads of a process.
 //!
 //! By the plain call, without memory from the heap: it serves a process that has none left, and no error of the last
 //! close is more than that, where the language's own reader panics.
