@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -52,7 +53,8 @@
 	X(open) X(opendir) X(closedir) X(close) X(kill) X(pidfd_open) X(pidfd_send_signal) X(get_robust_list)          \
 	X(sched_setattr) X(userfaultfd) X(futex) X(io_uring_setup) X(io_uring_enter) X(io_uring_register)              \
 	X(getdents64) X(syscall) X(sched_setaffinity) X(sched_getaffinity) X(sched_setscheduler) X(setpriority)        \
-	X(getrandom) X(malloc) X(clock_nanosleep) X(fcntl) X(prctl) X(statx)
+	X(getrandom) X(malloc) X(clock_nanosleep) X(fcntl) X(prctl) X(statx)                \
+	X(epoll_create1) X(epoll_ctl) X(epoll_wait)
 
 enum call {
 #define X(name) C_##name,
@@ -292,6 +294,9 @@ WRAP(C_bind, int, bind, (int fd, const struct sockaddr *a, socklen_t l), (fd, a,
 WRAP(C_listen, int, listen, (int fd, int n), (fd, n))
 WRAP(C_getsockopt, int, getsockopt, (int fd, int l, int n, void *v, socklen_t *s), (fd, l, n, v, s))
 WRAP(C_setsockopt, int, setsockopt, (int fd, int l, int n, const void *v, socklen_t s), (fd, l, n, v, s))
+WRAP(C_epoll_create1, int, epoll_create1, (int flags), (flags))
+WRAP(C_epoll_ctl, int, epoll_ctl, (int ep, int op, int fd, struct epoll_event *e), (ep, op, fd, e))
+WRAP(C_epoll_wait, int, epoll_wait, (int ep, struct epoll_event *e, int n, int ms), (ep, e, n, ms))
 WRAP(C_eventfd, int, eventfd, (unsigned n, int flags), (n, flags))
 WRAP(C_fallocate, int, fallocate, (int fd, int mode, off_t at, off_t len), (fd, mode, at, len))
 WRAP(C_ftruncate, int, ftruncate64, (int fd, off64_t len), (fd, len))

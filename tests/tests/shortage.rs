@@ -121,7 +121,7 @@ fn a_program_that_few_threads_are_left_for_runs_managed_or_not_at_all_where_it_m
     let two = format!("{} 48; exit $?", hog.display());
     let two = Run::new(["sh", "-c", &two]).dir(user.dir());
     let (mut managed, mut refused) = (0, 0);
-    for count in 9..=20 {
+    for count in 10..=20 {
         let limit = format!("--nproc={count}:{count}");
         let neap = user.run("24M", &device, &["prlimit", &limit]);
         let run = neap.run(&two);
@@ -217,7 +217,7 @@ fn what_the_engine_could_not_be_told_of_costs_the_rest_of_the_job_nothing() {
     };
     let dir = tempfile::tempdir().expect("a directory");
     let script = format!(
-        "{{ until grep -q filled said; do sleep 0.1; done; {} 96 2; }} \
+        ": > said; {{ until grep -q filled said; do sleep 0.1; done; {} 96 2; }} \
          | prlimit --nofile=64 {} 24 wiped > said; cat said",
         program("hog").display(),
         program("crowded").display()

@@ -1,19 +1,20 @@
 //! The agent from its first word to its end. It shares the memory of its process and outlives it, so the memory is
 //! there until the agent is gone: the engine has it end as soon as the process has ended, or has become another by exec.
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytemuck::{Zeroable, bytes_of};
-use neap_sys::{CpuTime, End, Peer, Pidfd, Process, Sender, Statm};
+use neap_sys::{CpuTime, End, Ends, Peer, Pidfd, Process, Sender, Statm, Waker};
 use neap_wire as wire;
 
 use crate::job::Job;
 use crate::listen::Caller;
 use crate::proof::Token;
 use crate::space::{Body, Space};
-use crate::spawn::no_thread;
+use crate::spawn::{PAUSE, no_thread};
 
 /// An agent that was told to end and is still there after this is killed, in milliseconds: somebody has stopped it.
 const NOTICE_MILLIS: u32 = 200;
@@ -113,49 +114,196 @@ pub(crate) fn dismiss(peer: &Peer) {
     let _ = peer.send(bytes_of(&command), &[]);
 }
 
-/// Waits until the agent of one space is gone: it has it end once the process has ended.
-pub(crate) fn attend(job: &Arc<Job>, space: &Arc<Space>) {
-    if let Some(body) = space.body.get() {
-        match neap_sys::wait_for_end(body.agent.peer(), Some(&body.pidfd), None) {
-            End::Process => see_off(body),
-            _ => outlive(job, space, body),
+/// Those that are attended, each from when it was met until its agent is gone. One thread waits for all of them.
+pub(crate) struct Attendance {
+    ends: Ends,
+    /// Wakes that thread.
+    pub bell: Waker,
+    attended: Mutex<HashMap<u64, Attended>>,
+}
+
+struct Attended {
+    space: Arc<Space>,
+    stand: Stand,
+    /// The kernel will not tell of it: it has no room for that.
+    untold: bool,
+}
+
+/// What was seen of a process and its agent. Times in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    Both,
+    /// The process has ended, and its agent was told to. One that is there at that time, if any, is killed.
+    Leaving(Option<u64>),
+    /// The agent has ended. If the process is there at that time it goes on without.
+    Alone(u64),
+    /// It is, and until its end it counts.
+    Unmanaged,
+    /// Nothing more is waited for.
+    Over,
+}
+
+/// [`Attendance::bell`] among the ends; no space has that number.
+const BELL: u64 = 0;
+
+impl Attendance {
+    pub fn new() -> neap_sys::Result<Self> {
+        let (ends, bell) = (Ends::new()?, Waker::new()?);
+        ends.add_waker(&bell, BELL)?;
+        Ok(Self {
+            ends,
+            bell,
+            attended: Mutex::default(),
+        })
+    }
+
+    /// Attends a space, which has a body, from now on.
+    pub fn begin(&self, space: &Arc<Space>) {
+        let Some(body) = space.body.get() else { return };
+        let number = space.cookie;
+        let attended = Attended {
+            space: space.clone(),
+            stand: Stand::Both,
+            untold: false,
+        };
+        self.lock().insert(number, attended);
+        let process = self.ends.add_process(&body.pidfd, number);
+        let agent = self.ends.add_socket(body.agent.peer(), number);
+        if process.and(agent).is_err() {
+            if let Some(it) = self.lock().get_mut(&number) {
+                it.untold = true;
+            }
+            self.bell.wake();
         }
     }
-    space.ring(); // its fault thread asks the kernel
-    if !space.armed.load(Relaxed) {
-        job.drop_space(space); // no fault thread does it
+
+    /// Attends until the engine stops.
+    pub fn run(&self, job: &Arc<Job>) {
+        neap_sys::block_signals();
+        neap_sys::raise_to_realtime();
+        while !job.is_stopping() {
+            let ended = self.ends.wait(self.patience());
+            let ended = ended.unwrap_or_else(|_| self.lock().keys().copied().collect());
+            if ended.contains(&BELL) {
+                self.bell.clear();
+            }
+            for number in ended.into_iter().chain(self.overdue()) {
+                self.look(job, number);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Attended>> {
+        self.attended.lock().expect("attendance lock")
+    }
+
+    /// How long nothing is to be done unless somebody ends, in milliseconds.
+    fn patience(&self) -> Option<u32> {
+        let now = neap_sys::monotonic_nanos();
+        let attended = self.lock();
+        let until = attended.values().filter_map(|it| it.until(now)).min();
+        let millis = |until: u64| until.saturating_sub(now).div_ceil(1_000_000);
+        until.map(|until| u32::try_from(millis(until)).unwrap_or(u32::MAX))
+    }
+
+    /// Those to look at though nobody has told of them.
+    fn overdue(&self) -> Vec<u64> {
+        let now = neap_sys::monotonic_nanos();
+        let late = |it: &Attended| it.untold || it.until(now).is_some_and(|until| until <= now);
+        let attended = self.lock();
+        let late = attended.iter().filter(|(_, it)| late(it));
+        late.map(|(&number, _)| number).collect()
+    }
+
+    /// Looks what has become of a space. Only the attending thread does.
+    fn look(&self, job: &Arc<Job>, number: u64) {
+        let seen = |it: &Attended| (it.space.clone(), it.stand);
+        let Some((space, mut stand)) = self.lock().get(&number).map(seen) else {
+            return;
+        };
+        let Some(body) = space.body.get() else { return };
+        loop {
+            let next = stand.next(job, &space, body);
+            if next == stand {
+                break;
+            }
+            stand = next;
+        }
+        if stand == Stand::Over {
+            self.lock().remove(&number);
+            self.ends.remove(&body.pidfd);
+            self.ends.remove(body.agent.peer());
+            space.ring(); // its fault thread asks the kernel
+            if !space.armed.load(Relaxed) {
+                job.drop_space(&space); // no fault thread does it
+            }
+        } else if let Some(it) = self.lock().get_mut(&number) {
+            it.stand = stand;
+        }
     }
 }
 
-/// Its process has ended: now the agent does, and the memory with it.
-fn see_off(body: &Body) {
-    body.leave();
-    let heard = neap_sys::wait_for_end(body.agent.peer(), None, Some(NOTICE_MILLIS));
-    if heard == End::Neither {
-        body.agent.kill();
-        neap_sys::wait_for_end(body.agent.peer(), None, None);
+impl Attended {
+    /// When it is to be looked at, in nanoseconds, unless it is told of before.
+    fn until(&self, now: u64) -> Option<u64> {
+        match self.stand {
+            _ if self.untold => Some(now + PAUSE.as_nanos() as u64),
+            Stand::Leaving(until) => until,
+            Stand::Alone(until) => Some(until),
+            _ => None,
+        }
     }
 }
 
-/// The agent has ended. Nothing leaves any more, and the process goes on unless it has become another.
-fn outlive(job: &Job, space: &Space, body: &Body) {
-    body.agent.set_gone();
-    space.ring();
-    if body.is_left() || body.agent.task().is_none() || !body.outlives(TOGETHER_MILLIS) {
-        return;
+impl Stand {
+    /// How it is now, and what that asks for.
+    fn next(self, job: &Arc<Job>, space: &Space, body: &Body) -> Self {
+        let now = neap_sys::monotonic_nanos();
+        let after = |millis: u32| now + u64::from(millis) * 1_000_000;
+        let ended = neap_sys::which_ended(body.agent.peer(), &body.pidfd);
+        match self {
+            Self::Both if ended == End::Process => {
+                body.leave();
+                Self::Leaving(Some(after(NOTICE_MILLIS)))
+            }
+            Self::Both if ended == End::Socket => {
+                // Nothing leaves any more, and the process goes on unless it has become another.
+                body.agent.set_gone();
+                space.ring();
+                match body.is_left() || body.agent.task().is_none() {
+                    true => Self::Over,
+                    false => Self::Alone(after(TOGETHER_MILLIS)),
+                }
+            }
+            Self::Leaving(_) if ended == End::Socket => Self::Over,
+            Self::Leaving(Some(until)) if until <= now => {
+                body.agent.kill();
+                Self::Leaving(None)
+            }
+            Self::Alone(_) | Self::Unmanaged if !body.pidfd.lives() => Self::Over,
+            Self::Alone(until) if until <= now => {
+                tell_of_loss(job, body);
+                match space.armed.load(Relaxed) {
+                    true => Self::Over,
+                    false => Self::Unmanaged,
+                }
+            }
+            other => other,
+        }
     }
+}
+
+/// Its agent has ended before its process.
+fn tell_of_loss(job: &Arc<Job>, body: &Body) {
     let fate = if body.agent.was_stopped() {
         "stopped"
     } else {
         "killed"
     };
-    job.warn(format!(
-        "process {} keeps its memory from now on, and may go over the limit: its agent (mm-agent) was {fate}",
-        body.pid
+    let pid = body.pid;
+    job.warn_aside(format!(
+        "process {pid} keeps its memory from now on, and may go over the limit: its agent (mm-agent) was {fate}"
     ));
-    if !space.armed.load(Relaxed) {
-        body.outlives(u32::MAX); // until then it counts
-    }
 }
 
 impl Body {

@@ -1,4 +1,4 @@
-//! Meeting processes: the handshake. The thread that meets one attends it afterwards.
+//! Meeting processes: the handshake.
 
 use std::io;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use neap_wire as wire;
 use neap_wire::{Offer, Request, lack};
 
 use crate::agent::{Agent, PATIENCE_MILLIS};
-use crate::attend::{Task, attend, hear_of_agent};
+use crate::attend::{Task, hear_of_agent};
 use crate::fault::FaultThread;
 use crate::job::Job;
 use crate::listen::Caller;
@@ -272,7 +272,7 @@ fn await_word(caller: &Caller) {
     neap_sys::wait_readable(&either[..1], Some(nanos));
 }
 
-/// Hears how it is with the agent of a process that was met, and attends it.
+/// Hears how it is with the agent of a process that was met, which is attended from then on.
 pub(crate) fn settle(job: &Arc<Job>, caller: Caller, mut met: Met) {
     let (space, adopted) = (met.space.clone(), met.adopted);
     await_word(&caller);
@@ -280,7 +280,7 @@ pub(crate) fn settle(job: &Arc<Job>, caller: Caller, mut met: Met) {
     let task = hear_of_agent(job, &caller, &met.proven.token);
     // A forked child without an agent is looked after all the same: nothing of it leaves.
     if (task.is_some() || adopted) && embody(job, caller, met, task).is_some() {
-        attend(job, &space);
+        job.attendance.begin(&space);
     } else if adopted {
         space.pid.store(0, Relaxed);
     } else {

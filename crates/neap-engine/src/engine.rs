@@ -13,6 +13,7 @@ use neap_store::{Arena as StoreArena, BlockFile, Config, HashKey, NoFile, Store}
 use neap_sys::{Features, Listener, SwapFile, SysError, Thread, Uffd, Waker};
 use neap_units::{Bytes, PAGE_SIZE};
 
+use crate::attend::Attendance;
 use crate::job::Job;
 use crate::listen::listen;
 use crate::options::{Options, Swap};
@@ -229,6 +230,7 @@ impl Engine {
             store,
             Waker::new()?,
             Spares::new()?,
+            Attendance::new()?,
         ));
         let recording = Recording::start(&job);
         let mut engine = Self {
@@ -256,6 +258,8 @@ impl Engine {
         threads.push(try_spawn("neap-listen", move || {
             listen(&job, &listener, device)
         })?);
+        let job = self.job.clone();
+        threads.push(try_spawn("neap-attend", move || job.attendance.run(&job))?);
         let sampler = Arc::new(Mutex::new(Sampler::new(self.job.clone())?));
         let (job, shared) = (self.job.clone(), sampler.clone());
         threads.push(try_spawn("neap-sample", move || {
@@ -305,6 +309,7 @@ impl Engine {
         let report = self.job.report();
         self.job.stopping.store(true, Relaxed);
         self.job.bell.wake();
+        self.job.attendance.bell.wake();
         self.job.reclaim.ring();
         self.job.compress.ring();
         self.job.shrink.ring();

@@ -14,6 +14,7 @@ use neap_store::Store;
 use neap_sys::{Features, Keeper, SysError, Uffd, Wake, Waker};
 use neap_units::{PAGE_SIZE, PageNr, Pages, SpaceId};
 
+use crate::attend::Attendance;
 use crate::fault::Watch;
 use crate::load::Desks;
 use crate::meter::{Bell, Meter};
@@ -23,6 +24,7 @@ use crate::room::Room;
 use crate::space::{Kin, Ranges, Space};
 use crate::spares::Spares;
 use crate::spawn::{PAUSE, try_spawn};
+use crate::talk::Talks;
 
 const SIGKILL: i32 = 9;
 /// Warnings that are kept, and said; how many there are depends on what programs do.
@@ -69,13 +71,13 @@ pub(crate) struct Job {
     /// Wakes the listening thread.
     pub bell: Waker,
     pub spares: Spares,
+    pub attendance: Attendance,
+    pub talks: Talks,
     pub stopping: AtomicBool,
     /// A process has spoken to the engine.
     pub met: AtomicBool,
     /// Processes whose connection is open and not yet an agent's.
     pub conversations: AtomicUsize,
-    /// Those that a thread speaks with.
-    pub talks: AtomicUsize,
     pub events: Counters,
     pub desks: Desks,
     /// How punctual the sampler is, as it noted last.
@@ -120,6 +122,7 @@ impl Job {
         store: Store,
         bell: Waker,
         spares: Spares,
+        attendance: Attendance,
     ) -> Self {
         Self {
             meter: Meter::new(options.limit, options.on_exhausted == Exhausted::Open)
@@ -144,10 +147,11 @@ impl Job {
             foreseen: AtomicBool::new(false),
             bell,
             spares,
+            attendance,
+            talks: Talks::default(),
             stopping: AtomicBool::new(false),
             met: AtomicBool::new(false),
             conversations: AtomicUsize::new(0),
-            talks: AtomicUsize::new(0),
             events: Counters::default(),
             sampling: Mutex::default(),
             longest_look: AtomicU64::new(0),

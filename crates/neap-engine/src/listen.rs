@@ -2,30 +2,28 @@
 //!
 //! One thread listens. It asks the kernel who is at the other end, and whether that process descends from this one; to
 //! others it says nothing. A caller that says nothing takes its place in a list and no thread. What it asks for is done by
-//! a thread of a few, since it may take long. The thread that meets a process attends it until its end.
+//! a thread of a few (`talk`), since it may take long.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
-use bytemuck::{Zeroable, bytes_of};
+use bytemuck::bytes_of;
 use neap_sys::{Listener, Peer, Pidfd, SysError, Waker};
 use neap_wire as wire;
 use neap_wire::{Bad, Request};
 
 use crate::attendant::{self, Plea};
 use crate::job::Job;
-use crate::spawn::{PAUSE, no_thread, try_spawn};
+use crate::spawn::PAUSE;
 use crate::strays::{self, Strays};
-use crate::thaw;
+use crate::talk::{Talks, refuse_or_answer};
 
 /// Callers that are kept, and those of one process.
 const MOST: usize = 1024;
 const MOST_OF_ONE: usize = 64;
-/// Callers that are spoken with at once.
-const MOST_TALKS: usize = 64;
 /// One that has been silent for so long gives its place to another that needs it: 2 s, in nanoseconds.
 const SILENT: u64 = 2_000_000_000;
 /// What no thread could be had for is tried for so long: 2 s, in nanoseconds.
@@ -38,7 +36,7 @@ pub(crate) struct Caller {
     pub pidfd: Pidfd,
     /// The number of a space that it named; 0: none yet.
     pub number: u64,
-    next: Next,
+    pub next: Next,
     /// When it was last heard of, in nanoseconds.
     since: u64,
     /// Since when no thread can be had for it; 0: one can.
@@ -54,7 +52,7 @@ impl Caller {
 }
 
 /// The next step of a conversation with a caller.
-enum Next {
+pub(crate) enum Next {
     /// Its first word.
     Hello,
     /// Its address space.
@@ -76,24 +74,6 @@ impl Conversation {
 impl Drop for Conversation {
     fn drop(&mut self) {
         self.0.conversations.fetch_sub(1, Release);
-    }
-}
-
-/// Counts among those that are spoken with.
-struct Talk(Arc<Job>);
-
-impl Talk {
-    fn begin(job: &Arc<Job>) -> Self {
-        job.talks.fetch_add(1, Relaxed);
-        Self(job.clone())
-    }
-}
-
-impl Drop for Talk {
-    fn drop(&mut self) {
-        if self.0.talks.fetch_sub(1, Release) == MOST_TALKS {
-            self.0.bell.wake(); // callers wait for a thread
-        }
     }
 }
 
@@ -138,7 +118,7 @@ impl Reception {
     /// others about the callers, as far as anyone may speak with them.
     fn wait(&mut self, listener: &Listener) -> Vec<bool> {
         let rests = self.rests_until > neap_sys::monotonic_nanos();
-        let full = self.job.talks.load(Relaxed) >= MOST_TALKS;
+        let full = self.job.talks.are_many();
         let mut fds = vec![listener.as_fd(), self.job.bell.as_fd()];
         if !full && !rests {
             fds.extend(self.callers.iter().map(|caller| caller.peer.as_fd()));
@@ -311,65 +291,16 @@ impl Reception {
     /// Has a thread do what a caller wants. Without one it waits, and in the end that is done without.
     fn attend(&mut self, caller: Caller) -> Option<Caller> {
         let now = neap_sys::monotonic_nanos();
-        if self.job.talks.load(Relaxed) >= MOST_TALKS {
+        if self.job.talks.are_many() {
             return Some(caller);
         }
         if caller.tried != 0 && now - caller.tried > LONGEST_TRY {
             refuse_or_answer(&self.job, caller);
             return None;
         }
-        let shared = Arc::new(Mutex::new(Some(caller)));
-        let (job, talk) = (self.job.clone(), Talk::begin(&self.job));
-        let its = shared.clone();
-        let started = try_spawn("neap-attend", move || {
-            let caller = its.lock().expect("caller lock").take();
-            if let Some(caller) = caller {
-                talk_with(&job, caller, talk);
-            }
-        });
-        let mut caller = shared
-            .lock()
-            .expect("caller lock")
-            .take_if(|_| started.is_err())?;
+        let mut caller = Talks::begin(&self.job, caller)?;
         self.rests_until = now + PAUSE.as_nanos() as u64;
         caller.tried = if caller.tried == 0 { now } else { caller.tried };
         Some(caller)
-    }
-}
-
-/// Does what a caller wants. A process that is taken over is attended until its end.
-fn talk_with(job: &Arc<Job>, mut caller: Caller, talk: Talk) {
-    neap_sys::block_signals();
-    match std::mem::replace(&mut caller.next, Next::Hello) {
-        Next::Hello => {}
-        Next::Answer(request) => {
-            neap_sys::lower_to_ordinary(); // many pages may have to come back
-            thaw::answer(job, &caller, request);
-        }
-        Next::Offer(plea) => {
-            let met = attendant::take_over(job, &caller, plea);
-            drop(talk); // what follows is bounded by the number of processes
-            if let Some(met) = met {
-                attendant::settle(job, caller, met);
-            }
-        }
-    }
-}
-
-/// Answers a caller for which no thread can be had. A process that is not served yet cannot be; one that is must get an answer.
-fn refuse_or_answer(job: &Arc<Job>, mut caller: Caller) {
-    match std::mem::replace(&mut caller.next, Next::Hello) {
-        Next::Answer(request) => thaw::answer(job, &caller, request),
-        Next::Offer(_) => {
-            let error = std::io::Error::from_raw_os_error(11); // EAGAIN, which a thread that cannot start is told
-            job.warn_aside(format!(
-                "a process cannot be managed: {}",
-                no_thread(&error)
-            ));
-            let mut refusal = wire::Ready::zeroed();
-            (refusal.magic, refusal.refused) = (wire::MAGIC, 1);
-            let _ = caller.peer.send(bytes_of(&refusal), &[]);
-        }
-        Next::Hello => {}
     }
 }

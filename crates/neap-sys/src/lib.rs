@@ -9,6 +9,7 @@ mod arena;
 mod code;
 mod cpu;
 mod descent;
+mod epoll;
 mod errno;
 mod file;
 mod heap;
@@ -34,6 +35,7 @@ pub use arena::Arena;
 pub use code::map_as_code;
 pub use cpu::{Keeper, Kept, end_keep, pin_to, this_cpu};
 pub use descent::descends_from_us;
+pub use epoll::Ends;
 pub use errno::{Result, SysError, shortage};
 pub use file::SwapFile;
 pub use heap::keep_heap_small;
@@ -48,7 +50,7 @@ pub use smaps::Figures;
 pub use socket::{Listener, Message, Peer, Sender};
 pub use start::Thread;
 pub use startup::{hand_down, raise_descriptor_limit};
-pub use task::{End, share_memory, wait_for_end};
+pub use task::{End, share_memory, which_ended};
 pub use thread::{
     Readiness, Waker, block_signals, give_way, is_runnable, lower_to_ordinary, monotonic_nanos,
     own_tid, raise_above_ordinary, raise_priority, raise_thread, raise_to_realtime, thread_nanos,

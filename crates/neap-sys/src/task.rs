@@ -20,13 +20,13 @@ pub enum End {
     Socket,
     /// The process ended: its last thread.
     Process,
-    /// Neither, in that time.
+    /// Neither has.
     Neither,
 }
 
-/// Waits until the other end of a socket is closed, or the process has ended; what arrives on the socket meanwhile is
-/// left alone. `millis`: no longer than that.
-pub fn wait_for_end(socket: &Peer, process: Option<&Pidfd>, millis: Option<u32>) -> End {
+/// Whether the other end of a socket is closed by now, or else the process has ended; what has arrived on the socket is
+/// left alone.
+pub fn which_ended(socket: &Peer, process: &Pidfd) -> End {
     let polled = |fd: RawFd, events| libc::pollfd {
         fd,
         events,
@@ -34,15 +34,10 @@ pub fn wait_for_end(socket: &Peer, process: Option<&Pidfd>, millis: Option<u32>)
     };
     let mut both = [
         polled(socket.as_fd().as_raw_fd(), libc::POLLRDHUP),
-        // One that is negative is passed over.
-        polled(
-            process.map_or(-1, |process| process.as_fd().as_raw_fd()),
-            libc::POLLIN,
-        ),
+        polled(process.as_fd().as_raw_fd(), libc::POLLIN),
     ];
-    let limit = millis.map_or(-1, |millis| i32::try_from(millis).unwrap_or(i32::MAX));
     // SAFETY: two pollfds.
-    while unsafe { libc::poll(both.as_mut_ptr(), 2, limit) } < 0 {
+    while unsafe { libc::poll(both.as_mut_ptr(), 2, 0) } < 0 {
         crate::thread::pause(); // EINTR, or ENOMEM for a while
     }
     match (both[0].revents, both[1].revents) {
@@ -81,7 +76,7 @@ mod tests {
         let process = Pidfd::open(child.id().cast_signed()).expect("a pidfd");
         let (one, other) = Peer::pair().expect("a pair");
         other.send(b"not an end", &[]).expect("sent");
-        assert_eq!(wait_for_end(&one, Some(&process), Some(1)), End::Neither);
+        assert_eq!(which_ended(&one, &process), End::Neither);
         let pid = child.id().cast_signed();
         let known = crate::Process::open(pid, &process).expect("it lives");
         assert!(!known.is_stopped());
@@ -90,9 +85,10 @@ mod tests {
             std::thread::yield_now();
         }
         process.signal(libc::SIGKILL).expect("killed");
-        assert_eq!(wait_for_end(&one, Some(&process), None), End::Process);
+        crate::wait_readable(&[process.as_fd()], None);
+        assert_eq!(which_ended(&one, &process), End::Process);
         drop(other);
-        assert_eq!(wait_for_end(&one, None, None), End::Socket);
+        assert_eq!(which_ended(&one, &process), End::Socket);
         child.wait().expect("it was killed");
     }
 }

@@ -24,7 +24,6 @@ mod vouch;
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
 };
@@ -90,12 +89,6 @@ impl Body {
         let task = self.agent.task();
         let task = task.filter(|_| self.is_left() || !self.agent.is_gone());
         task.map_or(&self.process, |task| task.process())
-    }
-
-    /// Whether the process is still there after so many milliseconds.
-    pub fn outlives(&self, millis: u32) -> bool {
-        let limit = (millis < u32::MAX).then(|| u64::from(millis) * 1_000_000);
-        neap_sys::wait_readable(&[self.pidfd.as_fd()], limit) == 0
     }
 
     /// Anonymous memory of the address space, in bytes. The agent's task tells of it as long as there is one; then

@@ -1,0 +1,154 @@
+//! The threads that speak with callers: a few at a time, and one that has been used waits a moment for the next caller.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Release},
+};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytemuck::{Zeroable, bytes_of};
+use neap_wire as wire;
+
+use crate::attendant;
+use crate::job::Job;
+use crate::listen::{Caller, Next};
+use crate::spawn::{no_thread, try_spawn};
+use crate::thaw;
+
+/// Callers that are spoken with at once.
+const MOST: usize = 64;
+/// Threads that wait for a caller, and for how long.
+const MOST_FREE: usize = 2;
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Who is spoken with, and who could be.
+#[derive(Default)]
+pub(crate) struct Talks {
+    under_way: AtomicUsize,
+    hall: Mutex<Hall>,
+    called: Condvar,
+}
+
+#[derive(Default)]
+struct Hall {
+    /// Callers for whom a thread was free.
+    waiting: VecDeque<(Caller, Talk)>,
+    free: usize,
+}
+
+/// Counts among those that are spoken with.
+struct Talk(Arc<Job>);
+
+impl Talk {
+    fn begin(job: &Arc<Job>) -> Self {
+        job.talks.under_way.fetch_add(1, Release);
+        Self(job.clone())
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        if self.0.talks.under_way.fetch_sub(1, Release) == MOST {
+            self.0.bell.wake(); // callers wait for a thread
+        }
+    }
+}
+
+impl Talks {
+    /// Whether no more are spoken with.
+    pub fn are_many(&self) -> bool {
+        self.under_way.load(Acquire) >= MOST
+    }
+
+    fn hall(&self) -> MutexGuard<'_, Hall> {
+        self.hall.lock().expect("hall lock")
+    }
+
+    /// Has a thread do what the caller wants; gives the caller back if none can be had.
+    pub fn begin(job: &Arc<Job>, caller: Caller) -> Option<Caller> {
+        let talk = Talk::begin(job);
+        let mut hall = job.talks.hall();
+        if hall.free > hall.waiting.len() {
+            hall.waiting.push_back((caller, talk));
+            job.talks.called.notify_one();
+            return None;
+        }
+        drop(hall);
+        let shared = Arc::new(Mutex::new(Some((caller, talk))));
+        let (its, job) = (shared.clone(), job.clone());
+        let started = try_spawn("neap-talk", move || {
+            let first = its.lock().expect("caller lock").take();
+            serve(&job, first);
+        });
+        let refused = shared
+            .lock()
+            .expect("caller lock")
+            .take_if(|_| started.is_err());
+        refused.map(|(caller, _)| caller)
+    }
+
+    /// The next caller for a thread that is free; none: it is not needed.
+    fn next(&self) -> Option<(Caller, Talk)> {
+        let mut hall = self.hall();
+        if hall.free >= MOST_FREE {
+            return None;
+        }
+        hall.free += 1;
+        let nobody = |hall: &mut Hall| hall.waiting.is_empty();
+        let waited = self.called.wait_timeout_while(hall, IDLE, nobody);
+        let (mut hall, _) = waited.expect("hall lock");
+        hall.free -= 1;
+        hall.waiting.pop_front()
+    }
+}
+
+fn serve(job: &Arc<Job>, first: Option<(Caller, Talk)>) {
+    neap_sys::block_signals();
+    let mut called = first;
+    while let Some((caller, talk)) = called {
+        if !speak(job, caller, talk) {
+            break;
+        }
+        called = job.talks.next();
+    }
+}
+
+/// Does what a caller wants. Whether the thread is as it was: it may have had to give up its priority.
+fn speak(job: &Arc<Job>, mut caller: Caller, talk: Talk) -> bool {
+    match std::mem::replace(&mut caller.next, Next::Hello) {
+        Next::Hello => {}
+        Next::Answer(request) => {
+            neap_sys::lower_to_ordinary(); // many pages may have to come back
+            thaw::answer(job, &caller, request);
+            return false;
+        }
+        Next::Offer(plea) => {
+            let met = attendant::take_over(job, &caller, plea);
+            drop(talk); // what follows is bounded by the number of processes
+            if let Some(met) = met {
+                attendant::settle(job, caller, met);
+            }
+        }
+    }
+    true
+}
+
+/// Answers a caller for which no thread can be had. A process that is not served yet cannot be; one that is must get an answer.
+pub(crate) fn refuse_or_answer(job: &Arc<Job>, mut caller: Caller) {
+    match std::mem::replace(&mut caller.next, Next::Hello) {
+        Next::Answer(request) => thaw::answer(job, &caller, request),
+        Next::Offer(_) => {
+            let error = std::io::Error::from_raw_os_error(11); // EAGAIN, which a thread that cannot start is told
+            job.warn_aside(format!(
+                "a process cannot be managed: {}",
+                no_thread(&error)
+            ));
+            let mut refusal = wire::Ready::zeroed();
+            (refusal.magic, refusal.refused) = (wire::MAGIC, 1);
+            let _ = caller.peer.send(bytes_of(&refusal), &[]);
+        }
+        Next::Hello => {}
+    }
+}
