@@ -32,13 +32,14 @@ const KERNEL: [&str; 6] = [
 ];
 
 /// Mappings that come, grow or change.
-const MAPPINGS: [&str; 6] = [
+const MAPPINGS: [&str; 7] = [
     "grown_by_mremap",
     "grown_by_brk",
     "on_the_stack",
     "in_huge_pages",
     "in_the_data_segment",
     "mapped_over",
+    "mapped_into_a_reserve",
 ];
 
 /// One new mapping after another. Each waits for nothing until it is found.

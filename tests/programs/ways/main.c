@@ -40,6 +40,7 @@ static const struct {
 	WAY(in_huge_pages),
 	WAY(committed_in_steps),
 	WAY(mapped_over),
+	WAY(mapped_into_a_reserve),
 	WAY(in_the_data_segment),
 	WAY(mapped_populated_past_libc),
 	WAY(in_a_mapping_of_a_file),

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "ways.h"
@@ -105,6 +106,22 @@ long mapped_over(size_t bytes)
 		wrong += write_and_check(at + i, STEP);
 	}
 	return wrong + check_steps(at, bytes);
+}
+
+/* As the allocators of sanitizers and of Go do: no function of libc is called. */
+long mapped_into_a_reserve(size_t bytes)
+{
+	enum { CHUNK = 64 << 10 };
+	char *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	must(at == MAP_FAILED, "mmap");
+	long wrong = 0;
+	for (size_t i = 0; i < bytes; i += CHUNK) {
+		long again = syscall(SYS_mmap, at + i, (size_t)CHUNK, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0L);
+		must(again < 0, "mmap");
+		wrong += write_and_check(at + i, CHUNK);
+	}
+	return wrong;
 }
 
 long in_a_mapping_of_a_file(size_t bytes)

@@ -49,6 +49,7 @@ long on_the_stack(size_t bytes);
 long in_huge_pages(size_t bytes);
 long committed_in_steps(size_t bytes);
 long mapped_over(size_t bytes);
+long mapped_into_a_reserve(size_t bytes);
 long in_the_data_segment(size_t bytes);
 
 #endif

@@ -18,15 +18,15 @@ static ZEROS: [u8; MAX_FRESH as usize * PAGE_SIZE] = [0; MAX_FRESH as usize * PA
 
 impl FaultThread {
     pub(super) fn serve(&mut self, fault: Fault) -> Served {
+        if self.space.expects() {
+            return Served::Later; // only this thread reads and applies, so it stays true that it does not
+        }
         if fault.page.addr() == self.space.cookie_page.load(Relaxed) {
             // Its child asks who it is; or its library says that there is new memory.
             if self.space.first_look.is_made() {
                 self.space.discover(&self.job);
             }
             return self.tell_cookie(fault.page);
-        }
-        if self.space.expects() {
-            return Served::Later; // only this thread reads and applies, so it stays true that it does not
         }
         let found = {
             let mut core = self.job.core();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use neap_sys::{Mapping, Mode};
 use neap_units::PAGE_SIZE;
 
-use super::adopt::Look;
+use super::adopt::{Look, MODE};
 use super::{Body, Space};
 use crate::job::Job;
 
@@ -45,7 +45,7 @@ impl Space {
             return;
         }
         self.forget_refused(body);
-        let Ok(mut found) = self.survey(body, &(0..u64::MAX), look.inherits) else {
+        let Ok(found) = self.survey(body, &(0..u64::MAX), look.inherits) else {
             return;
         };
         if look.inherits {
@@ -53,6 +53,47 @@ impl Space {
         }
         self.kin.end_inherits();
         self.find_threads();
+        self.take_in(job, body, found, look);
+        // From its registration on the program tells when it declares memory free.
+        if look.first && body.memory_of().declared_free() != Some(0) {
+            self.frees.store(true, Relaxed);
+        }
+    }
+
+    /// Registers what has come where mappings went, as mmap over a part of a registered reserve does. It is told of by
+    /// the event of what went, and grows at once.
+    pub fn discover_anew(&self, job: &Job) {
+        let places = std::mem::take(&mut *self.vacated.lock().expect("vacated lock"));
+        let Some(body) = self.body.get().filter(|_| !self.kin.inherits()) else {
+            return;
+        };
+        let look = Look {
+            first: false,
+            inherits: false,
+        };
+        for place in places {
+            let found = self.survey(body, &place, false).unwrap_or_default();
+            self.take_in(job, body, found, look);
+        }
+    }
+
+    /// Registers what has come to a place that a mapping just left, where it may not fit into the limit: its thread goes on
+    /// at once, and shall wait at what it touches there. The table hears of it by [`Self::discover_anew`].
+    pub fn claim(&self, job: &Job, place: &Range<u64>) {
+        let body = self.body.get().filter(|_| self.first_look.is_made());
+        let Some(body) = body.filter(|_| job.meter.must_hold(place.end - place.start)) else {
+            return;
+        };
+        if self.wipes.load(Relaxed) || self.kin.inherits() {
+            return;
+        }
+        for mapping in self.survey(body, place, true).unwrap_or_default() {
+            let _ = self.uffd.register(mapping.range, MODE);
+        }
+    }
+
+    /// Registers mappings that were found.
+    fn take_in(&self, job: &Job, body: &Body, mut found: Vec<Mapping>, look: Look) {
         self.leave_out_failed(&mut found);
         // Asking for flags makes the kernel walk every page: only where it must be, and once.
         if self.wipes.load(Relaxed) && !found.is_empty() {
@@ -80,10 +121,6 @@ impl Space {
                     break;
                 }
             }
-        }
-        // From its registration on the program tells when it declares memory free.
-        if look.first && body.memory_of().declared_free() != Some(0) {
-            self.frees.store(true, Relaxed);
         }
     }
 
