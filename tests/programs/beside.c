@@ -263,6 +263,21 @@ static int looks(char **more)
 	return bad > 0;
 }
 
+/* Becomes a user without rights, says so by a byte in the file, and reads until it is killed. */
+static int drops(const char *path)
+{
+	int said = open(path, O_WRONLY | O_CLOEXEC);
+	if (said < 0 || setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+		return 77;
+	if (write(said, "1", 1) != 1)
+		return 1;
+	for (;;)
+		if (wrong()) {
+			puts("wrong");
+			return 1;
+		}
+}
+
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 2 ? argv[1] : "";
@@ -285,6 +300,8 @@ int main(int argc, char **argv)
 		return stops();
 	if (!strcmp(mode, "traced"))
 		return traced();
+	if (!strcmp(mode, "drops"))
+		return drops(argv[3]);
 	if (!strcmp(mode, "looks"))
 		return looks(argv);
 	return 2;

@@ -221,6 +221,43 @@ fn a_signal_to_all_that_are_called_like_neap_does_not_reach_the_agents() {
     run.must_exit(0);
 }
 
+/// The agent keeps the user that the program had; it can end it all the same, and do nothing else for it.
+#[test]
+fn a_program_that_gives_up_its_user_leaves_the_agent_no_rights() {
+    let test = "a_program_that_gives_up_its_user_leaves_the_agent_no_rights";
+    if !require(test, &[Need::Root]) {
+        return;
+    }
+    let Some(_alone) = paging(test) else { return };
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let more = [file.path().to_str().expect("a path")];
+    let run = Neap::limit(LIMIT).run_with(&beside("drops", &more), |neap| {
+        until("other user", || {
+            fs::metadata(file.path()).is_ok_and(|it| it.len() > 0)
+        });
+        let agents = agents(neap);
+        assert!(!agents.is_empty());
+        for pid in agents {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+            let has = |line: &str| assert!(status.contains(line), "{line}: {status}");
+            has("\nCapPrm:\t0000000000000020\n"); // CAP_KILL
+            has("\nCapEff:\t0000000000000020\n");
+            has("\nNoNewPrivs:\t1\n");
+            has("\nSeccomp:\t2\n");
+        }
+        let killed = Command::new("kill")
+            .args(["-KILL", &neap.to_string()])
+            .status();
+        assert!(killed.is_ok_and(|status| status.success()));
+    });
+    assert_eq!(run.text(), "", "{}", run.stderr);
+    assert!(
+        run.stderr.contains("the program is killed rather than"),
+        "{}",
+        run.stderr
+    );
+}
+
 fn until(what: &str, done: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !done() {

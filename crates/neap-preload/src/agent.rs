@@ -2,8 +2,9 @@
 //!
 //! It shares the address space and nothing else: it is a process of its own, in a group of its own, with its own
 //! descriptors (the program's close_range cannot reach them, and it holds none of the program's files open). So it is
-//! in no list of the program's threads, and no signal to the program's group reaches it. It gives up every
-//! capability, blocks every signal, uses no libc and no thread-local storage, and touches no memory but its own stack.
+//! in no list of the program's threads, and no signal to the program's group reaches it. It confines itself to the few calls
+//! that it makes, and of the capabilities to the one that lets it kill its process. It blocks every signal, uses no libc and
+//! no thread-local storage, and touches no memory but its own stack.
 //! It ends when the engine says so: once the program has ended, or has become another by exec.
 //!
 //! It also keeps the program honest if the engine dies: holding the userfaultfd, it keeps evicted
@@ -190,7 +191,7 @@ extern "C" fn run(top: usize) -> ! {
     sys::leave_group();
     sys::close_all_but([socket, uffd, process]);
     sys::set_name(NAME);
-    sys::drop_capabilities();
+    sys::confine();
     sys::send(socket, &reply(), &[]);
     let mut stderr = None;
     loop {

@@ -2,6 +2,9 @@
 
 use core::arch::{asm, global_asm};
 
+/// `AUDIT_ARCH_AARCH64`
+pub const ARCH: u32 = 0xc000_00b7;
+
 /// System call numbers (the generic table).
 pub mod nr {
     pub const IOCTL: usize = 29;
@@ -39,6 +42,8 @@ pub mod nr {
     pub const PIDFD_SEND_SIGNAL: usize = 424;
     pub const PIDFD_OPEN: usize = 434;
     pub const CLOSE_RANGE: usize = 436;
+    pub const RESTART_SYSCALL: usize = 128;
+    pub const SECCOMP: usize = 277;
 }
 
 /// # Safety

@@ -5,13 +5,14 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod filter;
 mod memory;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "aarch64")]
-pub use aarch64::{clone_task, nr, syscall6, weak_atfork, weak_dlsym, weak_errno};
+pub use aarch64::{ARCH, clone_task, nr, syscall6, weak_atfork, weak_dlsym, weak_errno};
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{clone_task, nr, syscall6, weak_atfork, weak_dlsym, weak_errno};
+pub use x86_64::{ARCH, clone_task, nr, syscall6, weak_atfork, weak_dlsym, weak_errno};
 
 use core::mem::size_of;
 use core::sync::atomic::AtomicU32;
@@ -135,16 +136,27 @@ pub fn exit(status: usize) {
     call(nr::EXIT_GROUP, [status, 0, 0, 0, 0, 0]);
 }
 
-/// Gives up every capability of the calling thread, and the means to get any.
-pub fn drop_capabilities() {
+/// Gives up what the calling task may do beyond what it is for: every capability but the one to send a signal, the means to
+/// get any, and, where the kernel has filters, every call but those of [`filter`]. Without a filter that capability goes, too.
+pub fn confine() {
     const PR_SET_NO_NEW_PRIVS: usize = 38;
+    const CAP_KILL: u32 = 1 << 5;
+    call(nr::PRCTL, [PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0]);
+    let kept = set_capabilities(CAP_KILL);
+    if !kept || !filter::install() {
+        set_capabilities(0);
+    }
+}
+
+/// Has the calling task these capabilities, of the first 32, and no other. Whether it may.
+fn set_capabilities(mask: u32) -> bool {
     /// `_LINUX_CAPABILITY_VERSION_3`
     const VERSION: u32 = 0x2008_0522;
-    call(nr::PRCTL, [PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0]);
     let header = [VERSION, 0];
-    let none = [0u32; 6];
-    let (header, none) = ((&raw const header) as usize, (&raw const none) as usize);
-    call(nr::CAPSET, [header, none, 0, 0, 0, 0]);
+    // Twice effective, permitted and inheritable.
+    let sets = [mask, mask, 0, 0, 0, 0];
+    let (header, sets) = ((&raw const header) as usize, (&raw const sets) as usize);
+    call(nr::CAPSET, [header, sets, 0, 0, 0, 0]) == 0
 }
 
 /// A descriptor of process `pid`, or a negative errno.

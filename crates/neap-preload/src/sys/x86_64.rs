@@ -2,6 +2,9 @@
 
 use core::arch::{asm, global_asm};
 
+/// `AUDIT_ARCH_X86_64`
+pub const ARCH: u32 = 0xc000_003e;
+
 /// System call numbers.
 pub mod nr {
     pub const READ: usize = 0;
@@ -39,6 +42,8 @@ pub mod nr {
     pub const PIDFD_SEND_SIGNAL: usize = 424;
     pub const PIDFD_OPEN: usize = 434;
     pub const CLOSE_RANGE: usize = 436;
+    pub const RESTART_SYSCALL: usize = 219;
+    pub const SECCOMP: usize = 317;
 }
 
 /// # Safety
