@@ -81,21 +81,36 @@ impl Inventory {
         self.0[reason as usize] += mapping.anonymous - shared;
     }
 
+    /// The largest reasons, with their bytes.
+    fn largest(&self) -> Vec<(u64, Reason, &'static str)> {
+        let all: u64 = self.0.iter().sum();
+        let mut parts: Vec<_> = REASONS
+            .iter()
+            .map(|&(reason, words)| (self.0[reason as usize], reason, words))
+            .filter(|&(bytes, ..)| bytes > 0 && bytes >= all / SMALL)
+            .collect();
+        parts.sort_by_key(|&(bytes, ..)| std::cmp::Reverse(bytes));
+        parts.truncate(NAMED);
+        parts
+    }
+
     /// The largest reasons, in words.
     pub fn words(&self) -> String {
-        let all: u64 = self.0.iter().sum();
-        let mut parts: Vec<(u64, &str)> = REASONS
-            .iter()
-            .map(|&(reason, words)| (self.0[reason as usize], words))
-            .filter(|&(bytes, _)| bytes > 0 && bytes >= all / SMALL)
-            .collect();
-        parts.sort_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
-        parts.truncate(NAMED);
-        let parts: Vec<String> = parts
+        let parts: Vec<String> = self
+            .largest()
             .into_iter()
-            .map(|(bytes, words)| format!("{} {words}", Bytes(bytes)))
+            .map(|(bytes, _, words)| format!("{} {words}", Bytes(bytes)))
             .collect();
         parts.join(", ")
+    }
+
+    /// What the user can do. A larger swap file takes compressed pages and those that do not compress, and no others.
+    pub fn advice(&self) -> &'static str {
+        let leaves = |reason| matches!(reason, Reason::Rest | Reason::Pool);
+        match self.largest().iter().any(|&(_, reason, _)| leaves(reason)) {
+            true => "give a larger -m or --swap-size",
+            false => "give a larger -m",
+        }
     }
 }
 
@@ -144,5 +159,19 @@ mod tests {
         all.add(&mapping(|m| (m.exec, m.anonymous) = (true, MIB)), &[]);
         all.add(&mapping(|m| m.exec = true), std::slice::from_ref(&(12..14)));
         assert_eq!(all.words(), "20MiB is read-only, 8MiB is locked");
+    }
+
+    #[test]
+    fn a_larger_swap_file_is_advised_only_for_what_it_can_take() {
+        let advice = |reason: Reason| {
+            let mut all = Inventory::default();
+            all.0[reason as usize] = 8 * MIB;
+            all.advice()
+        };
+        for (reason, _) in REASONS {
+            let takes = matches!(reason, Reason::Rest | Reason::Pool);
+            assert_eq!(advice(reason).contains("--swap-size"), takes, "{reason:?}");
+            assert!(advice(reason).starts_with("give a larger -m"));
+        }
     }
 }

@@ -255,17 +255,13 @@ impl Reclaimer {
             return;
         }
         let told = self.job.told_dry.swap(true, Relaxed);
-        let stays = if told {
-            String::new()
-        } else {
-            Inventory::take(&self.job).words()
-        };
+        let inventory = (!told).then(|| Inventory::take(&self.job));
         if kills {
             neap_sys::kill_descendants();
         }
-        if told {
+        let Some(inventory) = inventory else {
             return;
-        }
+        };
         let over = if kills {
             "the job is killed, as asked"
         } else {
@@ -273,8 +269,10 @@ impl Reclaimer {
         };
         let trouble = self.job.store.swap_trouble().map(|why| format!("{why}; "));
         self.job.warn(format!(
-            "nothing more can be reclaimed ({}{stays}): {over}; give a larger -m or --swap-size",
-            trouble.unwrap_or_default()
+            "nothing more can be reclaimed ({}{}): {over}; {}",
+            trouble.unwrap_or_default(),
+            inventory.words(),
+            inventory.advice(),
         ));
     }
 
