@@ -72,7 +72,7 @@ impl Looks {
                 let name = neap_sys::comm(pid).unwrap_or_default();
                 let name = name.replace(char::is_control, "?");
                 job.keeps_out(&format!(
-                    "{name} was started without neap's library (it is static or setuid, or has another LD_PRELOAD)"
+                    "{name} was started without neap's library (it is static or setuid, has another LD_PRELOAD, or cannot see the folder that the library is in)"
                 ));
             }
         }

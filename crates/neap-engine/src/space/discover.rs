@@ -20,6 +20,9 @@ use crate::job::Job;
 /// No program has memory from here on: 2^47 on x86-64, 2^48 on arm64.
 const HIGHEST: u64 = 1 << 48;
 
+/// Claims that are kept until their changes are applied.
+const MOST_CLAIMS: usize = 64;
+
 /// Mappings that are taken over under one hold of the gate.
 const BATCH: usize = 256;
 
@@ -60,10 +63,9 @@ impl Space {
         }
     }
 
-    /// Registers what has come where mappings went, as mmap over a part of a registered reserve does. It is told of by
-    /// the event of what went, and grows at once.
-    pub fn discover_anew(&self, job: &Job) {
-        let places = std::mem::take(&mut *self.vacated.lock().expect("vacated lock"));
+    /// Takes note of what was claimed.
+    pub fn discover_claimed(&self, job: &Job) {
+        let places = std::mem::take(&mut *self.claims.lock().expect("claims lock"));
         let Some(body) = self.body.get().filter(|_| !self.kin.inherits()) else {
             return;
         };
@@ -77,18 +79,27 @@ impl Space {
         }
     }
 
-    /// Registers what has come to a place that a mapping just left, where it may not fit into the limit: its thread goes on
-    /// at once, and shall wait at what it touches there. The table hears of it by [`Self::discover_anew`].
-    pub fn claim(&self, job: &Job, place: &Range<u64>) {
-        let body = self.body.get().filter(|_| self.first_look.is_made());
-        let Some(body) = body.filter(|_| job.meter.must_hold(place.end - place.start)) else {
+    /// Registers what has come to a place that a mapping just left: its thread goes on at once, and shall wait at what it
+    /// touches there. The table hears of it by [`Self::discover_claimed`]. Where nothing came, as after munmap, what may come
+    /// later is found as all that is new.
+    pub fn claim(&self, place: &Range<u64>) {
+        let made = self.first_look.is_made();
+        let Some(body) = self.body.get().filter(|_| made) else {
             return;
         };
         if self.wipes.load(Relaxed) || self.kin.inherits() {
             return;
         }
-        for mapping in self.survey(body, place, true).unwrap_or_default() {
+        let came = self.survey(body, place, true).unwrap_or_default();
+        if came.is_empty() {
+            return;
+        }
+        for mapping in came {
             let _ = self.uffd.register(mapping.range, MODE);
+        }
+        let mut places = self.claims.lock().expect("claims lock");
+        if places.len() < MOST_CLAIMS {
+            places.push(place.clone()); // of what is left out the next look for mappings takes note
         }
     }
 

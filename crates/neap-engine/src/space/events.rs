@@ -19,8 +19,6 @@ use crate::job::Job;
 
 /// Discards that are looked at for the same one, to be kept once.
 const RECENT: usize = 16;
-/// Places that are looked at anew at a time.
-const MOST_VACATED: usize = 64;
 
 /// A forked child, which waits for what it touches until it is served: that takes longer than its parent's gate
 /// may be held.
@@ -73,7 +71,7 @@ impl Space {
             Event::Fork(_) => self.await_more(event, self.keep_staged(job)),
             event => {
                 if let Event::Unmap(place) = &event {
-                    self.claim(job, place);
+                    self.claim(place);
                 }
                 self.await_more(event, Kept::new());
             }
@@ -216,14 +214,6 @@ impl Space {
     }
 
     fn unmapped(&self, job: &Job, range: &Range<u64>) {
-        let mut vacated = self.vacated.lock().expect("vacated lock");
-        let room = vacated.len() < MOST_VACATED;
-        match vacated.last_mut() {
-            Some(last) if last.end == range.start => last.end = range.end,
-            _ if room => vacated.push(range.clone()),
-            _ => {} // the next look for mappings finds what is there
-        }
-        drop(vacated);
         self.ranges
             .lock()
             .expect("ranges lock")
