@@ -381,3 +381,18 @@ fn a_program_and_its_tracer_do_not_wait_for_each_other() {
     assert_eq!(run.text(), "ok\n");
     run.must_have_paged();
 }
+
+/// More at once than the engine speaks with: those that wait for their turn get an answer, too.
+#[test]
+fn many_that_speak_at_once_are_answered() {
+    let test = "many_that_speak_at_once_are_answered";
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let chorus = program("chorus");
+    let words = [chorus.as_os_str()].into_iter();
+    let words = words.chain(["8", "60", "20"].map(AsRef::as_ref));
+    let run = Neap::limit("64M").run(&Run::new(words).limit(Duration::from_secs(120)));
+    run.must_exit(0);
+    assert!(run.text().contains("chorus: ok"), "{}", run.stderr);
+}

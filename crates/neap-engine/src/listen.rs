@@ -49,6 +49,11 @@ impl Caller {
     pub fn lives(&self) -> bool {
         self.pidfd.lives() && neap_sys::anon_resident(self.pid).is_some_and(|bytes| bytes > 0)
     }
+
+    /// Whether it has said all that it has to say, and waits for a thread that answers it: no message will tell of it.
+    fn is_heard(&self) -> bool {
+        matches!(self.next, Next::Answer(_))
+    }
 }
 
 /// The next step of a conversation with a caller.
@@ -120,13 +125,16 @@ impl Reception {
         let rests = self.rests_until > neap_sys::monotonic_nanos();
         let full = self.job.talks.are_many();
         let mut fds = vec![listener.as_fd(), self.job.bell.as_fd()];
-        if !full && !rests {
-            fds.extend(self.callers.iter().map(|caller| caller.peer.as_fd()));
-        }
-        let timeout = match rests {
+        let mut timeout = match rests {
             true => PAUSE.as_nanos() as u64,
             false => strays::EVERY,
         };
+        if !full && !rests {
+            fds.extend(self.callers.iter().map(|caller| caller.peer.as_fd()));
+            if self.callers.iter().any(Caller::is_heard) {
+                timeout = 0;
+            }
+        }
         neap_sys::wait_any(&fds, Some(timeout))
     }
 
@@ -136,7 +144,7 @@ impl Reception {
             let Some(caller) = self.callers.pop_front() else {
                 break;
             };
-            let caller = if spoke {
+            let caller = if spoke || caller.is_heard() {
                 self.advance(caller)
             } else {
                 Some(caller)
