@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use neap_policy::State;
+use neap_sys::Process;
 use neap_units::PageNr;
 use neap_wire::Request;
 
@@ -37,11 +38,13 @@ pub(crate) fn answer(job: &Arc<Job>, caller: &Caller, request: Request) {
     acknowledge(job, caller);
 }
 
-/// The space that the caller names, if it is the caller's: a forked child knows its parent's number, too.
+/// The space that the caller names, if it is the caller's: a forked child knows its parent's number, too. A process that was
+/// made to share the memory (CLONE_VM) speaks for it as well as the one that was met.
 fn space_of(job: &Job, caller: &Caller) -> Option<Arc<Space>> {
     const TRIES: u32 = 10_000;
     let space = job.space_by_cookie(caller.number)?;
-    if space.is_dead() || space.pid.load(Relaxed) != caller.pid {
+    let is_its = || space.pid.load(Relaxed) == caller.pid || runs_in(&space, caller);
+    if space.is_dead() || !is_its() {
         return None;
     }
     // A process that was just told that it is managed may ask before the rest is in place.
@@ -52,6 +55,14 @@ fn space_of(job: &Job, caller: &Caller) -> Option<Arc<Space>> {
         std::thread::sleep(PAUSE);
     }
     Some(space)
+}
+
+/// Whether a process other than the one that was met runs in this space: its bytes are in no forked child.
+fn runs_in(space: &Space, caller: &Caller) -> bool {
+    let process = Process::open(caller.pid, &caller.pidfd).ok();
+    let token = space.body.get().map(|body| &body.token);
+    let both = process.zip(token);
+    both.is_some_and(|(process, token)| token.is_in(&process) == Some(true))
 }
 
 /// The program has a userfaultfd of its own and will register the range with it, if any.
