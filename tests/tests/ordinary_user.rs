@@ -156,3 +156,20 @@ fn an_ordinary_user_without_a_device_runs_unmanaged_with_one_warning() {
     refused.must_exit(125);
     assert!(refused.stdout.is_empty());
 }
+
+/// A fork that the kernel does not announce is told of by the process that makes it, which may be one that shares another's
+/// memory (vfork).
+#[test]
+fn a_process_that_shares_memory_and_forks_loses_no_byte() {
+    let name = "a_process_that_shares_memory_and_forks_loses_no_byte";
+    let Some((nobody, device)) = Nobody::with_device(name) else {
+        return;
+    };
+    let _alone = exclusive();
+    let sharer = nobody.user.copy(&program("sharer"));
+    let words = [sharer.as_os_str(), "128".as_ref()];
+    let neap = nobody.neap("64M", &device);
+    let run = neap.run(&Run::new(words).dir(nobody.user.dir()));
+    assert_eq!(run.text(), "right, 0 wrong\n", "{}", run.stderr);
+    run.must_have_paged();
+}

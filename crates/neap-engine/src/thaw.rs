@@ -22,10 +22,11 @@ use crate::space::{Space, pages};
 /// Between two looks at an address space that is changing.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Does what a process of the job asks for, and tells it so.
+/// Does what a process of the job asks for, and tells it so. Who cannot be told whether it runs in the space that it names
+/// gets no answer: it must not take for done what was not.
 pub(crate) fn answer(job: &Arc<Job>, caller: &Caller, request: Request) {
-    if let Some(space) = space_of(job, caller) {
-        match request {
+    match space_of(job, caller) {
+        Whose::Its(space) => match request {
             Request::Release(range) => release(job, &space, range),
             Request::Wipe(range) => wipe(job, &space, range),
             Request::Thaw => thaw(job, &space),
@@ -33,19 +34,34 @@ pub(crate) fn answer(job: &Arc<Job>, caller: &Caller, request: Request) {
             Request::Forked => forked(&space),
             Request::Foresee(bytes) => foresee(job, &space, bytes),
             Request::Attach { .. } | Request::Adopt => {}
-        }
+        },
+        Whose::Another => {}
+        Whose::Unknown => return,
     }
     acknowledge(job, caller);
 }
 
-/// The space that the caller names, if it is the caller's: a forked child knows its parent's number, too. A process that was
-/// made to share the memory (CLONE_VM) speaks for it as well as the one that was met.
-fn space_of(job: &Job, caller: &Caller) -> Option<Arc<Space>> {
+/// Whose the space is that a caller names.
+enum Whose {
+    Its(Arc<Space>),
+    /// Its parent's, say, whose number it has from there; or that of nobody any more.
+    Another,
+    Unknown,
+}
+
+/// A process that was made to share the memory (CLONE_VM) speaks for it as well as the one that was met.
+fn space_of(job: &Job, caller: &Caller) -> Whose {
     const TRIES: u32 = 10_000;
-    let space = job.space_by_cookie(caller.number)?;
-    let is_its = || space.pid.load(Relaxed) == caller.pid || runs_in(&space, caller);
-    if space.is_dead() || !is_its() {
-        return None;
+    let named = job.space_by_cookie(caller.number);
+    let Some(space) = named.filter(|space| !space.is_dead()) else {
+        return Whose::Another;
+    };
+    if space.pid.load(Relaxed) != caller.pid {
+        return match runs_in(&space, caller) {
+            Some(true) => Whose::Its(space),
+            Some(false) => Whose::Another,
+            None => Whose::Unknown,
+        };
     }
     // A process that was just told that it is managed may ask before the rest is in place.
     for _ in 0..TRIES {
@@ -54,15 +70,17 @@ fn space_of(job: &Job, caller: &Caller) -> Option<Arc<Space>> {
         }
         std::thread::sleep(PAUSE);
     }
-    Some(space)
+    Whose::Its(space)
 }
 
-/// Whether a process other than the one that was met runs in this space: its bytes are in no forked child.
-fn runs_in(space: &Space, caller: &Caller) -> bool {
-    let process = Process::open(caller.pid, &caller.pidfd).ok();
-    let token = space.body.get().map(|body| &body.token);
-    let both = process.zip(token);
-    both.is_some_and(|(process, token)| token.is_in(&process) == Some(true))
+/// Whether a process other than the one that was met runs in this space: its bytes are in no forked child. Of a space
+/// without a body nothing has left.
+fn runs_in(space: &Space, caller: &Caller) -> Option<bool> {
+    let Some(body) = space.body.get() else {
+        return Some(false);
+    };
+    let process = Process::open(caller.pid, &caller.pidfd).ok()?;
+    body.token.is_in(&process)
 }
 
 /// The program has a userfaultfd of its own and will register the range with it, if any.

@@ -158,13 +158,26 @@ fn beget(start: &Start) -> i64 {
         match unsafe { sys::clone_task(CLONE_FLAGS, stack, start_agent, top) } {
             starter if starter > 0 => {
                 sys::reap(starter);
-                start.begun.load(SeqCst)
+                await_start(start)
             }
             errno => errno,
         }
     };
     sys::set_signal_mask(old);
     begun
+}
+
+/// What the starter said before it ended: it has, unless a filter lets nobody wait for children.
+fn await_start(start: &Start) -> i64 {
+    const PAUSE: u32 = 1_000_000;
+    const TRIES: u32 = 2000;
+    for _ in 0..TRIES {
+        match start.begun.load(SeqCst) {
+            0 => sys::sleep(PAUSE),
+            begun => return begun,
+        }
+    }
+    0 // killed before it could
 }
 
 extern "C" fn start_agent(top: usize) -> ! {

@@ -153,11 +153,17 @@ pub fn tell(purpose: u32, arg: u64, arg2: u64) -> bool {
 /// Has the engine look for new memory, once pages may leave: a touch of the cookie page, which is absent, is a message that takes
 /// no descriptor and no call that a seccomp filter would end the program for.
 pub fn ring() {
-    let cookie = state().memory.cookie;
-    if cookie != 0 {
+    let State { memory, names, .. } = state();
+    let cookie = memory.cookie;
+    // The program may have unmapped the page, and have something else there.
+    if cookie == 0 || sys::madvise(cookie, 4096, sys::MADV_NORMAL) != 0 {
+        return;
+    }
+    // SAFETY: the page is mapped; what it holds is looked at and not relied on.
+    let number = || unsafe { (cookie as *const u64).read_volatile() };
+    if [0, names.space.number].contains(&number()) {
         sys::madvise(cookie, 4096, sys::MADV_DONTNEED);
-        // SAFETY: `attach` mapped the page, and nobody writes to it but the engine.
-        unsafe { (cookie as *const u8).read_volatile() };
+        number();
     }
 }
 

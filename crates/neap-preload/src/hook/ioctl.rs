@@ -10,9 +10,9 @@ use super::next;
 use crate::boot;
 
 /// `_IOWR(0xAA, 0x3f, struct uffdio_api)`
-const UFFDIO_API: c_ulong = 0xc018_aa3f;
+const UFFDIO_API: u32 = 0xc018_aa3f;
 /// `_IOWR(0xAA, 0, struct uffdio_register)`
-const UFFDIO_REGISTER: c_ulong = 0xc020_aa00;
+const UFFDIO_REGISTER: u32 = 0xc020_aa00;
 
 /// The program's ioctl.
 ///
@@ -20,12 +20,13 @@ const UFFDIO_REGISTER: c_ulong = 0xc020_aa00;
 /// As ioctl(2): `arg` must fit `request`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int {
-    if request == UFFDIO_REGISTER && !boot::engine_name().is_empty() && arg != 0 {
+    let asked = request as u32; // the kernel looks at no more, and an int is extended by its sign
+    if asked == UFFDIO_REGISTER && !boot::engine_name().is_empty() && arg != 0 {
         // SAFETY: this request's argument begins with the start and length of the range.
         let [start, len] = unsafe { (arg as *const [u64; 2]).read_unaligned() };
         boot::tell(purpose::RELEASE, start, start.saturating_add(len));
     }
-    if request == UFFDIO_API && !boot::engine_name().is_empty() {
+    if asked == UFFDIO_API && !boot::engine_name().is_empty() {
         boot::tell(purpose::RELEASE, 0, 0);
     }
     // SAFETY: the caller's promise.

@@ -33,6 +33,7 @@ pub const ENAMETOOLONG: i64 = 36;
 pub const ENOENT: i64 = 2;
 pub const ECONNREFUSED: i64 = 111;
 pub const STDERR: Fd = Fd(2);
+pub const MADV_NORMAL: usize = 0;
 pub const MADV_DONTNEED: usize = 4;
 pub const MADV_DONTFORK: usize = 10;
 pub const MADV_NOHUGEPAGE: usize = 15;
