@@ -428,67 +428,11 @@ static int crowd(void)
 	return threads > 200;
 }
 
-static int calls, handed;
-
-/* Answers every call as an engine might that knows no secret, and counts what it is handed. */
-static void *pretend(void *socket)
-{
-	for (;;) {
-		struct welcome welcome = { magic, 0, 64ul << 20, 0, 0, 0x1234 };
-		uint8_t bytes[256];
-		int fd = accept4(*(int *)socket, NULL, NULL, SOCK_CLOEXEC), got;
-
-		if (fd < 0)
-			continue;
-		calls++;
-		for (int word = 0; word < 2 && hear(fd, bytes, sizeof bytes, 300, &got) > 0; word++) {
-			handed += got >= 0;
-			say(fd, &welcome, sizeof welcome, NULL, 0);
-		}
-		close(fd);
-	}
-	return NULL;
-}
-
-/* A managed program whose engine is killed, and that has another listen where that did. */
-static int usurp(void)
-{
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	pid_t engine = getppid();
-	int socket_of = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	pthread_t thread;
-
-	if (kill(engine, SIGKILL))
-		return 1;
-	while (getppid() == engine)
-		usleep(1000);
-	snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
-	unlink(path);
-	if (bind(socket_of, (struct sockaddr *)&at, sizeof at) || listen(socket_of, 64) ||
-	    pthread_create(&thread, NULL, pretend, &socket_of))
-		return 2;
-	for (int i = 0; i < 4; i++) {
-		int status = 1;
-		pid_t child = fork();
-
-		if (!child) {
-			memset(malloc(1 << 20), 1, 1 << 20);
-			_exit(0);
-		}
-		waitpid(child, &status, 0);
-		if (status)
-			return 3;
-	}
-	sleep(1);
-	printf("usurp: %d calls, %d descriptors\n", calls, handed);
-	return handed;
-}
-
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 1 ? argv[1] : "", *preload = getenv("LD_PRELOAD");
 
-	if (preload && *preload && strcmp(mode, "usurp")) { /* it speaks for itself */
+	if (preload && *preload) { /* it speaks for itself */
 		unsetenv("LD_PRELOAD");
 		execv("/proc/self/exe", argv);
 		return 2;
@@ -510,7 +454,5 @@ int main(int argc, char **argv)
 		return stall() != 0;
 	if (!strcmp(mode, "crowd"))
 		return crowd() != 0;
-	if (!strcmp(mode, "usurp"))
-		return usurp();
 	return 2;
 }

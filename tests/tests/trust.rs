@@ -165,18 +165,19 @@ fn a_member_that_floods_the_engine_costs_only_itself() {
 /// Whoever listens where a killed engine did learns that there is a child, and is handed nothing.
 #[test]
 fn who_takes_the_place_of_a_dead_engine_is_handed_nothing() {
-    let Some(case) = Case::of("who_takes_the_place_of_a_dead_engine_is_handed_nothing") else {
+    let test = "who_takes_the_place_of_a_dead_engine_is_handed_nothing";
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
         return;
-    };
+    }
     let _alone = exclusive();
-    let client = Run::new(case.client("usurp", false)).limit(LONGEST);
+    let client = Run::new([program("usurper").as_os_str()]).limit(LONGEST);
     let job = Neap::limit("64M").command(&client, None);
     let script = "\"$@\" | cat"; // its output ends with its last process
     let words = ["sh", "-c", script, "sh"].map(OsString::from);
     let outcome = job.wrapped(words).go();
     assert_eq!(
         outcome.text(),
-        "usurp: 4 calls, 0 descriptors\n",
+        "4 calls, 0 descriptors\n",
         "{}",
         outcome.stderr
     );
