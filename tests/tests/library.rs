@@ -1,6 +1,9 @@
 //! The preload library as the dynamic linker sees it: what it takes from a program, and what it puts in front of it.
 
-use neap_tests::{Neap, Need, Run, paging, program, require};
+use std::path::Path;
+use std::time::Duration;
+
+use neap_tests::{Neap, Need, OrdinaryUser, Run, exclusive, paging, program, require};
 use object::{Object, ObjectSymbol};
 
 /// What a program's libc may or may not have; each is weak.
@@ -63,4 +66,38 @@ fn a_program_may_have_memory_functions_of_its_own() {
     let managed = Neap::limit("60M").run(&run.limit(std::time::Duration::from_secs(120)));
     managed.must_have_paged();
     assert_eq!(managed.text(), plain.text());
+}
+
+/// In a signal's handler, in a child of vfork, without descriptors, in many threads with small stacks, and in another root,
+/// which is not everyone's to choose.
+const PLACES: [&str; 5] = ["signal", "vfork", "descriptors", "threads", "root"];
+
+fn in_each_place(places: &[&str], hooks: &Path, neap: impl Fn() -> Neap) {
+    for place in places {
+        let words = [hooks.as_os_str(), (*place).as_ref(), "64".as_ref()];
+        let run = neap().run(&Run::new(words).limit(Duration::from_secs(120)));
+        assert_eq!(run.text(), format!("hooks {place}: ok\n"), "{}", run.stderr);
+        run.must_have_paged();
+    }
+}
+
+#[test]
+fn its_calls_may_be_made_from_anywhere() {
+    let test = "its_calls_may_be_made_from_anywhere";
+    if !require(test, &[Need::Root]) {
+        return;
+    }
+    let Some(_alone) = paging(test) else { return };
+    in_each_place(&PLACES, &program("hooks"), || Neap::limit("32M"));
+}
+
+#[test]
+fn its_calls_may_be_made_from_anywhere_by_an_ordinary_user() {
+    let test = "its_calls_may_be_made_from_anywhere_by_an_ordinary_user";
+    let Some((user, device)) = OrdinaryUser::with_device(test) else {
+        return;
+    };
+    let _alone = exclusive();
+    let hooks = user.copy(&program("hooks"));
+    in_each_place(&PLACES[..4], &hooks, || user.run("32M", &device, &[]));
 }
