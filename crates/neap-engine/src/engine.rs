@@ -344,6 +344,7 @@ impl Engine {
             bytes: peak.saturating_sub(meter.limit().0),
             own: meter.peaked_own(),
             thawed: meter.peaked_thawed(),
+            held: self.job.held.get().map_or("", |words| words),
         };
         let cause = excess.cause(self.job.store.swap_trouble());
         self.job.warn(format!(
@@ -358,7 +359,7 @@ impl Engine {
 const MUCH_OWN: u64 = 8;
 
 /// How far a job was over its limit.
-struct Excess {
+struct Excess<'a> {
     limit: u64,
     /// That far.
     bytes: u64,
@@ -366,9 +367,11 @@ struct Excess {
     own: u64,
     /// Since all pages came back for a fork.
     thawed: bool,
+    /// What reclaim could not take then, in words; empty if nothing, or if nobody has looked.
+    held: &'a str,
 }
 
-impl Excess {
+impl Excess<'_> {
     /// What it was, as far as that is known; `trouble` is with the swap file.
     fn cause(&self, trouble: Option<String>) -> String {
         if self.thawed {
@@ -380,8 +383,10 @@ impl Excess {
                 "neap itself took {} of it, which leaves a limit as small as this too little for the rest",
                 Bytes(self.own)
             ),
-            false => "memory that is locked, or came faster than it could be found (also as copies after a fork)"
-                .to_owned(),
+            false if self.held.is_empty() => {
+                "memory came faster than it could leave; give a larger -m".to_owned()
+            }
+            false => format!("{}; give a larger -m", self.held),
         };
         match trouble {
             Some(trouble) => format!("{cause}; and {trouble}"),
@@ -404,6 +409,7 @@ mod tests {
             bytes: 6 << 20,
             own,
             thawed,
+            held: "",
         };
         let cause = |own| excess(own, false).cause(None);
         assert!(cause(4 << 20).contains("neap itself took 4MiB of it"));
@@ -411,8 +417,13 @@ mod tests {
             limit: 400 << 20,
             ..excess(4 << 20, false)
         };
-        assert!(large.cause(None).starts_with("memory that is locked"));
-        assert!(cause(2 << 20).starts_with("memory that is locked"));
+        assert!(large.cause(None).starts_with("memory came faster"));
+        assert!(cause(2 << 20).starts_with("memory came faster"));
+        let locked = Excess {
+            held: "6MiB is locked",
+            ..excess(0, false)
+        };
+        assert_eq!(locked.cause(None), "6MiB is locked; give a larger -m");
         let forked = excess(4 << 20, true).cause(Some("the disk is full".into()));
         assert!(forked.contains("it forked"));
         let full = excess(0, false).cause(Some("the disk is full".into()));

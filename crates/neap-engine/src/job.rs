@@ -6,7 +6,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 
 use neap_policy::{Effect, Illegal};
 use neap_record::Recorded;
@@ -61,6 +61,8 @@ pub(crate) struct Job {
     pub priority: AtomicU64,
     /// The user knows that nothing more can be reclaimed.
     pub told_dry: AtomicBool,
+    /// What reclaim could not take when the job was first far over its limit, in words.
+    pub held: OnceLock<String>,
     /// The shrinker is at work.
     pub writing: AtomicBool,
     /// Wakes the sampler, and who stands in for it.
@@ -141,6 +143,7 @@ impl Job {
             shrink: Bell::default(),
             priority: AtomicU64::new(u64::MAX),
             told_dry: AtomicBool::new(false),
+            held: OnceLock::new(),
             writing: AtomicBool::new(false),
             sampler: Bell::default(),
             deputy: Bell::default(),

@@ -19,6 +19,8 @@ pub struct Figures {
     pub anonymous: u64,
     /// Pages that other processes have as well.
     pub shared: u64,
+    /// All pages, each divided by how many processes have it.
+    pub proportional: u64,
     /// Pages that may not leave (mlock).
     pub locked: u64,
     /// Flags as the kernel abbreviates them, with spaces between.
@@ -68,6 +70,7 @@ fn parse(text: &str) -> Vec<Figures> {
             match name {
                 "Anonymous" => mapping.anonymous = bytes(),
                 "Shared_Clean" | "Shared_Dirty" => mapping.shared += bytes(),
+                "Pss" => mapping.proportional = bytes(),
                 "Locked" => mapping.locked = bytes(),
                 "VmFlags" => value.clone_into(&mut mapping.flags),
                 _ => {}
@@ -99,7 +102,7 @@ mod tests {
 
     #[test]
     fn mappings_are_read_with_their_figures_and_flags() {
-        let text = "7f00-7f10 rw-p 00000000 00:00 0     [heap]\nSize: 64 kB\nShared_Clean: 4 kB\nShared_Dirty: 8 kB\n\
+        let text = "7f00-7f10 rw-p 00000000 00:00 0     [heap]\nSize: 64 kB\nPss: 30 kB\nShared_Clean: 4 kB\nShared_Dirty: 8 kB\n\
             Anonymous:   40 kB\nLocked: 12 kB\nVmFlags: rd wr um wf\n\
             8f00-8f10 r-xp 00000000 fd:01 77 /lib/a: b\nAnonymous: 0 kB\nVmFlags: rd ex\n";
         let all = parse(text);
@@ -112,6 +115,7 @@ mod tests {
             (all[0].anonymous, all[0].shared, all[0].locked),
             (40 << 10, 12 << 10, 12 << 10)
         );
+        assert_eq!(all[0].proportional, 30 << 10);
         assert!(
             all[0].write
                 && !all[0].exec

@@ -41,7 +41,7 @@ const SMALL: u64 = 16;
 
 /// Bytes for each reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Inventory([u64; REASONS.len()]);
+pub(crate) struct Inventory([u64; REASONS.len()]);
 
 impl Inventory {
     /// Looks at all memory of the job. Slow.
@@ -69,7 +69,10 @@ impl Inventory {
             return;
         }
         let shared = mapping.shared.min(mapping.anonymous);
-        self.0[Reason::Shared as usize] += if mapping.file { 0 } else { shared };
+        if !mapping.file {
+            let own = mapping.anonymous - shared;
+            self.0[Reason::Shared as usize] += mapping.proportional.saturating_sub(own); // each sharer adds its part
+        }
         let reason = match mapping {
             _ if mapping.file => return self.0[Reason::File as usize] += mapping.anonymous,
             _ if mapping.locked > 0 => Reason::Locked,
@@ -81,11 +84,12 @@ impl Inventory {
         self.0[reason as usize] += mapping.anonymous - shared;
     }
 
-    /// The largest reasons, with their bytes.
-    fn largest(&self) -> Vec<(u64, Reason, &'static str)> {
+    /// The largest of these reasons, with their bytes.
+    fn largest(&self, among: fn(Reason) -> bool) -> Vec<(u64, Reason, &'static str)> {
         let all: u64 = self.0.iter().sum();
         let mut parts: Vec<_> = REASONS
             .iter()
+            .filter(|(reason, _)| among(*reason))
             .map(|&(reason, words)| (self.0[reason as usize], reason, words))
             .filter(|&(bytes, ..)| bytes > 0 && bytes >= all / SMALL)
             .collect();
@@ -94,20 +98,32 @@ impl Inventory {
         parts
     }
 
-    /// The largest reasons, in words.
-    pub fn words(&self) -> String {
-        let parts: Vec<String> = self
-            .largest()
-            .into_iter()
+    fn words_of(&self, among: fn(Reason) -> bool) -> String {
+        let parts = self.largest(among).into_iter();
+        let parts: Vec<String> = parts
             .map(|(bytes, _, words)| format!("{} {words}", Bytes(bytes)))
             .collect();
         parts.join(", ")
     }
 
+    /// The largest reasons, in words.
+    pub fn words(&self) -> String {
+        self.words_of(|_| true)
+    }
+
+    /// The same of what reclaim cannot take from the programs; empty: it can take all of it.
+    pub fn words_of_held(&self) -> String {
+        self.words_of(|reason| !matches!(reason, Reason::Rest | Reason::Own | Reason::Pool))
+    }
+
     /// What the user can do. A larger swap file takes compressed pages and those that do not compress, and no others.
     pub fn advice(&self) -> &'static str {
         let leaves = |reason| matches!(reason, Reason::Rest | Reason::Pool);
-        match self.largest().iter().any(|&(_, reason, _)| leaves(reason)) {
+        match self
+            .largest(|_| true)
+            .iter()
+            .any(|&(_, reason, _)| leaves(reason))
+        {
             true => "give a larger -m or --swap-size",
             false => "give a larger -m",
         }
@@ -141,8 +157,8 @@ mod tests {
         assert_eq!(said(|m| m.write = false), "8MiB is read-only");
         assert_eq!(said(|m| m.exec = true), "8MiB is executable");
         assert_eq!(
-            said(|m| m.shared = m.anonymous),
-            "8MiB is shared since a fork"
+            said(|m| (m.shared, m.proportional) = (m.anonymous, 2 * MIB)),
+            "2MiB is shared since a fork"
         );
         assert!(said(|_| {}).contains("not found yet"));
         assert_eq!(said(|m| m.anonymous = 0), "");
@@ -159,6 +175,12 @@ mod tests {
         all.add(&mapping(|m| (m.exec, m.anonymous) = (true, MIB)), &[]);
         all.add(&mapping(|m| m.exec = true), std::slice::from_ref(&(12..14)));
         assert_eq!(all.words(), "20MiB is read-only, 8MiB is locked");
+        all.0[Reason::Rest as usize] = 90 * MIB;
+        assert_eq!(
+            all.words(),
+            "90MiB is pinned, in use or does not compress, 20MiB is read-only, 8MiB is locked"
+        );
+        assert_eq!(all.words_of_held(), "20MiB is read-only, 8MiB is locked");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use neap_units::{PageId, Pages, SpaceId};
 use neap_wire::{BLOCK_PAGES, op};
 
 use self::company::Company;
-use self::inventory::Inventory;
+pub(crate) use self::inventory::Inventory;
 use self::outlook::{Look, Outlook, Supply};
 use self::pressure::Pressure;
 use self::store::{Storer, Taken};

@@ -13,8 +13,10 @@ use neap_units::{Bytes, Nanos};
 
 use crate::job::Job;
 use crate::meter::Sample;
+use crate::reclaim::Inventory;
 use crate::report::SamplerReport;
 use crate::space::{Body, Space};
+use crate::spawn::try_spawn;
 
 /// Growth since the last look for mappings that neap's own fills do not explain and that the next one must
 /// follow: 1 MiB; near the limit 128 KiB, since the faults of a new mapping wait for nothing until it is found.
@@ -72,6 +74,8 @@ pub(crate) struct Sampler {
     punctual: SamplerReport,
     /// Memory has been registered.
     registered: bool,
+    /// The job was far over its limit, and has been looked at.
+    counted: bool,
     /// Whether its thread goes ahead of every ordinary one, once that has asked.
     ahead: Option<bool>,
     /// The cpu where it sleeps, once it has looked.
@@ -102,6 +106,7 @@ impl Sampler {
             due: 0,
             punctual: SamplerReport::default(),
             registered: false,
+            counted: false,
             ahead: None,
             cpu: None,
             job,
@@ -125,6 +130,7 @@ impl Sampler {
         }
         let plan = self.pacer.observe(Nanos(now), Bytes(usage));
         self.job.meter.set_plan(plan.hold_above, plan.reclaim_to);
+        self.look_at_excess();
         self.note_punctuality(woke, usage);
         if plan.arm {
             let enough = match plan.reclaim_to {
@@ -145,6 +151,19 @@ impl Sampler {
             return SOONEST; // what is mapped meanwhile waits for nothing
         }
         plan.next_sample
+    }
+
+    /// Has another thread look what the job has, once it is far over its limit: for the message at its end.
+    fn look_at_excess(&mut self) {
+        if self.counted || !self.job.meter.is_far_over() {
+            return;
+        }
+        self.counted = true;
+        let job = self.job.clone();
+        let _ = try_spawn("neap-count", move || {
+            neap_sys::lower_to_ordinary();
+            let _ = job.held.set(Inventory::take(&job).words_of_held());
+        });
     }
 
     /// Keeps how late this look came, for the report.
