@@ -182,7 +182,6 @@ fn open_store(options: &Options) -> Result<Store, StartError> {
         pool_max,
         accept_threshold_percent: ACCEPT_THRESHOLD_PERCENT,
         swap_size,
-        ..Config::default()
     };
     // Address space only; the cap decides what is backed. Room beyond it for fragments, and for what a
     // forked child needs whatever the cap says.

@@ -44,7 +44,7 @@ pub use batches::{Batch, Batches, FolioView, LARGE_BATCH, SMALL_BATCH, Writeback
 pub use counters::{Counter, Counters};
 pub use folio::{Flags, FolioId, Folios, Kind, LruvecId};
 pub use job::{Core, Vmstat};
-pub use limits::{Pacer, Plan, PoolGate, ZswapMax, staged_blocks, zswap_max_allows};
+pub use limits::{Pacer, Plan, PoolGate, staged_blocks, zswap_max_allows};
 pub use lru::{Mm, Promotion, Shadow};
 pub use memcg::{Charged, Limits, MemcgId, Memcgs, OverLimit, high_delay, swap_high_delay};
 pub use page::{Effect, Heat, Illegal, State, Step, step};

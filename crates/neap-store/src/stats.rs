@@ -39,12 +39,10 @@ macro_rules! metrics {
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct StoreStats {
             $(#[doc = concat!($help, " (", $unit, ").")] pub $name: u64,)*
-            /// Folios of each order (0 to 9) stored whole; the kernel's `hugepages-*kB/stats/zswpout`.
-            pub zswpout_order: [u64; ORDERS],
         }
 
         impl StoreStats {
-            /// Name, kind, unit and meaning of each number, without the ones for each order.
+            /// Name, kind, unit and meaning of each number.
             pub const METRICS: &'static [Metric] = &[$(Metric {
                 name: stringify!($name),
                 group: Group::$group,
@@ -58,36 +56,9 @@ macro_rules! metrics {
                 let values = [$(self.$name,)*];
                 Self::METRICS.iter().zip(values)
             }
-
-            /// Calls `f` with group, name and value of every number, those of the orders included.
-            pub fn each(&self, mut f: impl FnMut(Group, &'static str, u64)) {
-                for (metric, value) in self.iter() {
-                    f(metric.group, metric.name, value);
-                }
-                for (name, value) in ORDER_NAMES.into_iter().zip(self.zswpout_order) {
-                    f(Group::Zswap, name, value);
-                }
-            }
         }
     };
 }
-
-/// Folio orders counted apart: 4 KiB (0) to 2 MiB (9).
-pub const ORDERS: usize = 10;
-
-/// Names of the counts in `zswpout_order`.
-const ORDER_NAMES: [&str; ORDERS] = [
-    "zswpout_4kB",
-    "zswpout_8kB",
-    "zswpout_16kB",
-    "zswpout_32kB",
-    "zswpout_64kB",
-    "zswpout_128kB",
-    "zswpout_256kB",
-    "zswpout_512kB",
-    "zswpout_1024kB",
-    "zswpout_2048kB",
-];
 
 metrics! {
     zswpout: Vmstat Counter, "pages", "Page accepted by the store";
@@ -99,7 +70,6 @@ metrics! {
     stored_pages: Zswap Gauge, "pages", "Entries in the pool, same-filled ones included";
     same_filled_pages: Zswap Gauge, "pages", "Entries that are one word over and over";
     stored_incompressible_pages: Zswap Gauge, "pages", "Entries in the pool kept as they are";
-    stored_large_pages: Zswap Gauge, "pages", "Entries in the pool that were stored as part of a large folio";
     swapped_pages: Zswap Gauge, "pages", "Entries in the swap file";
     compressed_bytes: Zswap Gauge, "bytes", "Sum of the lengths of entries in the pool";
     pool_bytes: Zswap Gauge, "bytes", "Memory of the pool, in whole pages";
@@ -113,7 +83,6 @@ metrics! {
     written_back_pages: Zswap Counter, "pages", "Entry written back by the shrinker or the pool worker";
     reject_reclaim_fail: Zswap Counter, "pages", "Entry whose write-back failed; it stays in the pool";
     reject_pool_full: Zswap Counter, "pages", "Page refused since the pool reached its limit";
-    reject_owner_limit: Zswap Counter, "pages", "Page refused by the owner's zswap.max";
     reject_compress_poor: Zswap Counter, "pages", "Page refused because it does not compress";
     reject_compress_fail: Zswap Counter, "pages", "Page refused because the compressor failed";
     reject_alloc_fail: Zswap Counter, "pages", "Page refused because the arena is full";
@@ -158,11 +127,9 @@ mod tests {
         assert_eq!((all[0].0.name, all[0].1), ("zswpout", 1));
         let last = all[all.len() - 1];
         assert_eq!((last.0.name, last.1), ("pool_compacted_pages", 2));
-        let mut names = Vec::new();
-        stats.each(|_, name, _| names.push(name));
-        assert_eq!(names.len(), all.len() + ORDERS);
+        let mut names: Vec<_> = all.iter().map(|(metric, _)| metric.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), all.len() + ORDERS, "no name twice");
+        assert_eq!(names.len(), all.len(), "no name twice");
     }
 }

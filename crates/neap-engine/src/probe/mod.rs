@@ -36,13 +36,6 @@ pub struct Probe {
     pub checks: Vec<Check>,
 }
 
-impl Probe {
-    /// Whether `neap run` can manage programs here.
-    pub fn can_run(&self) -> bool {
-        self.checks.iter().all(|check| check.ok || check.optional)
-    }
-}
-
 const TOO_OLD: &str = "Linux 6.8 or later";
 
 /// Why programs get no userfaultfd here; `None` where they do.

@@ -127,11 +127,6 @@ impl Pacer {
         }
     }
 
-    /// Changes the limit. What was registered stays so.
-    pub fn set_limit(&mut self, limit: Bytes) {
-        self.limit = limit;
-    }
-
     /// The limit.
     #[must_use]
     pub fn limit(&self) -> Bytes {

@@ -19,21 +19,13 @@ impl PoolGate {
     /// them (kernel default: 90).
     #[must_use]
     pub fn new(max: Pages, accept_threshold_percent: u8) -> PoolGate {
-        let mut gate = PoolGate {
+        let product = u128::from(max.0) * u128::from(accept_threshold_percent);
+        PoolGate {
             max,
-            threshold: Pages::ZERO,
+            threshold: Pages(u64::try_from(product / 100).unwrap_or(u64::MAX)),
             reached_full: false,
             limit_hits: 0,
-        };
-        gate.set_max(max, accept_threshold_percent);
-        gate
-    }
-
-    /// Changes the limit. The flag stays as it is until the next check.
-    pub fn set_max(&mut self, max: Pages, accept_threshold_percent: u8) {
-        self.max = max;
-        let product = u128::from(max.0) * u128::from(accept_threshold_percent);
-        self.threshold = Pages(u64::try_from(product / 100).unwrap_or(u64::MAX));
+        }
     }
 
     /// Checks the pool, which now holds `pool` pages. Returns whether it takes a page.
@@ -83,25 +75,13 @@ impl PoolGate {
     }
 }
 
-/// `memory.zswap.max` of one level.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ZswapMax {
-    /// No limit ("max").
-    #[default]
-    Max,
-    /// At most this many pages of compressed bytes; 0 keeps the owner out of the pool.
-    Pages(Pages),
-}
-
-/// Whether an owner may store, given its compressed bytes and limit at each level from
-/// itself up to below the root. A check before compression, not a reservation: one
-/// store may overshoot.
+/// Whether an owner may store, given its compressed bytes and its `memory.zswap.max` (`None`: "max") at each level from
+/// itself up to below the root. A check before compression, not a reservation: one store may overshoot.
 #[must_use]
-pub fn zswap_max_allows(levels: impl IntoIterator<Item = (Bytes, ZswapMax)>) -> bool {
-    levels.into_iter().all(|(used, limit)| match limit {
-        ZswapMax::Max => true,
-        ZswapMax::Pages(limit) => used.whole_pages() < limit,
-    })
+pub fn zswap_max_allows(levels: impl IntoIterator<Item = (Bytes, Option<Pages>)>) -> bool {
+    let allows =
+        |(used, max): (Bytes, Option<Pages>)| max.is_none_or(|max| used.whole_pages() < max);
+    levels.into_iter().all(allows)
 }
 
 #[cfg(test)]
@@ -143,16 +123,10 @@ mod tests {
     #[test]
     fn each_level_has_its_say() {
         let page = |n: u64| Bytes(n * 4096);
-        let at_most = |n| ZswapMax::Pages(Pages(n));
+        let at_most = |n| Some(Pages(n));
         assert!(zswap_max_allows([]));
-        assert!(zswap_max_allows([
-            (page(5), ZswapMax::Max),
-            (page(5), at_most(6))
-        ]));
-        assert!(!zswap_max_allows([
-            (page(5), ZswapMax::Max),
-            (page(6), at_most(6))
-        ]));
+        assert!(zswap_max_allows([(page(5), None), (page(5), at_most(6))]));
+        assert!(!zswap_max_allows([(page(5), None), (page(6), at_most(6))]));
         assert!(
             !zswap_max_allows([(page(0), at_most(0))]),
             "zero refuses at once"

@@ -29,12 +29,6 @@ impl Memcgs {
         None
     }
 
-    /// The cgroup after `at` in the whole tree; the root after none.
-    #[must_use]
-    pub fn next_after(&self, at: Option<MemcgId>) -> Option<MemcgId> {
-        self.next(MemcgId::ROOT, at)
-    }
-
     /// Every cgroup below `root` and itself, in tree order.
     pub fn walk(&self, root: MemcgId) -> impl Iterator<Item = MemcgId> + '_ {
         std::iter::successors(Some(root), move |&id| self.next(root, Some(id)))

@@ -164,17 +164,6 @@ impl State {
         matches!(self, State::Resident { .. })
     }
 
-    /// Whether the program's page is in transit: a fault on it has to wait for the
-    /// step that ends the transit.
-    #[inline]
-    #[must_use]
-    pub const fn in_transit(self) -> bool {
-        matches!(
-            self,
-            State::Isolated { .. } | State::Returning { .. } | State::Loading { .. }
-        )
-    }
-
     /// The staging slot the page occupies.
     #[inline]
     #[must_use]

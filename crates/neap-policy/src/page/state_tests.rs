@@ -171,16 +171,3 @@ fn a_refusal_names_the_state_and_the_step() {
         "a page that is Absent does not take BeginLoad"
     );
 }
-
-#[test]
-fn a_fault_waits_for_pages_in_transit_only() {
-    let waiting: Vec<String> = states()
-        .into_iter()
-        .filter(|state| state.in_transit())
-        .map(kind)
-        .collect();
-    assert_eq!(
-        waiting,
-        ["Loading", "Isolated", "Returning", "Isolated", "Returning"]
-    );
-}

@@ -191,12 +191,6 @@ impl Kernel {
         ShmemId(self.machine.shmems.len() as u32 - 1)
     }
 
-    /// Frees the pages of an object of shared memory that nobody maps.
-    pub fn remove_shmem(&mut self, id: ShmemId) {
-        let object = self.machine.shmems[id.index()];
-        self.machine.remove_pages(&mut self.mm, object);
-    }
-
     /// Drops the cached pages of a file that nobody maps.
     pub fn remove_file(&mut self, id: FileId) {
         let object = self.machine.files[id.index()];

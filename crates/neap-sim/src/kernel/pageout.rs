@@ -386,9 +386,7 @@ impl Machine {
 
     /// `memory.zswap.max` of the owner and all above it (SPEC 1.4).
     fn below_zswap_max(&self, mm: &Mm, memcg: neap_policy::MemcgId) -> bool {
-        mm.memcgs.ancestors(memcg).all(|id| {
-            let max = mm.memcgs.limits(id).zswap_max;
-            max.is_none_or(|max| max > Pages::ZERO && mm.memcgs.zswap_bytes(id).whole_pages() < max)
-        })
+        let level = |id| (mm.memcgs.zswap_bytes(id), mm.memcgs.limits(id).zswap_max);
+        neap_policy::zswap_max_allows(mm.memcgs.ancestors(memcg).map(level))
     }
 }

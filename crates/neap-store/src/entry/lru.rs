@@ -105,7 +105,7 @@ mod tests {
                 let at = usize::from(pick) % model.len().max(1);
                 match (op, model.get(at).copied()) {
                     (0 | 1, _) | (_, None) => {
-                        let birth = Birth { owner: SpaceId(0), len: 1, dict: 0, large: false, referenced: false, poor: false };
+                        let birth = Birth { owner: SpaceId(0), len: 1, dict: 0, referenced: false, poor: false };
                         let id = entries.alloc(birth).expect("room");
                         entries.get_mut(id).set_place(Place::Pool(crate::pool::Handle(0)));
                         list.push_tail(&mut entries, id);

@@ -43,10 +43,9 @@ const POOL: u8 = 2;
 const DISK: u8 = 3;
 const REFERENCED: u8 = 1 << 2;
 const WRITING: u8 = 1 << 3;
-const LARGE: u8 = 1 << 4;
-const LISTED: u8 = 1 << 5;
-const POOR: u8 = 1 << 6;
-const KNOWN: u8 = 1 << 7;
+const LISTED: u8 = 1 << 4;
+const POOR: u8 = 1 << 5;
+const KNOWN: u8 = 1 << 6;
 
 /// One stored page, packed.
 ///
@@ -166,8 +165,6 @@ pub(crate) enum Flag {
     Referenced = REFERENCED,
     /// It is being written to the swap file: not on the list, and held by a reference.
     Writing = WRITING,
-    /// It was stored as part of a large folio.
-    Large = LARGE,
     /// It is on its list.
     Listed = LISTED,
     /// It is kept as it is, since it does not compress: on the list of all such, not on its owner's.
@@ -183,7 +180,6 @@ pub(crate) struct Birth {
     /// Bytes kept.
     pub len: usize,
     pub dict: u8,
-    pub large: bool,
     pub referenced: bool,
     pub poor: bool,
 }
@@ -197,7 +193,6 @@ impl Birth {
             dict: self.dict,
             ..Entry::FREE
         };
-        entry.set(Flag::Large, self.large);
         entry.set(Flag::Referenced, self.referenced);
         entry.set(Flag::Poor, self.poor);
         entry
@@ -224,9 +219,8 @@ mod tests {
             owner: SpaceId(u16::MAX),
             len: 4096,
             dict: 255,
-            large: true,
             referenced: true,
-            poor: false,
+            poor: true,
         };
         let mut entry = birth.entry();
         for place in [
@@ -241,11 +235,11 @@ mod tests {
                 (entry.len(), entry.dict(), entry.owner()),
                 (4096, 255, SpaceId(u16::MAX))
             );
-            assert!(entry.is(Flag::Large) && entry.is(Flag::Referenced));
-            assert!(!entry.is(Flag::Writing) && !entry.is(Flag::Listed) && !entry.is(Flag::Poor));
+            assert!(entry.is(Flag::Referenced) && entry.is(Flag::Poor));
+            assert!(!entry.is(Flag::Writing) && !entry.is(Flag::Listed) && !entry.is(Flag::Known));
         }
         entry.set(Flag::Referenced, false);
-        assert!(entry.is(Flag::Large) && !entry.is(Flag::Referenced));
+        assert!(entry.is(Flag::Poor) && !entry.is(Flag::Referenced));
     }
 
     #[test]

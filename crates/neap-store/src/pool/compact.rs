@@ -12,23 +12,14 @@ const SLACK_SHARE: usize = 32;
 impl Pool {
     /// Empties zspages of `class` until its free slots are within the bound.
     pub(super) fn settle(&mut self, class: u8, mut relocate: impl FnMut(EntryId, Handle)) {
-        while self.excess(class, SLACK_SHARE) && self.empty_one(class, &mut relocate) {}
+        while self.excess(class) && self.empty_one(class, &mut relocate) {}
     }
 
-    /// Empties zspages of every class as long as one can be given back; returns pages given back.
-    pub fn compact(&mut self, mut relocate: impl FnMut(EntryId, Handle)) -> u64 {
-        let before = self.compacted_pages;
-        for class in 0..self.classes.count() as u8 {
-            while self.excess(class, usize::MAX) && self.empty_one(class, &mut relocate) {}
-        }
-        self.compacted_pages - before
-    }
-
-    /// Whether a class has a zspage's worth of free slots, and one more for each `share` in use.
-    fn excess(&self, class: u8, share: usize) -> bool {
+    /// Whether a class has more free slots than the bound.
+    fn excess(&self, class: u8) -> bool {
         let slots = usize::from(self.classes.get(class).slots);
         let state = &self.states[usize::from(class)];
-        state.zspages > 1 && state.zspages * slots - state.used > slots + state.used / share
+        state.zspages > 1 && state.zspages * slots - state.used > slots + state.used / SLACK_SHARE
     }
 
     fn empty_one(&mut self, class: u8, relocate: &mut impl FnMut(EntryId, Handle)) -> bool {

@@ -25,7 +25,7 @@ impl Inner {
         let mut records = Vec::new();
         let mut poor = vec![0u64; self.owners.len()];
         let mut holders = [0u64; 256];
-        let (mut same, mut raw, mut large, mut pooled) = (0, 0, 0, 0);
+        let (mut same, mut raw, mut pooled) = (0, 0, 0);
         for (id, entry) in self.entries.placed(0..self.entries.numbers()) {
             assert!(entry.refs() > 0, "{id} has no reference");
             assert!(!entry.is(Flag::Writing), "{id} is being written");
@@ -45,8 +45,6 @@ impl Inner {
                     pooled += 1;
                 }
             }
-            let in_memory = !matches!(entry.place(), Place::Disk(..));
-            large += u64::from(in_memory && entry.is(Flag::Large));
         }
         self.check_owners(&owners, &poor, &mut holders);
         for id in self.poor.iter(&self.entries) {
@@ -63,7 +61,6 @@ impl Inner {
         let stats = &self.stats;
         assert_eq!(stats.same_filled_pages, same, "same-filled pages");
         assert_eq!(stats.stored_incompressible_pages, raw, "raw pages");
-        assert_eq!(stats.stored_large_pages, large, "pages of large folios");
         assert_eq!(stats.swapped_pages, records.len() as u64, "pages on disk");
         let compressed: u64 = owners.iter().map(|owner| owner.compressed).sum();
         assert_eq!(stats.compressed_bytes, compressed, "compressed bytes");

@@ -58,22 +58,9 @@ impl fmt::Display for ShrinkerKind {
     }
 }
 
-/// What becomes of a page that does not compress (SPEC 1.6).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Incompressible {
-    /// Kept as it is if there is a swap file, to which it goes before all that compresses
-    /// (`docs/adr/0013-pages-that-do-not-compress.md`); refused otherwise. The kernel (6.18 on) keeps the order of age.
-    #[default]
-    StoreRaw,
-    /// Refused (kernel up to 6.17).
-    Reject,
-}
-
 /// How a store behaves. The defaults are the kernel's, with a pool and a swap file of no size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Whether pages are stored at all.
-    pub enabled: bool,
     /// What compresses.
     pub compressor: CompressorKind,
     /// What feeds the swap file.
@@ -85,26 +72,16 @@ pub struct Config {
     /// Largest length of the swap file; zero for none. Used in whole extents of 256 KiB, and up
     /// to 128 GiB.
     pub swap_size: Bytes,
-    /// Whether entries may be written back at all (the kernel's `memory.zswap.writeback`).
-    pub writeback: bool,
-    /// Whether folios of more than one page are stored (whole or not at all).
-    pub store_large_folios: bool,
-    /// What becomes of pages that do not compress.
-    pub incompressible: Incompressible,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            enabled: true,
             compressor: CompressorKind::default(),
             shrinker: ShrinkerKind::default(),
             pool_max: Pages::ZERO,
             accept_threshold_percent: 90,
             swap_size: Bytes::ZERO,
-            writeback: true,
-            store_large_folios: true,
-            incompressible: Incompressible::default(),
         }
     }
 }

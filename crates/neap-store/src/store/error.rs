@@ -11,9 +11,6 @@ pub enum Refused {
     /// ([`crate::Store::shrink_worker`]) should run.
     #[error("the pool is full")]
     PoolFull,
-    /// The owner holds as many compressed bytes as its `zswap.max` allows.
-    #[error("the owner's limit of compressed memory is reached")]
-    OwnerLimit,
     /// The page does not compress, and would not gain by being kept as it is.
     #[error("the page does not compress")]
     CompressPoor,
@@ -23,12 +20,6 @@ pub enum Refused {
     /// The arena is full, or there are as many entries as there can be.
     #[error("there is no room for the page")]
     NoSpace,
-    /// The store is switched off.
-    #[error("the store is switched off")]
-    Disabled,
-    /// The store does not take folios of more than one page.
-    #[error("storing large folios is switched off")]
-    LargeFolio,
 }
 
 /// Why an entry could not be loaded. Its page is lost: a program that needs it must not go on.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use neap_policy::{LruState, PoolGate, ZswapMax, zswap_max_allows};
+use neap_policy::{LruState, PoolGate};
 use neap_units::{Bytes, EntryId, PAGE_SIZE, Pages, SpaceId};
 
 use super::config::{Config, ShrinkerKind};
@@ -26,7 +26,6 @@ pub(super) struct Owner {
     pub compressed: u64,
     /// Its entries in the pool, same-filled ones not included.
     pub stored: u64,
-    pub max: ZswapMax,
     /// Dictionary its pages are compressed with, 0 for none.
     pub dict: u8,
 }
@@ -48,6 +47,9 @@ pub(super) struct Inner {
     /// Why the last write to the swap file failed, if it did.
     pub write_error: Option<String>,
 }
+
+/// A dictionary and its number, held.
+pub(super) type HeldDict = Option<(u8, Arc<Dictionary>)>;
 
 /// The bytes of a page as they are to be kept.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +89,7 @@ impl Inner {
 
     /// Whether entries may go to the swap file.
     pub fn writeback(&self) -> bool {
-        self.config.writeback && self.config.swap_size > Bytes::ZERO
+        self.config.swap_size > Bytes::ZERO
     }
 
     /// Whether the shrinker proper runs.
@@ -95,39 +97,24 @@ impl Inner {
         self.config.shrinker != ShrinkerKind::Off && self.writeback()
     }
 
-    /// The checks before compression (SPEC 1.5 steps 1, 3 and 4).
-    pub fn admit(&mut self, owner: SpaceId) -> Result<(), Refused> {
-        if !self.config.enabled {
-            return Err(Refused::Disabled);
-        }
-        let Owner {
-            compressed, max, ..
-        } = *self.owner(owner);
-        if !zswap_max_allows([(Bytes(compressed), max)]) {
-            self.stats.reject_owner_limit += 1;
-            return Err(Refused::OwnerLimit);
-        }
+    /// The check before compression (SPEC 1.5 step 4), and the dictionary to compress with.
+    pub fn admit(&mut self, owner: SpaceId) -> Result<HeldDict, Refused> {
         if !self.gate.check(Pages(self.pool.pages())) {
             self.stats.reject_pool_full += 1;
             return Err(Refused::PoolFull);
         }
-        Ok(())
+        Ok(self.take_dict(owner))
     }
 
     /// The owner's dictionary, held until [`Dicts::put`]: by the entry, or by whoever gives up.
-    pub fn take_dict(&mut self, owner: SpaceId) -> Option<(u8, Arc<Dictionary>)> {
+    fn take_dict(&mut self, owner: SpaceId) -> HeldDict {
         let number = self.owner(owner).dict;
         self.dicts.get(number).map(|dict| (number, dict))
     }
 
     /// Makes an entry, with one reference, the newest of its owner (SPEC 1.5 step 6). The
     /// dictionary named in `body` is held for it already.
-    pub fn insert(
-        &mut self,
-        owner: SpaceId,
-        body: Body<'_>,
-        large: bool,
-    ) -> Result<EntryId, Refused> {
+    pub fn insert(&mut self, owner: SpaceId, body: Body<'_>) -> Result<EntryId, Refused> {
         let (data, dict): (&[u8], u8) = match body {
             Body::Same(_) => (&[], 0),
             Body::Bytes { data, dict } => (data, dict),
@@ -138,7 +125,6 @@ impl Inner {
             owner,
             len: data.len(),
             dict,
-            large,
             referenced: scheme.marks_new(),
             poor: matches!(body, Body::Poor(_)),
         };
@@ -165,9 +151,7 @@ impl Inner {
                 owner.lru.on_insert(scheme, len);
             }
         }
-        self.stats.stored_large_pages += u64::from(large);
         self.stats.zswpout += 1;
-        self.stats.zswpout_order[0] += u64::from(!large);
         Ok(id)
     }
 
@@ -191,7 +175,6 @@ impl Inner {
         owner.stored -= 1;
         self.stats.compressed_bytes -= entry.len() as u64;
         self.stats.stored_incompressible_pages -= u64::from(entry.len() == PAGE_SIZE);
-        self.stats.stored_large_pages -= u64::from(entry.is(Flag::Large));
         let Self { pool, entries, .. } = self;
         pool.free(handle, entry.len(), |moved, to| {
             entries.get_mut(moved).set_place(Place::Pool(to));
@@ -238,10 +221,7 @@ impl Inner {
         let entry = *self.entries.get(id);
         match entry.place() {
             Place::Free => panic!("{id} was put more often than got"),
-            Place::Same(_) => {
-                self.stats.same_filled_pages -= 1;
-                self.stats.stored_large_pages -= u64::from(entry.is(Flag::Large));
-            }
+            Place::Same(_) => self.stats.same_filled_pages -= 1,
             Place::Pool(_) => {
                 self.unlist(id);
                 self.uncharge(id, &entry);

@@ -218,12 +218,6 @@ impl Store {
         self.lock().keeps_swapped()
     }
 
-    /// A page of `owner` was read from the disk without the store's doing (SPEC 2.4, `DiskReads`).
-    /// Reads by [`Store::load`] and [`Store::load_cluster`] are counted by themselves.
-    pub fn note_disk_swapin(&self, owner: SpaceId) {
-        self.lock().note_disk_swapin(owner);
-    }
-
     fn find(&self, id: EntryId, codec: &mut Codec) -> Found {
         let mut inner = self.lock();
         let entry = *inner.entries.get(id);

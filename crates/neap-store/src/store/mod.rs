@@ -19,7 +19,7 @@ mod writeback;
 
 use std::sync::{Mutex, MutexGuard};
 
-use neap_policy::{LruState, ZswapMax};
+use neap_policy::LruState;
 use neap_units::{Bytes, EntryId, Pages, SpaceId};
 
 use crate::arena::Arena;
@@ -29,7 +29,7 @@ use crate::stats::{Holding, StoreStats};
 use crate::swapfile::BlockFile;
 use inner::Inner;
 
-pub use config::{Config, Incompressible, ShrinkerError, ShrinkerKind};
+pub use config::{Config, ShrinkerError, ShrinkerKind};
 pub use error::{LoadError, Refused};
 pub use load::Source;
 pub use shrink::Shrunk;
@@ -102,45 +102,7 @@ impl Store {
         let mut inner = self.lock();
         let dict = std::mem::take(&mut inner.owner(owner).dict);
         inner.dicts.put(dict);
-        let state = inner.owner(owner);
-        state.lru = LruState::default();
-        state.max = ZswapMax::Max;
-    }
-
-    /// Limits the compressed bytes of one owner (the kernel's `memory.zswap.max`).
-    pub fn set_owner_max(&self, owner: SpaceId, max: ZswapMax) {
-        self.lock().owner(owner).max = max;
-    }
-
-    /// Changes the limit of the pool.
-    pub fn set_pool_max(&self, max: Pages) {
-        let mut inner = self.lock();
-        inner.config.pool_max = max;
-        let threshold = inner.config.accept_threshold_percent;
-        inner.gate.set_max(max, threshold);
-    }
-
-    /// Switches storing on or off; what is stored stays.
-    pub fn set_enabled(&self, enabled: bool) {
-        self.lock().config.enabled = enabled;
-    }
-
-    /// Switches storing of folios of more than one page on or off.
-    pub fn set_store_large_folios(&self, on: bool) {
-        self.lock().config.store_large_folios = on;
-    }
-
-    /// Changes the shrinker. What the old one had learnt of each owner is forgotten: its numbers
-    /// mean something else to the new one.
-    pub fn set_shrinker(&self, kind: ShrinkerKind) {
-        let mut inner = self.lock();
-        if inner.config.shrinker.scheme() != kind.scheme() {
-            inner
-                .owners
-                .iter_mut()
-                .for_each(|owner| owner.lru = LruState::default());
-        }
-        inner.config.shrinker = kind;
+        inner.owner(owner).lru = LruState::default();
     }
 
     /// Memory of the pool, in whole pages.
@@ -166,12 +128,6 @@ impl Store {
             held: Bytes::from(Pages(live - stats.swapped_pages - stats.same_filled_pages)).0,
             compressed: stats.compressed_bytes,
         }
-    }
-
-    /// Whether the pool refuses pages since it was full: the pool worker has work.
-    #[must_use]
-    pub fn pool_reached_full(&self) -> bool {
-        self.lock().gate.reached_full()
     }
 
     /// Whether any page can go to the swap file, as far as is known: not while it refuses writes.
@@ -248,19 +204,6 @@ impl Store {
             pool_compacted_pages: pool.compacted_pages,
             ..stats
         }
-    }
-
-    /// Moves objects together until no page of the pool can be given back; returns the bytes
-    /// given back. The lock is held for all of it: for an idle moment, not for the way of a fault.
-    pub fn compact(&self) -> Bytes {
-        let mut inner = self.lock();
-        let Inner { pool, entries, .. } = &mut *inner;
-        let pages = pool.compact(|moved, to| {
-            entries
-                .get_mut(moved)
-                .set_place(crate::entry::Place::Pool(to));
-        });
-        Bytes::from(Pages(pages))
     }
 }
 

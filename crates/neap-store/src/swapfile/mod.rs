@@ -2,11 +2,15 @@
 //! of each is kept in memory.
 
 mod extent;
+#[cfg(test)]
+mod faulty;
 mod file;
 mod record;
 
 pub(crate) use extent::{EXTENT, Extents, Region};
-pub use file::{BlockFile, Direction, Fault, FaultyFile, MemFile, NoFile};
+#[cfg(test)]
+pub(crate) use faulty::{Direction, Fault, FaultyFile};
+pub use file::{BlockFile, MemFile, NoFile};
 pub(crate) use record::{Record, next_record, record_room};
 
 /// Unit of transfers in bytes: offsets and lengths are multiples of it.

@@ -182,14 +182,6 @@ impl Uffd {
         self.ioctl_again("UFFDIO_WAKE", WAKE, &mut to_raw(&range), passes)
     }
 
-    /// A second handle on the same userfaultfd.
-    pub fn duplicate(&self) -> Result<Self> {
-        self.fd
-            .try_clone()
-            .map(Self::adopt)
-            .map_err(|e| SysError::new("dup", "userfaultfd", e))
-    }
-
     fn ioctl<T>(&self, name: &'static str, request: libc::c_ulong, arg: &mut T) -> Result<()> {
         self.ioctl_again(name, request, arg, |_| false)
     }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use neap_units::{EntryId, PAGE_SIZE};
 
 use super::fixture::*;
-use crate::{Direction, Fault, FaultyFile, LoadError, Source};
+use crate::swapfile::{Direction, Fault, FaultyFile};
+use crate::{LoadError, Source};
 
 const SWAP: u64 = 64 << 20;
 

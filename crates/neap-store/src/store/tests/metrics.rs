@@ -4,12 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use neap_policy::ZswapMax;
 use neap_units::{PAGE_SIZE, Pages};
 
 use super::fixture::*;
-use crate::swapfile::EXTENT;
-use crate::{CompressorKind, Config, Direction, Fault, FaultyFile, StoreStats, VecArena};
+use crate::swapfile::{Direction, EXTENT, Fault, FaultyFile};
+use crate::{CompressorKind, Config, StoreStats, VecArena};
 
 /// Names of the numbers that are not zero, over all stores shown.
 #[derive(Default)]
@@ -72,21 +71,13 @@ fn disk_numbers(moved: &mut Moved) {
 fn memory_numbers(moved: &mut Moved) {
     let mut f = Fixture::pool(200);
     f.put_in(&[1; PAGE_SIZE]).expect("same");
-    let pages: Vec<u8> = (0..4).flat_map(page).collect();
-    f.store
-        .store_folio(OWNER, &pages, &mut f.codec, &mut Vec::new())
-        .expect("room");
     assert!(f.put_in(&noise(1)).is_err());
-    f.store.set_owner_max(OWNER, ZswapMax::Pages(Pages(0)));
-    assert!(f.put_in(&page(1)).is_err());
-    f.store.set_owner_max(OWNER, ZswapMax::Max);
     let mut ids = Vec::new();
     while let Ok(id) = f.put_in(&page(ids.len() as u64)) {
         ids.push(id);
     }
     f.verify(&ids, 0);
     ids.iter().step_by(2).for_each(|&id| f.store.put(id));
-    f.store.compact();
     moved.see(&f.store.stats());
     let config = Config {
         pool_max: Pages(10),

@@ -2,7 +2,6 @@
 
 mod faults;
 mod fixture;
-mod folio;
 mod known;
 mod metrics;
 mod model;

@@ -6,12 +6,12 @@ use neap_units::{EntryId, PAGE_SIZE, SpaceId};
 use proptest::prelude::*;
 
 use super::fixture::*;
-use crate::{CompressorKind, Config, Direction, Fault, FaultyFile, Page, ShrinkerKind};
+use crate::swapfile::{Direction, Fault, FaultyFile};
+use crate::{CompressorKind, Config, Page, ShrinkerKind};
 
 #[derive(Clone, Debug)]
 enum Op {
     Store { owner: u16, kind: u8, n: u64 },
-    Folio { order: u32, n: u64 },
     Raw { n: u64 },
     Get(u16),
     Put(u16),
@@ -20,14 +20,11 @@ enum Op {
     Matches(u16),
     Shrink(u8),
     Worker,
-    Compact,
-    Switch(bool),
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (0u16..3, 0u8..12, 0u64..500).prop_map(|(owner, kind, n)| Op::Store { owner, kind, n }),
-        1 => (0u32..6, 0u64..500).prop_map(|(order, n)| Op::Folio { order, n }),
         1 => (0u64..500).prop_map(|n| Op::Raw { n }),
         1 => any::<u16>().prop_map(Op::Get),
         4 => any::<u16>().prop_map(Op::Put),
@@ -36,8 +33,6 @@ fn op() -> impl Strategy<Value = Op> {
         1 => any::<u16>().prop_map(Op::Matches),
         2 => (0u8..4).prop_map(Op::Shrink),
         1 => Just(Op::Worker),
-        1 => Just(Op::Compact),
-        1 => any::<bool>().prop_map(Op::Switch),
     ]
 }
 
@@ -82,20 +77,6 @@ fn apply(f: &mut Fixture, model: &mut Model, op: Op) {
                 model.add(id, page);
             }
         }
-        Op::Folio { order, n } => {
-            let pages: Vec<Page> = (0..1u64 << order)
-                .map(|i| some_page((i + n) as u8 % 30, n + i))
-                .collect();
-            let before = store.entries();
-            let mut ids = Vec::new();
-            match store.store_folio(OWNER, &pages.concat(), codec, &mut ids) {
-                Ok(()) => ids
-                    .into_iter()
-                    .zip(pages)
-                    .for_each(|(id, page)| model.add(id, page)),
-                Err(_) => assert!(ids.is_empty() && store.entries() == before),
-            }
-        }
         Op::Raw { n } => {
             if let Ok(id) = store.store_raw(OWNER, &page(n)) {
                 model.add(id, page(n));
@@ -133,12 +114,6 @@ fn apply(f: &mut Fixture, model: &mut Model, op: Op) {
         }
         Op::Shrink(priority) => drop(store.shrink(priority, codec)),
         Op::Worker => drop(store.shrink_worker(codec)),
-        Op::Compact => drop(store.compact()),
-        Op::Switch(old) => store.set_shrinker(if old {
-            ShrinkerKind::Protection
-        } else {
-            ShrinkerKind::SecondChance
-        }),
     }
 }
 
@@ -197,10 +172,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_store_is_a_map_of_pages(ops in prop::collection::vec(op(), 1..250), pool in 20u64..200, extents in 0u64..12, zstd in any::<bool>()) {
+    fn the_store_is_a_map_of_pages(ops in prop::collection::vec(op(), 1..250), pool in 20u64..200, extents in 0u64..12, zstd in any::<bool>(), old in any::<bool>()) {
         let mut config = swap_config(pool, extents << 18);
         if zstd {
             config.compressor = CompressorKind::Zstd(1);
+        }
+        if old {
+            config.shrinker = ShrinkerKind::Protection;
         }
         run(ops, config, disk(0, 0));
     }

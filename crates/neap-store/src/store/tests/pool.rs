@@ -1,8 +1,8 @@
-use neap_policy::{Core, Heat, Step, ZswapMax};
-use neap_units::{EntryId, PAGE_SIZE, PageNr, Pages, SlotId, SpaceId};
+use neap_policy::{Core, Heat, Step};
+use neap_units::{EntryId, PAGE_SIZE, PageNr, Pages, SlotId};
 
 use super::fixture::*;
-use crate::{CompressorKind, Config, Incompressible, NoFile, Refused, Source, StoreStats};
+use crate::{CompressorKind, Config, NoFile, Refused, Source, StoreStats};
 
 #[test]
 fn a_stored_page_comes_back_and_goes_when_put() {
@@ -65,12 +65,6 @@ fn a_page_that_does_not_compress_is_refused_without_a_swap_file_and_kept_raw_wit
     assert_eq!(f.take_out(id), (noise(1), Source::Whole));
     assert_eq!(f.store.stats().stored_incompressible_pages, 1);
     f.store.check();
-    let config = Config {
-        incompressible: Incompressible::Reject,
-        ..swap_config(100, 1 << 24)
-    };
-    let mut f = Fixture::with(config, Box::new(NoFile));
-    assert_eq!(f.put_in(&noise(1)), Err(Refused::CompressPoor));
 }
 
 #[test]
@@ -84,13 +78,11 @@ fn a_full_pool_refuses_until_it_is_down_to_its_threshold() {
         }
     };
     assert_eq!(refused, Refused::PoolFull);
-    assert!(f.store.pool_reached_full());
     while f.store.pool_bytes().0 > 90 * PAGE_SIZE as u64 {
         assert_eq!(f.put_in(&page(9999)), Err(Refused::PoolFull));
         f.store.put(ids.pop().expect("held"));
     }
     let id = f.put_in(&page(9999)).expect("the pool opened again");
-    assert!(!f.store.pool_reached_full());
     assert!(f.store.stats().pool_limit_hit >= 1);
     f.store.put(id);
     f.store.check();
@@ -109,37 +101,6 @@ fn what_the_pool_takes_of_memory_is_what_it_uses_and_what_is_backed_ahead() {
     // What is backed stays for the next page.
     assert_eq!((f.store.pool_bytes().0, f.store.pool_memory()), (0, takes));
     f.store.check();
-}
-
-#[test]
-fn an_owner_at_its_limit_is_refused_and_others_are_not() {
-    let mut f = Fixture::pool(1000);
-    f.store.set_owner_max(OWNER, ZswapMax::Pages(Pages(2)));
-    let mut taken = 0;
-    while f.put_in(&page(taken)).is_ok() {
-        taken += 1;
-    }
-    assert_eq!(f.put_in(&page(taken)), Err(Refused::OwnerLimit));
-    assert!(
-        f.store.stats().compressed_bytes / 4096 == 2,
-        "at most one store beyond"
-    );
-    f.store
-        .store(SpaceId(1), &page(0), &mut f.codec)
-        .expect("another owner");
-    f.store.set_owner_max(OWNER, ZswapMax::Max);
-    f.put_in(&page(0)).expect("no limit");
-    f.store.check();
-}
-
-#[test]
-fn a_disabled_store_refuses_and_still_gives_back() {
-    let mut f = Fixture::pool(100);
-    let id = f.put_in(&page(0)).expect("room");
-    f.store.set_enabled(false);
-    assert_eq!(f.put_in(&page(1)), Err(Refused::Disabled));
-    assert_eq!(f.put_in(&[0; PAGE_SIZE]), Err(Refused::Disabled));
-    f.verify(&[id], 0);
 }
 
 #[test]

@@ -114,8 +114,7 @@ fn few_wait_until_they_are_enough_or_room_is_wanted() {
         ShrinkerKind::Protection,
         ShrinkerKind::Off,
     ] {
-        let mut f = Fixture::swap(4000, SWAP);
-        f.store.set_shrinker(kind);
+        let mut f = super::swap::with_shrinker(kind);
         let ids = fill_poor(&mut f, 0, 1..10);
         assert_eq!(f.store.shrink_poor(10, &mut f.codec).written_back, 0);
         assert_eq!(f.store.shrink(12, &mut f.codec).written_back, 9);

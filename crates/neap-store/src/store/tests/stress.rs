@@ -62,14 +62,13 @@ fn work(store: &Store, worker: u64) -> Vec<(EntryId, u64)> {
     held
 }
 
-/// Shrinks, sweeps and compacts until told to stop.
+/// Shrinks and sweeps until told to stop.
 fn press(store: &Store, stop: &std::sync::atomic::AtomicBool) {
     let mut codec = store.codec();
     let mut n = 0u8;
     while !stop.load(std::sync::atomic::Ordering::Relaxed) {
         store.shrink(n % 3, &mut codec);
         if n.is_multiple_of(16) {
-            store.compact();
             store.shrink_worker(&mut codec);
         }
         n = n.wrapping_add(1);

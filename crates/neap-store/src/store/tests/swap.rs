@@ -2,13 +2,22 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use neap_units::{EntryId, PAGE_SIZE, Pages, SpaceId};
+use neap_units::{EntryId, PAGE_SIZE, SpaceId};
 
 use super::fixture::*;
 use crate::swapfile::EXTENT;
 use crate::{BlockFile, CompressorKind, Config, MemFile, ShrinkerKind, Source, Store};
 
 const SWAP: u64 = 64 << 20;
+
+/// A pool that takes 4,000 pages, a swap file, and this shrinker.
+pub(super) fn with_shrinker(shrinker: ShrinkerKind) -> Fixture {
+    let config = Config {
+        shrinker,
+        ..swap_config(4000, SWAP)
+    };
+    Fixture::with(config, Box::new(MemFile::new()))
+}
 
 #[test]
 fn everything_can_go_to_the_swap_file_and_comes_back() {
@@ -64,11 +73,7 @@ fn a_fresh_entry_is_written_only_after_two_visits() {
         );
     }
     assert!(f.store.shrink(0, &mut f.codec).written_back > 0);
-    let config = Config {
-        shrinker: ShrinkerKind::Protection,
-        ..swap_config(4000, SWAP)
-    };
-    let mut f = Fixture::with(config, Box::new(MemFile::new()));
+    let mut f = with_shrinker(ShrinkerKind::Protection);
     f.fill(0..1000);
     assert!(
         f.store.shrink(0, &mut f.codec).written_back > 0,
@@ -89,8 +94,7 @@ fn the_oldest_entries_go_first() {
 
 #[test]
 fn an_entry_that_was_loaded_and_kept_goes_last() {
-    let mut f = Fixture::swap(4000, SWAP);
-    f.store.set_shrinker(ShrinkerKind::Protection);
+    let mut f = with_shrinker(ShrinkerKind::Protection);
     let ids = f.fill(0..100);
     f.verify(&ids[..32], 0);
     assert_eq!(f.store.shrink_owner(OWNER, &mut f.codec).1.written_back, 32);
@@ -114,12 +118,14 @@ fn gentle_pressure_on_a_small_pool_scans_nothing() {
 #[test]
 fn pages_read_back_from_disk_hold_back_as_many_entries() {
     let mut f = Fixture::swap(4000, SWAP);
-    f.fill(0..500);
+    let id = f.fill(0..1)[0];
+    assert_eq!(f.drain(), 1);
+    f.fill(1..501);
     for _ in 0..500 / 128 {
         assert_eq!(f.store.shrink(0, &mut f.codec).written_back, 0);
     }
     for _ in 0..2000 {
-        f.store.note_disk_swapin(OWNER);
+        assert_eq!(f.take_out(id).1, Source::SwapFile);
     }
     for round in 0..4 {
         assert_eq!(
@@ -135,17 +141,10 @@ fn pages_read_back_from_disk_hold_back_as_many_entries() {
 }
 
 #[test]
-fn the_schemes_can_be_exchanged_at_run_time() {
-    let mut f = Fixture::swap(4000, SWAP);
-    let ids = f.fill(0..1000);
-    f.store.set_shrinker(ShrinkerKind::Off);
+fn without_a_shrinker_nothing_is_scanned() {
+    let mut f = with_shrinker(ShrinkerKind::Off);
+    f.fill(0..1000);
     assert_eq!(f.store.shrink(0, &mut f.codec), crate::Shrunk::default());
-    f.store.set_shrinker(ShrinkerKind::Protection);
-    assert!(f.store.shrink(0, &mut f.codec).written_back > 0);
-    f.store.set_shrinker(ShrinkerKind::SecondChance);
-    f.drain();
-    f.verify(&ids, 0);
-    f.store.check();
 }
 
 #[test]
@@ -157,9 +156,7 @@ fn the_worker_brings_a_full_pool_down_to_its_threshold() {
             match f.store.store(owner, &page(ids.len() as u64), &mut f.codec) {
                 Ok(id) => ids.push(id),
                 Err(_) => {
-                    while f.store.pool_reached_full()
-                        && f.store.shrink_worker(&mut f.codec).written_back > 0
-                    {
+                    while f.store.shrink_worker(&mut f.codec).written_back > 0 {
                         if f.store.pool_bytes().0 <= 450 * PAGE_SIZE as u64 {
                             break;
                         }
@@ -366,27 +363,4 @@ fn pages_of_a_dictionary_go_to_disk_and_back_and_hold_it() {
     f.store.put_many(&ids);
     assert_eq!(f.store.stats().dictionaries, 0);
     f.store.check();
-}
-
-#[test]
-fn a_limit_of_an_owner_makes_room_by_writing_back() {
-    let mut f = Fixture::swap(4000, SWAP);
-    f.store
-        .set_owner_max(OWNER, neap_policy::ZswapMax::Pages(Pages(100)));
-    let mut stored = Vec::new();
-    for n in 0..2000 {
-        if let Ok(id) = f.put_in(&page(n)) {
-            stored.push((id, n));
-        }
-    }
-    assert!(
-        stored.len() > 1000,
-        "write-back makes room: {}",
-        stored.len()
-    );
-    assert!(f.store.stats().written_back_pages > 0);
-    f.store.check();
-    for (id, n) in stored {
-        assert!(f.take_out(id).0 == page(n));
-    }
 }
