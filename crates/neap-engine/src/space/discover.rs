@@ -79,6 +79,14 @@ impl Space {
         }
     }
 
+    /// Forgets the claims that meet a place, and says which they were.
+    pub fn take_claims(&self, place: &Range<u64>) -> Vec<Range<u64>> {
+        let mut claims = self.claims.lock().expect("claims lock");
+        let (taken, left) = claims.drain(..).partition(|claim| touches(claim, place));
+        *claims = left;
+        taken
+    }
+
     /// Registers what has come to a place that a mapping just left: its thread goes on at once, and shall wait at what it
     /// touches there. The table hears of it by [`Self::discover_claimed`]. Where nothing came, as after munmap, what may come
     /// later is found as all that is new.
