@@ -32,18 +32,21 @@ const KERNEL: [&str; 6] = [
 ];
 
 /// Mappings that come, grow or change.
-const MAPPINGS: [&str; 7] = [
+const MAPPINGS: [&str; 6] = [
     "grown_by_mremap",
     "grown_by_brk",
     "on_the_stack",
     "in_huge_pages",
     "in_the_data_segment",
     "mapped_over",
-    "mapped_into_a_reserve",
 ];
 
 /// One new mapping after another. Each waits for nothing until it is found.
-const ANEW: [&str; 2] = ["grown_by_brk_in_steps", "committed_in_steps"];
+const ANEW: [&str; 3] = [
+    "grown_by_brk_in_steps",
+    "committed_in_steps",
+    "mapped_into_a_reserve",
+];
 const MOST_ANEW: u64 = 96 << 20;
 
 /// What a forked child copies before its pages are looked for, which is not done for one that copies next to nothing.

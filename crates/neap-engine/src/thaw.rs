@@ -132,9 +132,7 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
         let known: Vec<Range<u64>> = ranges.within(&range);
         // What was refused before may be registered with a userfaultfd of the program's own.
         let grown = grown.into_iter().filter(|part| !earlier.touches(part));
-        // What was claimed is registered, and not known yet.
-        let claimed = space.take_claims(&range);
-        for part in known.into_iter().chain(grown).chain(claimed) {
+        for part in known.into_iter().chain(grown) {
             if space.uffd.unregister(part.clone()).is_err() {
                 continue;
             }

@@ -116,7 +116,9 @@ impl Inbox {
             return;
         }
         let now = neap_sys::monotonic_nanos();
-        if now - *self.unsure_since.get_or_insert(now) < LONG_UNSURE {
+        let long = now - *self.unsure_since.get_or_insert(now) >= LONG_UNSURE;
+        // What came grows at once, and waits for nothing until it is registered.
+        if !long && !self.space.has_replaced() {
             return;
         }
         while self.space.expects() && neap_sys::monotonic_nanos() < now + LONGEST_LOOK {

@@ -166,7 +166,7 @@ impl FaultThread {
                 continue;
             }
             self.inbox.read(&mut self.rank);
-            self.space.discover_claimed(&self.job);
+            self.space.discover_replaced(&self.job);
             if told && self.inbox.fruitless > MOST_FRUITLESS && space.look_for_life() {
                 std::thread::sleep(FRUITLESS_PAUSE);
             }

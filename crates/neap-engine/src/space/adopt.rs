@@ -16,7 +16,7 @@ use crate::job::Job;
 const TRY_AGAIN: u64 = 1_000_000_000;
 
 /// Absent pages, and the first write to one that was read before.
-pub(super) const MODE: Mode = Mode::MissingAndWp;
+const MODE: Mode = Mode::MissingAndWp;
 
 /// What a look is for.
 #[derive(Clone, Copy)]

@@ -13,15 +13,15 @@ use std::time::Duration;
 use neap_sys::{Mapping, Mode};
 use neap_units::PAGE_SIZE;
 
-use super::adopt::{Look, MODE};
+use super::adopt::Look;
 use super::{Body, Space};
 use crate::job::Job;
 
 /// No program has memory from here on: 2^47 on x86-64, 2^48 on arm64.
 const HIGHEST: u64 = 1 << 48;
 
-/// Claims that are kept until their changes are applied.
-const MOST_CLAIMS: usize = 64;
+/// Places of a kind that are kept.
+const MOST_PLACES: usize = 64;
 
 /// Mappings that are taken over under one hold of the gate.
 const BATCH: usize = 256;
@@ -48,7 +48,7 @@ impl Space {
             return;
         }
         self.forget_refused(body);
-        let Ok(found) = self.survey(body, &(0..u64::MAX), look.inherits) else {
+        let Ok(mut found) = self.survey(body, &(0..u64::MAX), look.inherits) else {
             return;
         };
         if look.inherits {
@@ -56,63 +56,6 @@ impl Space {
         }
         self.kin.end_inherits();
         self.find_threads();
-        self.take_in(job, body, found, look);
-        // From its registration on the program tells when it declares memory free.
-        if look.first && body.memory_of().declared_free() != Some(0) {
-            self.frees.store(true, Relaxed);
-        }
-    }
-
-    /// Takes note of what was claimed.
-    pub fn discover_claimed(&self, job: &Job) {
-        let places = std::mem::take(&mut *self.claims.lock().expect("claims lock"));
-        let Some(body) = self.body.get().filter(|_| !self.kin.inherits()) else {
-            return;
-        };
-        let look = Look {
-            first: false,
-            inherits: false,
-        };
-        for place in places {
-            let found = self.survey(body, &place, false).unwrap_or_default();
-            self.take_in(job, body, found, look);
-        }
-    }
-
-    /// Forgets the claims that meet a place, and says which they were.
-    pub fn take_claims(&self, place: &Range<u64>) -> Vec<Range<u64>> {
-        let mut claims = self.claims.lock().expect("claims lock");
-        let (taken, left) = claims.drain(..).partition(|claim| touches(claim, place));
-        *claims = left;
-        taken
-    }
-
-    /// Registers what has come to a place that a mapping just left: its thread goes on at once, and shall wait at what it
-    /// touches there. The table hears of it by [`Self::discover_claimed`]. Where nothing came, as after munmap, what may come
-    /// later is found as all that is new.
-    pub fn claim(&self, place: &Range<u64>) {
-        let made = self.first_look.is_made();
-        let Some(body) = self.body.get().filter(|_| made) else {
-            return;
-        };
-        if self.wipes.load(Relaxed) || self.kin.inherits() {
-            return;
-        }
-        let came = self.survey(body, place, true).unwrap_or_default();
-        if came.is_empty() {
-            return;
-        }
-        for mapping in came {
-            let _ = self.uffd.register(mapping.range, MODE);
-        }
-        let mut places = self.claims.lock().expect("claims lock");
-        if places.len() < MOST_CLAIMS {
-            places.push(place.clone()); // of what is left out the next look for mappings takes note
-        }
-    }
-
-    /// Registers mappings that were found.
-    fn take_in(&self, job: &Job, body: &Body, mut found: Vec<Mapping>, look: Look) {
         self.leave_out_failed(&mut found);
         // Asking for flags makes the kernel walk every page: only where it must be, and once.
         if self.wipes.load(Relaxed) && !found.is_empty() {
@@ -131,14 +74,65 @@ impl Space {
             usize::MAX
         };
         for batch in found.chunks(most) {
-            // Others may change mappings all the time, but not at every moment.
-            for again in 0..tries {
-                if again > 0 {
-                    std::thread::sleep(PAUSE);
-                }
-                if self.adopt(job, body, batch, look) || self.is_dead() {
-                    break;
-                }
+            self.adopt_soon(job, body, batch, look, tries);
+        }
+        // From its registration on the program tells when it declares memory free.
+        if look.first && body.memory_of().declared_free() != Some(0) {
+            self.frees.store(true, Relaxed);
+        }
+    }
+
+    /// Notes a place that a mapping just left and where another has come, as mmap over a part of a reserve does. It is
+    /// registered as soon as the change is applied, and not before: what is registered tells in which order changes were made.
+    pub fn note_replaced(&self, place: &Range<u64>) {
+        let made = self.first_look.is_made();
+        let Some(body) = self.body.get().filter(|_| made) else {
+            return;
+        };
+        let mut places = self.replaced.lock().expect("places lock");
+        // Of what is left out the next look for mappings takes note.
+        let is_new = |found: Vec<Mapping>| !found.is_empty();
+        if places.len() < MOST_PLACES && self.survey(body, place, true).is_ok_and(is_new) {
+            places.push(place.clone());
+        }
+    }
+
+    /// Whether there is such a place.
+    pub fn has_replaced(&self) -> bool {
+        !self.replaced.lock().expect("places lock").is_empty()
+    }
+
+    /// Registers what has come to such places, once nothing is still to come.
+    pub fn discover_replaced(&self, job: &Job) {
+        if self.expects() || !self.has_replaced() {
+            return;
+        }
+        let places = std::mem::take(&mut *self.replaced.lock().expect("places lock"));
+        let body = self.body.get().filter(|_| !self.kin.inherits());
+        let Some(body) = body.filter(|_| !self.wipes.load(Relaxed)) else {
+            return; // the next look for mappings has more to do for them
+        };
+        let look = Look {
+            first: false,
+            inherits: false,
+        };
+        for place in places {
+            let mut found = self.survey(body, &place, false).unwrap_or_default();
+            self.leave_out_failed(&mut found);
+            if !found.is_empty() {
+                self.adopt_soon(job, body, &found, look, TRIES);
+            }
+        }
+    }
+
+    /// Others may change mappings all the time, but not at every moment.
+    fn adopt_soon(&self, job: &Job, body: &Body, batch: &[Mapping], look: Look, tries: u32) {
+        for again in 0..tries {
+            if again > 0 {
+                std::thread::sleep(PAUSE);
+            }
+            if self.adopt(job, body, batch, look) || self.is_dead() {
+                break;
             }
         }
     }

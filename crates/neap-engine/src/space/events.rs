@@ -71,7 +71,7 @@ impl Space {
             Event::Fork(_) => self.await_more(event, self.keep_staged(job)),
             event => {
                 if let Event::Unmap(place) = &event {
-                    self.claim(place);
+                    self.note_replaced(place);
                 }
                 self.await_more(event, Kept::new());
             }

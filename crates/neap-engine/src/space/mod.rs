@@ -126,8 +126,8 @@ pub(crate) struct Space {
     /// What the kernel would not register, by start: where it ends, and until when (nanoseconds) it
     /// is not tried again.
     pub failed: Mutex<HashMap<u64, (u64, u64)>>,
-    /// Where mappings came that were registered as soon as that was told, and that the table does not know yet.
-    pub claims: Mutex<Vec<Range<u64>>>,
+    /// Where registered mappings went and others came: see [`Self::note_replaced`].
+    pub replaced: Mutex<Vec<Range<u64>>>,
     /// The program uses MADV_WIPEONFORK.
     pub wipes: AtomicBool,
     /// It declares memory free (MADV_FREE): the kernel may drop pages of it without a word.
@@ -191,7 +191,7 @@ impl Space {
             ranges: Mutex::new(ranges),
             refused: Mutex::default(),
             failed: Mutex::default(),
-            claims: Mutex::default(),
+            replaced: Mutex::default(),
             wipes: AtomicBool::new(false),
             frees: AtomicBool::new(false),
             vouched: Mutex::default(),

@@ -344,3 +344,31 @@ fn what_was_in_the_way_has_left_before() {
     );
     assert_eq!(in_order(&read, taken(&[5..7, 1..2]), &now), [0, 2, 1]);
 }
+
+/// Why nothing is registered between a change and its application: the kernel's answer would be about that.
+#[test]
+fn what_is_registered_too_early_turns_the_order() {
+    let (from, to, beside) = (0x1_0000..0x1_2000, 0x2_0000..0x2_2000, 0x2_2000..0x2_4000);
+    let whole = to.start..beside.end;
+    let read = [
+        Shape::Move {
+            from: from.clone(),
+            to: to.clone(),
+        },
+        Shape::Unmap(whole),
+    ];
+    let order = |is_registered: bool| {
+        let mut taken = Ranges::default();
+        taken.insert(from.clone());
+        taken.insert(beside.clone());
+        let answer = |at: u64| (at, is_registered && at >= to.start);
+        let now = places_to_ask(&read).into_iter().map(answer).collect();
+        in_order(&read, taken, &now)
+    };
+    assert_eq!(order(false), [0, 1], "it moved, and was unmapped there");
+    assert_eq!(
+        order(true),
+        [1, 0],
+        "it moved to where others were unmapped"
+    );
+}
