@@ -204,8 +204,9 @@ extern "C" fn run(top: usize) -> ! {
     sys::leave_group();
     sys::close_all_but([socket, uffd, process]);
     sys::set_name(NAME);
-    sys::confine();
+    // Before anything that takes time: until it is heard nobody sees how the program grows.
     sys::send(socket, &reply(), &[]);
+    sys::confine();
     let mut stderr = None;
     loop {
         let mut command = EMPTY;
