@@ -173,3 +173,23 @@ fn a_process_that_shares_memory_and_forks_loses_no_byte() {
     assert_eq!(run.text(), "right, 0 wrong\n", "{}", run.stderr);
     run.must_have_paged();
 }
+
+/// The agent of a program without any right is confined, too: the program may shut itself in later.
+#[test]
+fn the_agent_of_an_ordinary_user_is_confined() {
+    let name = "the_agent_of_an_ordinary_user_is_confined";
+    let Some((nobody, device)) = Nobody::with_device(name) else {
+        return;
+    };
+    let _alone = exclusive();
+    let script = "sleep 0.5; for dir in /proc/[0-9]*; do \
+        read -r name <$dir/comm && [ \"$name\" = mm-agent ] && grep -hE '^(CapPrm|NoNewPrivs|Seccomp):' $dir/status; done";
+    let shell = Run::new(["sh", "-c", script]).dir(nobody.user.dir());
+    let run = nobody.neap("64M", &device).run(&shell);
+    let text = run.text();
+    assert!(text.contains("Seccomp:\t2\n"), "{text}{}", run.stderr);
+    for line in text.lines() {
+        let value = line.split('\t').nth(1).unwrap_or_default();
+        assert!(["0000000000000000", "1", "2"].contains(&value), "{line}");
+    }
+}

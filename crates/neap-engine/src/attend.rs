@@ -129,7 +129,7 @@ struct Attended {
     untold: bool,
 }
 
-/// What was seen of a process and its agent. Times in nanoseconds.
+/// A process and its agent, as the attending thread saw them last. Times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stand {
     Both,

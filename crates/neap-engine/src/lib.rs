@@ -7,11 +7,10 @@
 //! | `fault` | the way in begins: a thread waits for the page |
 //! | `load` | the way in ends: find the bytes, fill, wake |
 //!
-//! Beside them: `listen` finds out who calls, in a directory of its own (`shelter`), `talk` has threads that speak with
-//! them, `attendant` takes processes over, once what they offer is proven to be theirs (`proof`), `attend` waits for their
-//! ends, `sampler` keeps the limit,
-//! `writeback` moves compressed pages to the swap file, `thaw` lets go of memory again, `record` writes
-//! down what the policy core is asked, `strays` names processes that are not met.
+//! Beside them: `listen` finds out who calls, in a directory of its own (`shelter`). `talk` has threads that speak with the
+//! callers. `attendant` takes processes over, once what they offer is proven to be theirs (`proof`). `attend` waits for
+//! their ends. `sampler` keeps the limit, and `writeback` moves compressed pages to the swap file. `thaw` lets go of memory
+//! again. `record` writes down what the policy core is asked. `strays` names processes that are not met.
 #![forbid(unsafe_code)]
 
 mod agent;

@@ -23,7 +23,7 @@ const MOST: usize = 64;
 const MOST_FREE: usize = 2;
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Who is spoken with, and who could be.
+/// The conversations under way, and the threads that wait for one.
 #[derive(Default)]
 pub(crate) struct Talks {
     under_way: AtomicUsize,

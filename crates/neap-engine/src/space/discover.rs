@@ -89,11 +89,10 @@ impl Space {
         let Some(body) = self.body.get().filter(|_| made) else {
             return;
         };
+        let came = self.survey(body, place, true).unwrap_or_default();
         let mut places = self.replaced.lock().expect("places lock");
-        // Of what is left out the next look for mappings takes note.
-        let is_new = |found: Vec<Mapping>| !found.is_empty();
-        if places.len() < MOST_PLACES && self.survey(body, place, true).is_ok_and(is_new) {
-            places.push(place.clone());
+        if !came.is_empty() && places.len() < MOST_PLACES {
+            places.push(place.clone()); // of what is left out the next look for mappings takes note
         }
     }
 
@@ -104,7 +103,7 @@ impl Space {
 
     /// Registers what has come to such places, once nothing is still to come.
     pub fn discover_replaced(&self, job: &Job) {
-        if self.expects() || !self.has_replaced() {
+        if self.expects() {
             return;
         }
         let places = std::mem::take(&mut *self.replaced.lock().expect("places lock"));

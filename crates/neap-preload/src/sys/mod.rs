@@ -143,8 +143,11 @@ pub fn confine() {
     const PR_SET_NO_NEW_PRIVS: usize = 38;
     const CAP_KILL: u32 = 1 << 5;
     call(nr::PRCTL, [PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0]);
-    let kept = set_capabilities(CAP_KILL);
-    if !kept || !filter::install() {
+    // Who has not that one has none of them afterwards. The filter forbids this call, too: it comes last.
+    if !set_capabilities(CAP_KILL) {
+        set_capabilities(0);
+    }
+    if !filter::install() {
         set_capabilities(0);
     }
 }
