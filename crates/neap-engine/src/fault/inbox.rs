@@ -20,6 +20,8 @@ const LONG_UNSURE: u64 = 500_000;
 /// How long its end is then looked for after each event, in nanoseconds: more than a call takes that changes an address
 /// space, and no more than its thread can do without a cpu that we share.
 const LONGEST_LOOK: u64 = 50_000;
+/// The same where a mapping has come to a place that one just left, which is looked at again soon.
+const SHORTEST_LOOK: u64 = 3_000;
 /// Longest look at a gate that is closed, in nanoseconds, and the pauses between two tries.
 const LONGEST_SPIN: u64 = 100_000;
 const PAUSES: u32 = 20;
@@ -75,8 +77,10 @@ impl Inbox {
         let mut born = Vec::new();
         let read = self.read_under_gate(&mut born);
         drop(gate);
-        if !born.is_empty() {
-            rank.go_ahead(); // or the threads that serve them would begin behind, where nobody looks after them
+        // The threads that serve children would begin behind, too, where nobody looks after them. And who only runs while the
+        // program waits comes too late for the moment between two of its changes, when what has come can be registered.
+        if !born.is_empty() || self.space.has_replaced() {
+            rank.go_ahead();
         }
         for child in born {
             child.attend(&self.job);
@@ -117,11 +121,12 @@ impl Inbox {
         }
         let now = neap_sys::monotonic_nanos();
         let long = now - *self.unsure_since.get_or_insert(now) >= LONG_UNSURE;
-        // What came grows at once, and waits for nothing until it is registered.
-        if !long && !self.space.has_replaced() {
-            return;
-        }
-        while self.space.expects() && neap_sys::monotonic_nanos() < now + LONGEST_LOOK {
+        let longest = match long {
+            true => LONGEST_LOOK,
+            false if self.space.has_replaced() => SHORTEST_LOOK,
+            false => return,
+        };
+        while self.space.expects() && neap_sys::monotonic_nanos() < now + longest {
             born.extend(self.space.settle(&self.job));
         }
     }

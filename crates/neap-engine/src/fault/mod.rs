@@ -66,6 +66,8 @@ const ALONE_NANOS: u64 = 10_000_000;
 /// The same while changes wait for others that are still to come: the first look comes after this, the next
 /// after twice as long, and so on.
 const UNSURE_NANOS: u64 = 30_000;
+/// The first where a mapping has come to a place that one just left: it waits for nothing until the change is applied.
+const REPLACED_NANOS: u64 = 5_000;
 /// At most so long.
 const UNSURE_MOST: u64 = 1_000_000;
 /// A change of the address space that takes longer is looked into, in nanoseconds.
@@ -171,6 +173,7 @@ impl FaultThread {
                 std::thread::sleep(FRUITLESS_PAUSE);
             }
             self.unsure = match space.expects() {
+                true if told && space.has_replaced() => REPLACED_NANOS,
                 true if told => self.unsure,
                 true => (self.unsure * 2).min(UNSURE_MOST),
                 false => UNSURE_NANOS,
