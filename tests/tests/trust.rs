@@ -2,6 +2,8 @@
 //! itself. In each test a job runs beside the hostile client, and its results are right.
 
 use std::ffi::OsString;
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -155,11 +157,42 @@ fn a_member_that_floods_the_engine_costs_only_itself() {
         return;
     };
     let _alone = exclusive();
-    must_be_ok(&case.within("sink", true));
-    must_be_ok(&case.within("stall", true));
+    for mode in ["sink", "stall"] {
+        let run = case.within(mode, true);
+        must_be_ok(&run);
+        let processes = run.stats["processes"].as_array().expect("processes");
+        // It executes itself for that, as what /proc calls `exe`.
+        let managed = |process: &serde_json::Value| {
+            let peak = process["peak_resident_bytes"].as_u64();
+            process["comm"] == "exe" && peak.is_some_and(|peak| peak > 4 << 20)
+        };
+        assert!(processes.iter().any(managed), "{mode}: {processes:?}");
+    }
     for as_nobody in [true, false] {
         must_be_ok(&case.within("crowd", as_nobody));
     }
+}
+
+/// The loader leaves neap's library out of it, and what neap had of the process before is of no use.
+#[test]
+fn a_member_that_becomes_a_setuid_program_is_left_alone() {
+    let Some(case) = Case::of("a_member_that_becomes_a_setuid_program_is_left_alone") else {
+        return;
+    };
+    let _alone = exclusive();
+    let becomes = case.user.copy(&program("becomes"));
+    chown(&case.hog, Some(0), Some(0)).expect("its owner");
+    set_permissions(&case.hog, Permissions::from_mode(0o4755)).expect("its rights");
+    let hog = [case.hog.as_os_str(), "24".as_ref(), "2".as_ref()].map(OsString::from);
+    let all = NOBODY.map(OsString::from).into_iter();
+    let all = all.chain([becomes.into(), "96".into(), "3".into()]);
+    let run = Neap::limit("64M")
+        .env("NEAP_CHECK", "1")
+        .run(&Run::new(all.chain(hog.clone())).limit(LONGEST));
+    run.must_have_paged();
+    let plain = Run::new(hog).go();
+    let each = String::from_utf8_lossy(&plain.stdout);
+    assert_eq!(run.text(), each.repeat(4), "{}", run.stderr);
 }
 
 /// Whoever listens where a killed engine did learns that there is a child, and is handed nothing.
