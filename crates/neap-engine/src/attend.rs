@@ -234,7 +234,7 @@ impl Attendance {
             self.ends.remove(&body.pidfd);
             self.ends.remove(body.agent.peer());
             space.ring(); // its fault thread asks the kernel
-            if !space.armed.load(Relaxed) {
+            if !space.standing.is_served() {
                 job.drop_space(&space); // no fault thread does it
             }
         } else if let Some(it) = self.lock().get_mut(&number) {
@@ -283,7 +283,7 @@ impl Stand {
             Self::Alone(_) | Self::Unmanaged if !body.pidfd.lives() => Self::Over,
             Self::Alone(until) if until <= now => {
                 tell_of_loss(job, body);
-                match space.armed.load(Relaxed) {
+                match space.standing.is_served() {
                     true => Self::Over,
                     false => Self::Unmanaged,
                 }

@@ -24,7 +24,7 @@ use crate::job::Job;
 use crate::listen::Caller;
 use crate::proof::{Proven, prove};
 use crate::report::ProcessReport;
-use crate::space::{Body, Ranges, Space, Stage};
+use crate::space::{Advance, Body, Ranges, Space, Stage, Trait};
 use crate::spawn::{no_thread, spawn, try_spawn};
 
 /// A program that takes longer to say who it is is not waited for at the end, in milliseconds: it may be stopped.
@@ -170,7 +170,9 @@ pub(crate) fn take_over(job: &Arc<Job>, caller: &Caller, plea: Plea) -> Option<M
             wipes,
         } => {
             let space = attach(job, message, family)?;
-            space.0.wipes.store(wipes, Relaxed);
+            if wipes {
+                space.0.traits.note(Trait::Wipes);
+            }
             if let Some(parent) = job.space_by_cookie(parent) {
                 space.0.kin.inherit_from(&parent);
                 space.0.kin.end_inherits(); // it was not registered, so all of its mappings will be found
@@ -373,8 +375,7 @@ impl Job {
 
     /// Starts the thread that serves a space's faults and events. Once for each space.
     pub fn start_serving(self: &Arc<Self>, space: &Arc<Space>) {
-        space.armed.store(true, Relaxed);
-        space.first_look.set_made(); // all of it is registered already
+        space.standing.step(Advance::Inherit);
         let (job, space) = (self.clone(), space.clone());
         let started = spawn("neap-fault", move || FaultThread::new(job, space).run());
         if let Err(error) = started {
@@ -401,7 +402,7 @@ impl Job {
         if let Err(error) = &started {
             self.keeps_out(&no_thread(error));
         } else {
-            space.armed.store(true, Relaxed);
+            space.standing.step(Advance::Serve);
         }
         started.is_ok()
     }

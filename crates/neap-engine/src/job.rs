@@ -227,7 +227,7 @@ impl Job {
 
     /// Nothing depends on a space any more.
     pub fn end_space(&self, space: &Space) {
-        if space.armed.load(Relaxed) {
+        if space.standing.is_served() {
             space.set_dead(); // its fault thread drops it
         } else {
             self.drop_space(space);

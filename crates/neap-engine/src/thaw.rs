@@ -17,7 +17,7 @@ use crate::job::Job;
 use crate::listen::Caller;
 use crate::load::Loader;
 use crate::sampler::pacer;
-use crate::space::{Space, pages};
+use crate::space::{Phase, Space, Trait, pages};
 
 /// Between two looks at an address space that is changing.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -85,7 +85,7 @@ fn runs_in(space: &Space, caller: &Caller) -> Option<bool> {
 
 /// The program has a userfaultfd of its own and will register the range with it, if any.
 fn release(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
-    space.exact.store(true, Relaxed);
+    space.traits.note(Trait::Exact);
     if !range.is_empty() {
         let_go(job, space, range);
     }
@@ -93,7 +93,7 @@ fn release(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
 
 /// Forked children will find the range empty, and the kernel does not say so when it announces them.
 fn wipe(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
-    space.wipes.store(true, Relaxed);
+    space.traits.note(Trait::Wipes);
     let_go(job, space, range);
 }
 
@@ -178,17 +178,17 @@ fn forked(space: &Arc<Space>) {
 fn foresee(job: &Arc<Job>, space: &Arc<Space>, bytes: u64) {
     const LONGEST: u64 = 2_000_000_000; // nanoseconds
     let small = job.meter.usage().saturating_add(bytes) < pacer(job).arm_point().0;
-    if small || space.native.load(Relaxed) {
+    if small || space.is_native() {
         return;
     }
     job.foreseen.store(true, Relaxed);
     job.sampler.ring();
     let end = neap_sys::monotonic_nanos() + LONGEST;
-    let is_due = || !space.first_look.is_made() && !space.is_dead();
+    let is_due = || matches!(space.standing.phase(), Phase::Due | Phase::Looking);
     while is_due() && neap_sys::monotonic_nanos() < end {
         std::thread::sleep(PAUSE);
     }
-    if space.first_look.is_made() {
+    if space.is_managed() {
         space.discover(job);
     }
 }

@@ -8,7 +8,7 @@ use neap_units::{PAGE_SIZE, PageNr};
 
 use super::{Fault, FaultThread, Served};
 use crate::job::Job;
-use crate::space::addresses;
+use crate::space::{Trait, addresses};
 
 /// Longest run of fresh pages filled for one fault.
 const MAX_FRESH: u64 = 32;
@@ -23,7 +23,7 @@ impl FaultThread {
         }
         if fault.page.addr() == self.space.cookie_page.load(Relaxed) {
             // Its child asks who it is; or its library says that there is new memory.
-            if self.space.first_look.is_made() {
+            if self.space.is_managed() {
                 self.space.discover(&self.job);
             }
             return self.tell_cookie(fault.page);
@@ -171,7 +171,7 @@ impl FaultThread {
     /// How many pages from `page` on, `want` at most, may be served with it: unknown to the table, within the registered
     /// range, and but for `page` itself `such`.
     pub(super) fn run_of(&self, page: PageNr, want: u64, such: fn(Word) -> bool) -> usize {
-        if want <= 1 || self.space.exact.load(Relaxed) {
+        if want <= 1 || self.space.traits.has(Trait::Exact) {
             return 1;
         }
         let Some(range) = self.space.registered(page) else {
@@ -216,7 +216,7 @@ impl FaultThread {
     /// Whether a page that must be there is not: the program has not declared it free, so that the kernel had
     /// none to drop.
     fn is_lost(&self, page: PageNr) -> bool {
-        let frees = self.space.frees.load(Relaxed);
+        let frees = self.space.traits.has(Trait::Frees);
         let vouched = !frees && self.space.is_vouched_for(page.addr());
         let body = self.space.body.get().filter(|_| vouched);
         body.is_some_and(|body| body.pagemap.holds(page.addr()).is_ok_and(|there| !there))

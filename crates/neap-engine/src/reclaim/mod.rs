@@ -217,7 +217,7 @@ impl Reclaimer {
     fn finds_more(&self) -> bool {
         let before = self.job.core().total_resident();
         for space in self.job.spaces() {
-            if space.first_look.is_made() && !space.is_dead() && !space.native.load(Relaxed) {
+            if space.is_managed() {
                 space.discover(&self.job);
             }
         }
@@ -356,7 +356,7 @@ impl Reclaimer {
     /// where it works for several: they are everywhere, and each step costs more than it gains.
     fn step_aside(&mut self, space: &Space) {
         let spaces = self.job.spaces();
-        if spaces.iter().filter(|space| space.is_served()).count() > 1 {
+        if spaces.iter().filter(|space| space.has_cpu()).count() > 1 {
             return;
         }
         if let Some(cpu) = space.served_on.load(Relaxed).checked_sub(1) {

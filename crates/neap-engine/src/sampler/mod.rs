@@ -15,7 +15,7 @@ use crate::job::Job;
 use crate::meter::Sample;
 use crate::reclaim::Inventory;
 use crate::report::SamplerReport;
-use crate::space::{Body, Space};
+use crate::space::{Body, Phase, Space};
 use crate::spawn::try_spawn;
 
 /// Growth since the last look for mappings that neap's own fills do not explain and that the next one must
@@ -197,7 +197,7 @@ impl Sampler {
             self.punctual.armed_bytes = usage;
             self.publish_punctuality(); // there may be no other look
         }
-        if !self.registered && spaces.iter().any(|space| space.first_look.is_made()) {
+        if !self.registered && spaces.iter().any(|space| space.is_managed()) {
             self.registered = true;
             self.job.deputy.ring(); // it has other work now
         }
@@ -206,7 +206,7 @@ impl Sampler {
     /// Where it goes ahead of everybody it wakes on the cpu where it slept. That is not to be the one where a process
     /// is served, if only one ever was.
     fn step_aside(&self, spaces: &[Arc<Space>]) {
-        let mut served = spaces.iter().filter(|space| space.is_served());
+        let mut served = spaces.iter().filter(|space| space.has_cpu());
         if let (Some(true), Some(only), None) = (self.ahead, served.next(), served.next()) {
             self.job.keeper.leave(only.served_on.load(Relaxed) - 1);
         }
@@ -330,16 +330,16 @@ impl Sampler {
             if space.body.get().is_none() || space.is_dead() {
                 continue;
             }
-            if space.native.load(Relaxed) {
+            if space.is_native() {
                 crate::thaw::leave_native(&self.job, space);
                 continue;
             }
-            if space.first_look.is_due() {
+            if space.standing.phase() == Phase::Due {
                 looked = true;
-                if space.armed.load(Relaxed) || self.job.try_serving(space) {
+                if space.standing.is_served() || self.job.try_serving(space) {
                     space.look_first(&self.job, self.ahead == Some(true));
                 }
-            } else if due && space.first_look.is_made() {
+            } else if due && space.is_managed() {
                 self.look_at(space, now);
                 looked = true;
             }

@@ -1,7 +1,6 @@
 //! Taking mappings over: registering them, and taking note of the pages that they have.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{Heat, State, Step};
 use neap_sys::{Found, Mapping, Mode};
@@ -9,7 +8,7 @@ use neap_units::{PAGE_SIZE, PageNr};
 
 use super::discover::{manageable, touches};
 use super::kin::inherit;
-use super::{Body, Space, addresses, pages};
+use super::{Body, Space, Trait, addresses, pages};
 use crate::job::Job;
 
 /// A mapping that the kernel would not register is tried again after this, in nanoseconds: 1 s.
@@ -57,7 +56,7 @@ impl Space {
                 ranges.insert(range.clone());
             }
         }
-        if self.wipes.load(Relaxed) {
+        if self.traits.has(Trait::Wipes) {
             self.let_go_of_wiped(body, &taken);
         }
         let sure = self.keep_registered(body, &new);

@@ -14,7 +14,7 @@ use neap_sys::{Mapping, Mode};
 use neap_units::PAGE_SIZE;
 
 use super::adopt::Look;
-use super::{Body, Space};
+use super::{Body, Space, Trait};
 use crate::job::Job;
 
 /// No program has memory from here on: 2^47 on x86-64, 2^48 on arm64.
@@ -58,7 +58,7 @@ impl Space {
         self.find_threads();
         self.leave_out_failed(&mut found);
         // Asking for flags makes the kernel walk every page: only where it must be, and once.
-        if self.wipes.load(Relaxed) && !found.is_empty() {
+        if self.traits.has(Trait::Wipes) && !found.is_empty() {
             let wiped = body.memory_of().wiped_on_fork();
             let meets = |range: &Range<u64>| {
                 wiped
@@ -78,15 +78,14 @@ impl Space {
         }
         // From its registration on the program tells when it declares memory free.
         if look.first && body.memory_of().declared_free() != Some(0) {
-            self.frees.store(true, Relaxed);
+            self.traits.note(Trait::Frees);
         }
     }
 
     /// Notes a place that a mapping just left and where another has come, as mmap over a part of a reserve does. It is
     /// registered as soon as the change is applied, and not before: what is registered tells in which order changes were made.
     pub fn note_replaced(&self, place: &Range<u64>) {
-        let made = self.first_look.is_made();
-        let Some(body) = self.body.get().filter(|_| made) else {
+        let Some(body) = self.body.get().filter(|_| self.is_managed()) else {
             return;
         };
         let came = self.survey(body, place, true).unwrap_or_default();
@@ -108,7 +107,7 @@ impl Space {
         }
         let places = std::mem::take(&mut *self.replaced.lock().expect("places lock"));
         let body = self.body.get().filter(|_| !self.kin.inherits());
-        let Some(body) = body.filter(|_| !self.wipes.load(Relaxed)) else {
+        let Some(body) = body.filter(|_| !self.traits.has(Trait::Wipes)) else {
             return; // the next look for mappings has more to do for them
         };
         let look = Look {

@@ -7,7 +7,7 @@ use neap_sys::Stop;
 use neap_units::{PAGE_SIZE, PageId, PageNr, SlotId};
 use neap_wire as wire;
 
-use super::{Body, Space, addresses, runs};
+use super::{Advance, Body, Space, addresses, runs};
 use crate::agent::{Called, Errand};
 use crate::job::Job;
 
@@ -104,7 +104,7 @@ impl Space {
                 let armed = reply.magic == wire::MAGIC && reply.errno == 0;
                 self.told.store(armed, Relaxed);
                 if reply.magic == wire::MAGIC && reply.errno == EPERM {
-                    self.native.store(true, Relaxed); // the sampler tells of it, without a gate
+                    self.standing.step(Advance::StayNative); // the sampler tells of it, without a gate
                 }
                 0
             }

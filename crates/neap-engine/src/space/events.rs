@@ -14,7 +14,7 @@ use neap_sys::{Event, Piece, Uffd};
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, Pages, SlotId, SpaceId};
 
 use super::order::{Registered, Shape, in_order, places_to_ask};
-use super::{Body, Ranges, Space, addresses, pages};
+use super::{Body, Ranges, Space, Trait, addresses, pages};
 use crate::job::Job;
 
 /// Discards that are looked at for the same one, to be kept once.
@@ -60,7 +60,7 @@ impl Space {
             }
             Event::Remove(range) if range.start == self.cookie_page.load(Relaxed) => {}
             Event::Remove(range) => {
-                self.frees.store(true, Relaxed);
+                self.traits.note(Trait::Frees);
                 if self.expects() {
                     // Of what may have moved there.
                     self.await_more(Event::Remove(range), Kept::new());
@@ -326,9 +326,7 @@ impl Space {
         let child = job.add_space(child, ranges, Some(self.kin.family()));
         child.kin.inherit_from(self);
         // What children of its own find wiped is not registered in it either.
-        child.wipes.store(self.wipes.load(Relaxed), Relaxed);
-        child.frees.store(self.frees.load(Relaxed), Relaxed);
-        child.exact.store(self.exact.load(Relaxed), Relaxed);
+        child.traits.inherit_from(&self.traits);
         child
             .cookie_page
             .store(self.cookie_page.load(Relaxed), Relaxed);

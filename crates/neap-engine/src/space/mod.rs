@@ -19,7 +19,9 @@ mod quarantine;
 mod ranges;
 mod refused;
 mod stage;
+mod standing;
 mod threads;
+mod traits;
 mod vouch;
 
 use std::collections::HashMap;
@@ -37,12 +39,13 @@ use crate::proof::Token;
 use copies::Copies;
 pub(crate) use events::{Born, News};
 pub(crate) use kin::{Kin, offer};
-use look::FirstLook;
 use quarantine::Quarantine;
 pub(crate) use ranges::Ranges;
 pub(crate) use refused::Refused;
 pub(crate) use stage::{BlockId, Stage};
+pub(crate) use standing::{Advance, Phase, Standing};
 use threads::ThreadPages;
+pub(crate) use traits::{Trait, Traits};
 
 /// What a process handed over about itself. A forked child that has not done so is served, so that
 /// it reads what its parent wrote, but nothing of it is evicted.
@@ -128,10 +131,7 @@ pub(crate) struct Space {
     pub failed: Mutex<HashMap<u64, (u64, u64)>>,
     /// Where registered mappings went and others came: see [`Self::note_replaced`].
     pub replaced: Mutex<Vec<Range<u64>>>,
-    /// The program uses MADV_WIPEONFORK.
-    pub wipes: AtomicBool,
-    /// It declares memory free (MADV_FREE): the kernel may drop pages of it without a word.
-    pub frees: AtomicBool,
+    pub traits: Traits,
     /// Where pages are sure not to have been declared free unheard.
     pub vouched: Mutex<Ranges>,
     pub quarantine: Mutex<Quarantine>,
@@ -153,16 +153,9 @@ pub(crate) struct Space {
     pub rests_until: AtomicU64,
     /// Its faults wait for memory to be freed.
     pub queues: AtomicBool,
-    /// It has a fault thread.
-    pub armed: AtomicBool,
-    pub first_look: FirstLook,
-    /// The program has a userfaultfd of its own, and may ask for the faults of what it has not touched.
-    pub exact: AtomicBool,
+    pub standing: Standing,
     /// The agent knows that the program depends on the engine.
     pub told: AtomicBool,
-    /// The agent said that no page may ever leave.
-    pub native: AtomicBool,
-    pub dead: AtomicBool,
     /// While this is not 0 no page leaves: a fork is under way that the kernel cannot announce, or
     /// memory is being let go.
     pub thawed: AtomicU32,
@@ -192,8 +185,7 @@ impl Space {
             refused: Mutex::default(),
             failed: Mutex::default(),
             replaced: Mutex::default(),
-            wipes: AtomicBool::new(false),
-            frees: AtomicBool::new(false),
+            traits: Traits::default(),
             vouched: Mutex::default(),
             quarantine: Mutex::default(),
             kin,
@@ -206,29 +198,35 @@ impl Space {
             stuck_run: AtomicU64::new(0),
             rests_until: AtomicU64::new(0),
             queues: AtomicBool::new(false),
-            armed: AtomicBool::new(false),
-            first_look: FirstLook::default(),
-            exact: AtomicBool::new(false),
+            standing: Standing::default(),
             told: AtomicBool::new(false),
-            native: AtomicBool::new(false),
-            dead: AtomicBool::new(false),
             thawed: AtomicU32::new(0),
             bell,
         }
     }
 
     /// Whether faults of it have been served on a cpu that is known.
-    pub fn is_served(&self) -> bool {
+    pub fn has_cpu(&self) -> bool {
         self.served_on.load(Relaxed) > 0
     }
 
     pub fn is_dead(&self) -> bool {
-        self.dead.load(Relaxed)
+        self.standing.phase() == Phase::Ended
+    }
+
+    /// Whether no page of it may ever leave.
+    pub fn is_native(&self) -> bool {
+        self.standing.phase() == Phase::Native
+    }
+
+    /// Whether all that it had at the first look is registered.
+    pub fn is_managed(&self) -> bool {
+        self.standing.phase() == Phase::Managed
     }
 
     /// The address space is gone: its threads stop at the next look.
     pub fn set_dead(&self) {
-        self.dead.store(true, Relaxed);
+        self.standing.step(Advance::End);
         self.ring();
     }
 
@@ -249,7 +247,7 @@ impl Space {
 
     /// Whether pages may leave later that may not now: it is stopped, or forks, or its agent is about to come.
     pub fn lets_go_later(&self) -> bool {
-        let never = self.native.load(Relaxed) || self.is_dead();
+        let never = self.is_native() || self.is_dead();
         let agent = match self.body.get() {
             None => self.kin.is_young(neap_sys::monotonic_nanos()),
             Some(body) => !body.agent.is_gone(),
