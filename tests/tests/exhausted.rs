@@ -95,3 +95,19 @@ fn a_job_that_fits_is_not_killed_for_memory_that_was_not_found_yet() {
     let neap = Neap::limit("70M").option("--on-exhausted").option("kill");
     neap.run(&run).must_exit(0);
 }
+
+/// What neap has to say waits for who reads standard error, and the job does not.
+#[test]
+fn a_job_goes_on_though_nobody_reads_standard_error() {
+    let Some(_alone) = paging("a_job_goes_on_though_nobody_reads_standard_error") else {
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let full = "mkfifo pipe && exec 2<>pipe && \
+        dd if=/dev/zero of=pipe bs=1k count=10k oflag=nonblock 2>/dev/null; exec \"$@\"";
+    let shell = ["sh", "-c", full, "sh"].map(OsString::from);
+    let run = words(&["readonly", "96"]).dir(dir.path());
+    let run = Neap::limit("32M").around(shell).run(&run);
+    run.must_exit(0);
+    assert_eq!(run.text(), "right\n");
+}

@@ -301,7 +301,7 @@ fn tell_of_loss(job: &Arc<Job>, body: &Body) {
         "killed"
     };
     let pid = body.pid;
-    job.warn_aside(format!(
+    job.warn(format!(
         "process {pid} keeps its memory from now on, and may go over the limit: its agent (mm-agent) was {fate}"
     ));
 }

@@ -327,6 +327,7 @@ impl Engine {
         if std::env::var_os("NEAP_CHECK").is_some() {
             self.job.store.check(); // nothing is being written any more
         }
+        self.job.tell_all();
         report
     }
 

@@ -1,12 +1,12 @@
 //! What all threads of the engine share.
 
 use std::hash::{BuildHasher, RandomState};
-use std::io::Write;
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
+use std::time::Duration;
 
 use neap_policy::{Effect, Illegal};
 use neap_record::Recorded;
@@ -23,8 +23,9 @@ use crate::report::{ProcessReport, Roll, SamplerReport};
 use crate::room::Room;
 use crate::space::{Kin, Ranges, Space};
 use crate::spares::Spares;
-use crate::spawn::{PAUSE, try_spawn};
+use crate::spawn::PAUSE;
 use crate::talk::Talks;
+use crate::warnings::Warnings;
 
 const SIGKILL: i32 = 9;
 /// Warnings that are kept, and said; how many there are depends on what programs do.
@@ -88,7 +89,7 @@ pub(crate) struct Job {
     pub longest_look: AtomicU64,
     /// Nobody else knows it.
     key: RandomState,
-    pub warnings: Mutex<Vec<String>>,
+    pub warnings: Arc<Warnings>,
     pub processes: Mutex<Roll>,
     /// Processes that were killed for a lost page, which nobody was told of yet.
     obituaries: AtomicUsize,
@@ -160,7 +161,7 @@ impl Job {
             longest_look: AtomicU64::new(0),
             desks: Desks::default(),
             key: RandomState::new(),
-            warnings: Mutex::default(),
+            warnings: Arc::default(),
             processes: Mutex::default(),
             obituaries: AtomicUsize::new(0),
         }
@@ -293,7 +294,7 @@ impl Job {
         };
         let address = page.addr();
         let range = address..address + PAGE_SIZE as u64;
-        // Before it is told, which may take as long as nobody reads what we say. The end of the job waits for it.
+        // The end of the job waits until it is told.
         self.obituaries.fetch_add(1, Release);
         // Whoever touches the page gets no other bytes, whatever process that is (Linux 6.6).
         let _ = space.uffd.poison(range.clone(), Wake::Later);
@@ -404,33 +405,16 @@ impl Job {
         )
     }
 
-    /// [`warn`](Self::warn), by a thread that nobody waits for: standard error may be one that nobody reads.
-    pub fn warn_aside(self: &Arc<Self>, text: String) {
-        let known = self.warnings.lock().expect("warnings lock").contains(&text);
-        if !known {
-            let (job, said) = (self.clone(), text.clone());
-            if try_spawn("neap-warn", move || job.warn(said)).is_err() {
-                self.warn(text); // it may be of just that
-            }
-        }
-    }
-
-    /// One line on stderr, once for each text, and kept for the report.
+    /// One line on stderr, once for each text, and kept for the report. Nobody waits until it is written.
     pub fn warn(&self, mut text: String) {
         if text.len() > LONGEST_WARNING {
             text = text.chars().take(LONGEST_WARNING).collect();
         }
-        {
-            let mut warnings = self.warnings.lock().expect("warnings lock");
-            if warnings.contains(&text) || warnings.len() == MOST_WARNINGS {
-                return;
-            }
-            if warnings.len() == MOST_WARNINGS - 1 {
-                text = "there is more to warn of than is said here".into();
-            }
-            warnings.push(text.clone());
-        }
-        // A closed stderr is no reason to end the job, nor is one that nobody reads to hold a lock.
-        let _ = std::io::stderr().write_all(format!("neap: {text}\n").as_bytes());
+        self.warnings.add(text, MOST_WARNINGS);
+    }
+
+    /// Waits, but not for ever, until all warnings are written.
+    pub fn tell_all(&self) {
+        self.warnings.flush(Duration::from_nanos(LONGEST_OBITUARY));
     }
 }

@@ -10,7 +10,8 @@
 //! Beside them: `listen` finds out who calls, in a directory of its own (`shelter`). `talk` has threads that speak with the
 //! callers. `attendant` takes processes over, once what they offer is proven to be theirs (`proof`). `attend` waits for
 //! their ends. `sampler` keeps the limit, and `writeback` moves compressed pages to the swap file. `thaw` lets go of memory
-//! again. `record` writes down what the policy core is asked. `strays` names processes that are not met.
+//! again. `record` writes down what the policy core is asked. `strays` names processes that are not met. `warnings`
+//! says what the user is to know.
 #![forbid(unsafe_code)]
 
 mod agent;
@@ -37,6 +38,7 @@ mod spawn;
 mod strays;
 mod talk;
 mod thaw;
+mod warnings;
 mod writeback;
 
 pub use engine::{Engine, StartError};

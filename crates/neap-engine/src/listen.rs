@@ -177,7 +177,7 @@ impl Reception {
         };
         self.job.met.store(true, Relaxed); // though nobody knows who it is
         // No descriptor left, most likely: who is not answered waits for ever.
-        self.job.warn_aside(format!(
+        self.job.warn(format!(
             "a process cannot be managed: {error}; raise `ulimit -n`"
         ));
         self.evict(|_| true);
@@ -218,7 +218,7 @@ impl Reception {
     /// Looks with a descriptor that was kept: there is no other.
     fn look_again(&self, error: &SysError, look: impl FnOnce() -> bool) -> bool {
         self.job.met.store(true, Relaxed); // though nobody knows who it is
-        self.job.warn_aside(format!(
+        self.job.warn(format!(
             "a process cannot be managed: {error}; raise `ulimit -n`"
         ));
         self.job.spares.for_caller(look).unwrap_or(false)
@@ -265,7 +265,7 @@ impl Reception {
             Err(Bad::Nonsense) => return None,
             Err(Bad::Version) => {
                 let why = "its libneap_preload.so is of another version";
-                self.job.warn_aside(Job::kept_out(why));
+                self.job.warn(Job::kept_out(why));
                 return None;
             }
         };
@@ -289,7 +289,7 @@ impl Reception {
         let words = attendant::words(&self.job, caller.number);
         if let Err(error) = caller.peer.send(bytes_of(&words), &fds) {
             if caller.lives() {
-                self.job.warn_aside(Job::unmanaged(&error));
+                self.job.warn(Job::unmanaged(&error));
             }
             return None;
         }

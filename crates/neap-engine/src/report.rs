@@ -149,7 +149,7 @@ impl Job {
                 ..*self.sampling.lock().expect("sampling lock")
             },
             processes: roll.listed.clone(),
-            warnings: self.warnings.lock().expect("warnings lock").clone(),
+            warnings: self.warnings.all(),
             ..Report::default()
         };
         report.neap.insert("attached", roll.attached as u64);

@@ -141,7 +141,7 @@ pub(crate) fn refuse_or_answer(job: &Arc<Job>, mut caller: Caller) {
         Next::Answer(request) => thaw::answer(job, &caller, request),
         Next::Offer(_) => {
             let error = std::io::Error::from_raw_os_error(11); // EAGAIN, which a thread that cannot start is told
-            job.warn_aside(format!(
+            job.warn(format!(
                 "a process cannot be managed: {}",
                 no_thread(&error)
             ));
