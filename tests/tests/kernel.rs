@@ -63,6 +63,7 @@ points! {
     bss_data_and_heap_are_like_any_other_memory: "bss-heap",
     private_and_shared_file_mappings_stay_right: "file-mappings",
     a_forked_child_reads_what_was_out: "fork-reads",
+    a_child_of_a_fork_without_handlers_reads_what_was_out: "fork-bare",
     a_forked_child_writes_its_own: "fork-writes",
     pages_shared_after_a_fork_go_out: "fork-shared",
     children_of_children_read_what_was_out: "fork-chain",

@@ -8,7 +8,7 @@ use std::time::Duration;
 use neap_tests::{Managed, Neap, OrdinaryUser, Run, exclusive, program, skip};
 
 /// Modes of `programs/kernel` that an ordinary user must have too.
-const SELECTION: [&str; 14] = [
+const SELECTION: [&str; 15] = [
     "dontneed",
     "protections",
     "mremap",
@@ -17,6 +17,7 @@ const SELECTION: [&str; 14] = [
     "bss-heap",
     "fork-reads",
     "fork-shared",
+    "fork-bare",
     "exec",
     "daemon",
     "write-read",

@@ -35,6 +35,24 @@ static void fork_reads(void)
 	}
 }
 
+/* A fork of libc's that calls no handlers. */
+extern pid_t _Fork(void) __attribute__((weak));
+
+static void fork_bare(void)
+{
+	size_t bytes = data_mib * MIB;
+	char *p = map(bytes);
+	fill(p, bytes, TAG, 0);
+	press();
+	pid_t pid = _Fork ? _Fork() : fork();
+	if (pid == 0) {
+		check(p, bytes, TAG, 0, "a child of _Fork");
+		end();
+	}
+	child_ok(pid, "child of _Fork");
+	check(p, bytes, TAG, 0, "the parent of a child of _Fork");
+}
+
 /* The child's writes are the child's own; its pages go out and come back too. */
 static void fork_writes(void)
 {
@@ -419,6 +437,7 @@ static void lowest_page(void)
 const struct mode process_modes[] = {
 	{ "lowest-page", lowest_page },
 	{ "fork-reads", fork_reads },	{ "fork-writes", fork_writes }, { "fork-shared", fork_shared },
+	{ "fork-bare", fork_bare },
 	{ "fork-chain", fork_chain },	{ "fork-many", fork_many },	{ "fork-advice", fork_advice },
 	{ "exec", exec_ways },		{ "vfork", vfork_writes },	{ "clone", clone_vm },
 	{ "daemon", daemonizes },	{ "close-range", close_all },	{ "exit-in-faults", exits_in_faults },

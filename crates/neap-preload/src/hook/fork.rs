@@ -1,13 +1,14 @@
 //! Around fork(2) as libc does it. vfork, posix_spawn and raw clone do not come here: the first two
 //! share the address space until exec, and the last is announced by the kernel where it can.
 
+use core::ffi::c_int;
 use core::mem::transmute;
 use core::ptr::null;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use neap_wire::purpose;
 
-use super::turn;
+use super::{next, turn};
 use crate::{agent, boot, sys};
 
 /// Forks whose beginning was told, and which go on.
@@ -34,6 +35,22 @@ pub fn register_fork_handlers() {
             register(Some(prepare), Some(parent), Some(child), null());
         }
     }
+}
+
+/// The program's `_Fork`: the fork that calls no handlers, since it may be made in a signal's.
+///
+/// # Safety
+/// As `_Fork` of POSIX.
+#[unsafe(export_name = "_Fork")]
+pub unsafe extern "C" fn fork_without_handlers() -> c_int {
+    prepare();
+    // SAFETY: the caller's promise.
+    let forked = unsafe { next::fork() };
+    match forked {
+        0 => child(),
+        _ => parent(),
+    }
+    forked
 }
 
 extern "C" fn prepare() {

@@ -16,11 +16,13 @@ type Dlsym = unsafe extern "C" fn(usize, *const u8) -> usize;
 type Mmap = unsafe extern "C" fn(usize, usize, c_int, c_int, c_int, i64) -> *mut c_void;
 type Munmap = unsafe extern "C" fn(usize, usize) -> c_int;
 type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
+type Fork = unsafe extern "C" fn() -> c_int;
 
 /// Their addresses; 0 where they are not known.
 static MMAP: AtomicUsize = AtomicUsize::new(0);
 static MUNMAP: AtomicUsize = AtomicUsize::new(0);
 static IOCTL: AtomicUsize = AtomicUsize::new(0);
+static FORK: AtomicUsize = AtomicUsize::new(0);
 
 /// Looks for them. Before, and where libc has no dlsym, hooks make the system calls themselves.
 ///
@@ -33,10 +35,11 @@ pub unsafe fn find() {
     }
     // SAFETY: the dynamic loader resolved this symbol, whose type POSIX fixes.
     let dlsym: Dlsym = unsafe { transmute(address) };
-    let names: [(&AtomicUsize, &[u8]); 3] = [
+    let names: [(&AtomicUsize, &[u8]); 4] = [
         (&MMAP, b"mmap\0"),
         (&MUNMAP, b"munmap\0"),
         (&IOCTL, b"ioctl\0"),
+        (&FORK, b"_Fork\0"),
     ];
     for (place, name) in names {
         // SAFETY: a name that ends with NUL. The loader knows by the return address behind whom to look: it is in here.
@@ -95,6 +98,22 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int {
             let next: Ioctl = unsafe { transmute(next) };
             // SAFETY: the caller's promise.
             unsafe { next(fd, request, arg) }
+        }
+    }
+}
+
+/// A libc that does not have it is not asked for it.
+///
+/// # Safety
+/// As `_Fork` of POSIX.
+pub unsafe fn fork() -> c_int {
+    match FORK.load(Relaxed) {
+        0 => as_libc(-sys::ENOSYS),
+        next => {
+            // SAFETY: a definition of `_Fork`, whose type POSIX fixes.
+            let next: Fork = unsafe { transmute(next) };
+            // SAFETY: the caller's promise.
+            unsafe { next() }
         }
     }
 }

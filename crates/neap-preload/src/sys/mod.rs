@@ -30,6 +30,7 @@ pub const EFAULT: i64 = 14;
 pub const EINVAL: i64 = 22;
 pub const ENOTTY: i64 = 25;
 pub const ENAMETOOLONG: i64 = 36;
+pub const ENOSYS: i64 = 38;
 pub const ENOENT: i64 = 2;
 pub const ECONNREFUSED: i64 = 111;
 pub const STDERR: Fd = Fd(2);
