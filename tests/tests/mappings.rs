@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use neap_tests::{Managed, Neap, Run, paging, program};
+use neap_tests::{Managed, Neap, Need, Run, exclusive, library, paging, program, require, skip};
 
 fn words(name: &str, arguments: &[&str]) -> Run {
     let path = OsString::from(program(name));
@@ -75,4 +75,46 @@ fn a_reserve_is_managed_before_it_is_used() {
         return;
     };
     as_plain("32M", &words("reserve", &["128"])).must_be_within_limit();
+}
+
+/// Large pages of the machine, which has as many as before when this ends.
+struct LargePages {
+    before: String,
+}
+
+impl LargePages {
+    const FILE: &str = "/proc/sys/vm/nr_hugepages";
+
+    fn reserve(count: &str) -> Option<Self> {
+        let before = std::fs::read_to_string(Self::FILE).ok()?;
+        std::fs::write(Self::FILE, count).ok()?;
+        Some(Self { before })
+    }
+}
+
+impl Drop for LargePages {
+    fn drop(&mut self) {
+        let _ = std::fs::write(Self::FILE, &self.before);
+    }
+}
+
+/// It may be registered where private memory was a moment ago, and the kernel takes no small page for it.
+#[test]
+fn memory_of_large_pages_that_comes_while_mappings_are_registered_is_left_alone() {
+    let name = "memory_of_large_pages_that_comes_while_mappings_are_registered_is_left_alone";
+    if !require(name, &[Need::Neap, Need::Userfaultfd, Need::Root]) {
+        return;
+    }
+    let _alone = exclusive();
+    let run = words("turning", &["15"]).limit(Duration::from_secs(60));
+    let _pages = LargePages::reserve("4");
+    let plain = words("turning", &["1"]).go();
+    if plain.code() != 0 {
+        return skip(name, "this machine has no large pages to give");
+    }
+    let neap = Neap::limit("32M").env("LD_PRELOAD", library("hesitant"));
+    let managed = neap.run(&run);
+    managed.must_exit(0);
+    assert_eq!(managed.text(), plain.text());
+    managed.must_have_paged();
 }

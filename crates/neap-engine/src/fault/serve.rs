@@ -137,7 +137,11 @@ impl FaultThread {
             Some(Stop::Dead) if self.space.look_for_life() => Served::Later,
             Some(Stop::Dead) => Served::Done,
             // Exists: another filled it. Absent: the mapping is gone. The thread finds out itself.
-            Some(_) => {
+            Some(stop) => {
+                if stop == Stop::Refused {
+                    let _gate = self.space.gate.write().expect("gate");
+                    self.space.leave_to_the_kernel(&self.job, page);
+                }
                 let page = addresses(page, 1);
                 self.loader.filler.let_go(&self.space, page);
                 Served::Done

@@ -158,6 +158,23 @@ impl Space {
         true
     }
 
+    /// Unregisters the mapping of a page that is none of private memory: one may have come between the look at the list of
+    /// mappings and the registration. Where its pages are large (hugetlb) the kernel takes none of ours for it. Whether it
+    /// was so. The caller holds the gate exclusively.
+    pub fn leave_to_the_kernel(&self, job: &Job, page: PageNr) -> bool {
+        let at = |body: &Body| body.maps.at(page.addr()).ok().flatten();
+        let mapping = self.body.get().and_then(at);
+        let Some(Mapping { range, .. }) = mapping.filter(|mapping| !mapping.anonymous) else {
+            return false;
+        };
+        // Else something may be on its way to that place.
+        let left = !self.is_changing() && self.uffd.unregister(range.clone()).is_ok();
+        if left {
+            self.unmapped(job, &range);
+        }
+        left
+    }
+
     /// Unregisters what forked children find wiped of ranges that were just registered. Looked at only
     /// now: from its registration on it cannot change its place unheard.
     fn let_go_of_wiped(&self, body: &Body, taken: &[Range<u64>]) {

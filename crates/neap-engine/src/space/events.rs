@@ -213,7 +213,7 @@ impl Space {
         taken
     }
 
-    fn unmapped(&self, job: &Job, range: &Range<u64>) {
+    pub(super) fn unmapped(&self, job: &Job, range: &Range<u64>) {
         self.ranges
             .lock()
             .expect("ranges lock")
