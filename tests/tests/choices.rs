@@ -30,6 +30,25 @@ fn every_compressor_brings_each_page_back() {
     assert!(stored > 1000, "{}", run.stats);
 }
 
+/// Pages in use: 56 MiB, read again and again, of which the pool holds what 32 MiB do not.
+fn in_use(shrinker: &str) -> Managed {
+    compressed_by_half("56", "12", shrinker)
+}
+
+/// Pages that compress to a bit more than half, in a pool that has no limit of its own.
+fn compressed_by_half(mib: &str, rounds: &str, shrinker: &str) -> Managed {
+    let words = [mib, rounds, "3"].map(AsRef::as_ref);
+    let hog = Run::new([program("hog").as_os_str()].into_iter().chain(words));
+    let options = ["--shrinker", shrinker, "--pool-max", "90"];
+    let limit = Neap::limit("32M");
+    let neap = options.iter().fold(limit, |neap, word| neap.option(word));
+    let run = neap.run(&hog);
+    run.must_have_paged();
+    run
+}
+
+/// The old protection writes pages back that are in use. A second chance spares them, and writes back what does
+/// not fit. Without a shrinker reclaim itself writes that.
 #[test]
 fn every_shrinker_brings_each_page_back() {
     let test = "every_shrinker_brings_each_page_back";
@@ -40,6 +59,21 @@ fn every_shrinker_brings_each_page_back() {
         let run = run_with("--shrinker", name);
         assert!(run.number("/vmstat/zswpwb") > 0, "{name}: {}", run.stats);
     }
+    let written = |name| in_use(name).number("/vmstat/zswpwb");
+    let (spared, protected) = (written("second-chance"), written("protection"));
+    assert!(
+        protected > 256 && spared < protected / 4,
+        "second-chance {spared}, protection {protected}"
+    );
+    assert_eq!(written("off"), 0);
+    let visits = |name| {
+        let run = compressed_by_half("96", "2", name);
+        assert!(run.number("/vmstat/zswpwb") > 0, "{name}: {}", run.stats);
+        run.number("/vmstat/slabs_scanned")
+    };
+    assert!(visits("second-chance") > 0);
+    assert!(visits("protection") > 0);
+    assert_eq!(visits("off"), 0);
 }
 
 /// What would free nothing that is counted: pages that do not compress go to the disk otherwise.
