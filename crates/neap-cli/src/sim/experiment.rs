@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::failure::Failure;
 use super::flags::ExperimentArgs;
 use super::output::{Output, distinct, is_stdout};
-use super::print;
+use super::{print, verify};
 use crate::talk;
 
 /// Lists, runs one, or runs all.
@@ -26,6 +26,9 @@ pub fn run(args: &ExperimentArgs) -> Result<(), Failure> {
             flag: "--scale",
             fault,
         });
+    }
+    if let Some(path) = &args.verify {
+        return verify::run(args, path);
     }
     match args.name.as_str() {
         "list" if of_a_run(args) => Err(Failure::Flag {
@@ -120,7 +123,6 @@ fn announce(args: &ExperimentArgs, experiment: &Experiment, number: usize, of: u
 
 /// With `all`, an experiment that does not have the scale runs at the nearest it has.
 fn options(args: &ExperimentArgs, experiment: &Experiment) -> Options {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let nearest = |scale| experiment.nearest_scale(Some(scale));
     Options {
         seeds: args.seeds(),
@@ -130,12 +132,12 @@ fn options(args: &ExperimentArgs, experiment: &Experiment) -> Options {
             _ => args.scale,
         },
         sets: args.set.clone(),
-        threads: args.threads.map_or(cpus, usize::from).max(1),
+        threads: args.threads(),
     }
 }
 
 /// Says on a terminal how far it is, on one line that is wiped at the end.
-fn progress(name: &'static str) -> impl Fn(usize, usize) + Sync {
+pub(super) fn progress(name: &'static str) -> impl Fn(usize, usize) + Sync {
     let shown = stderr().is_terminal();
     move |over, of| {
         if shown {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use neap_record::RecordFault;
-use neap_sim::{ExperimentFault, ImportFault, TraceFault, WorkloadFault};
+use neap_sim::{ExperimentFault, ImportFault, StoredFault, TraceFault, WorkloadFault};
 use thiserror::Error;
 
 /// A failure of a simulator command.
@@ -80,6 +80,24 @@ pub enum Failure {
         /// All answers.
         calls: u64,
     },
+    /// A file is no stored result of an experiment.
+    #[error("{path}: {source}")]
+    Stored {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: StoredFault,
+    },
+    /// Stored results came out otherwise.
+    #[error("{path}: {different} of {rows} rows differ")]
+    Unlike {
+        /// The file.
+        path: PathBuf,
+        /// Rows that are not as stored.
+        different: usize,
+        /// All rows.
+        rows: usize,
+    },
     /// What is to be written is read, too, or written by another flag.
     #[error("{flag}: {path} is the file of {other}, too: nothing was written")]
     Same {
@@ -114,6 +132,8 @@ impl Failure {
             Self::Import { .. } | Self::Record { .. } | Self::Nothing { .. } => "E0206",
             Self::Flag { .. } | Self::Same { .. } => "E0207",
             Self::Differs { .. } => "E0209",
+            Self::Stored { .. } => "E0210",
+            Self::Unlike { .. } => "E0211",
         }
     }
 
@@ -149,6 +169,8 @@ impl Failure {
             Self::Import { .. } => Some("--from with the format the file has"),
             Self::Record { .. } | Self::Nothing { .. } => Some("neap run --record makes records"),
             Self::Differs { .. } => Some("the version of neap that made the record"),
+            Self::Stored { .. } => Some("neap sim experiment NAME --json FILE makes one"),
+            Self::Unlike { .. } => Some("the version of neap that stored them"),
             Self::Stdout(_)
             | Self::Read { .. }
             | Self::Experiment(_)
@@ -165,6 +187,7 @@ impl Failure {
             Self::Stdout(_)
             | Self::Write { .. }
             | Self::Differs { .. }
+            | Self::Unlike { .. }
             | Self::Experiment(ExperimentFault::Endless { .. }) => 1,
             _ => 2,
         }

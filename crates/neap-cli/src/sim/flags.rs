@@ -64,6 +64,10 @@ pub struct ExperimentArgs {
     /// Try each value of a chosen parameter, or of all of them with no KEY
     #[arg(long, value_name = "KEY", num_args = 0..=1, default_missing_value = "all")]
     pub sweep: Option<String>,
+    /// Run again what --json stored in FILE, with its seeds and parameters, and compare every number
+    #[arg(long, value_name = "FILE",
+        conflicts_with_all = ["json", "html", "scale", "seed", "seeds", "set", "sweep"])]
+    pub verify: Option<PathBuf>,
     /// How many threads; changes no result [default: one for each CPU]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
         value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -71,6 +75,12 @@ pub struct ExperimentArgs {
 }
 
 impl ExperimentArgs {
+    /// How many threads.
+    pub fn threads(&self) -> usize {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.map_or(cpus, usize::from).max(1)
+    }
+
     /// How many seeds.
     pub fn seeds(&self) -> u64 {
         self.seeds.unwrap_or(20)

@@ -8,6 +8,7 @@ mod forecast;
 mod output;
 mod record;
 mod trace;
+mod verify;
 mod workload;
 
 use std::io::{self, Write};

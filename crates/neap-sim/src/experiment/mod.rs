@@ -23,6 +23,7 @@ mod rotation;
 mod runner;
 mod second_chance;
 mod series;
+mod verify;
 
 pub use fault::ExperimentFault;
 pub use mail::Mail;
@@ -30,6 +31,7 @@ pub use outcome::{Outcome, Row};
 pub use parameter::{Origin, Parameter, Values};
 pub use runner::{Options, run, sweep};
 pub use series::Series;
+pub use verify::{Difference, Stored, StoredFault};
 
 /// A number measured in one run.
 #[derive(Clone, Copy, PartialEq, Debug)]
