@@ -135,6 +135,9 @@ pub struct DoctorArgs {
     /// Directory that would hold the swap file
     #[arg(long, value_name = "DIR")]
     pub swap_dir: Option<PathBuf>,
+    /// Print what neap chose instead: its sizes, shares, times and counts, with --json also the reasons
+    #[arg(long, conflicts_with = "swap_dir")]
+    pub tuning: bool,
 }
 
 /// Flags of `neap bench`.

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+use std::time::Duration;
 
 use crate::PAGE_SHIFT;
 
@@ -100,7 +101,30 @@ quantity!(
     Nanos
 );
 
+impl Pages {
+    /// The number, to count with in memory.
+    #[inline]
+    #[must_use]
+    pub const fn as_usize(self) -> usize {
+        self.0 as usize
+    }
+
+    /// What they hold.
+    #[inline]
+    #[must_use]
+    pub const fn bytes(self) -> Bytes {
+        Bytes(self.0 << PAGE_SHIFT)
+    }
+}
+
 impl Bytes {
+    /// The number, to count with in memory.
+    #[inline]
+    #[must_use]
+    pub const fn as_usize(self) -> usize {
+        self.0 as usize
+    }
+
     /// Whole pages that fit in these bytes.
     #[inline]
     #[must_use]
@@ -135,6 +159,26 @@ impl Bytes {
 }
 
 impl Nanos {
+    /// `n` seconds.
+    #[must_use]
+    pub const fn secs(n: u64) -> Nanos {
+        Nanos(n * 1_000_000_000)
+    }
+
+    /// As the standard library has it.
+    #[inline]
+    #[must_use]
+    pub const fn duration(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+
+    /// Whole milliseconds.
+    #[inline]
+    #[must_use]
+    pub const fn as_millis(self) -> u32 {
+        (self.0 / 1_000_000) as u32
+    }
+
     /// `n` microseconds.
     #[must_use]
     pub const fn micros(n: u64) -> Nanos {

@@ -3,10 +3,12 @@
 mod checks;
 mod render;
 mod trial;
+mod tuning;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use neap_tuning::TUNING;
 use serde::Serialize;
 
 use crate::flags::DoctorArgs;
@@ -41,6 +43,9 @@ pub struct Check {
 
 /// Runs every check and prints them; 0 when nothing is missing, 1 otherwise.
 pub fn run(args: &DoctorArgs) -> ExitCode {
+    if args.tuning {
+        return print(&tuned(args.json), true);
+    }
     let root = Root::real();
     let mut checks = checks::all(&root, args.swap_dir.as_deref());
     // Nothing that is read shows as much as a program that was managed.
@@ -52,12 +57,24 @@ pub fn run(args: &DoctorArgs) -> ExitCode {
     } else {
         render::table(&checks)
     };
+    print(&text, healthy(&checks))
+}
+
+fn tuned(json: bool) -> String {
+    let list = TUNING.list();
+    match json {
+        true => tuning::json(&list),
+        false => tuning::table(&list),
+    }
+}
+
+fn print(text: &str, fine: bool) -> ExitCode {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             crate::talk::warn(&format!("stdout: {error}"));
             ExitCode::from(1)
         }
-        _ if healthy(&checks) => ExitCode::SUCCESS,
+        _ if fine => ExitCode::SUCCESS,
         _ => ExitCode::from(1),
     }
 }

@@ -3,14 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use neap_tuning::TUNING;
 use neap_units::SpaceId;
 
 use crate::space::Space;
-
-/// A look asks for each process; so long it holds, in nanoseconds.
-const HOLDS: u64 = 20_000_000;
-/// Who took less than one in so many of the nanoseconds since the last look was idle.
-const SHARE: u64 = 64;
 
 /// Who was at work lately.
 #[derive(Default)]
@@ -28,7 +24,7 @@ impl Company {
             return true;
         }
         let now = neap_sys::monotonic_nanos();
-        if now - self.looked > HOLDS {
+        if now - self.looked > TUNING.reclaim.company.0 {
             let taken = |space: &Arc<Space>| {
                 let body = space.body.get().filter(|body| body.same_pids)?;
                 body.process.cpu_nanos()
@@ -39,7 +35,7 @@ impl Company {
     }
 
     fn look(&mut self, now: u64, taken: impl Iterator<Item = (SpaceId, Option<u64>)>) {
-        let idle = (now - self.looked) / SHARE;
+        let idle = TUNING.reclaim.idle.of(now - self.looked);
         let mut before = std::mem::take(&mut self.taken);
         let mut active = 0;
         for (space, taken) in taken {

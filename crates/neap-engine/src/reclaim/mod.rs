@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use neap_sys::Keeper;
+use neap_tuning::TUNING;
 use neap_units::{PageId, Pages, SpaceId};
 use neap_wire::{BLOCK_PAGES, op};
 
@@ -34,21 +35,6 @@ use crate::space::Space;
 
 /// Pages taken in one go: one staging block.
 const BATCH: usize = BLOCK_PAGES as usize;
-/// Longest sleep of reclaim.
-const IDLE: Duration = Duration::from_millis(100);
-/// The same while a command is late.
-const SOON: Duration = Duration::from_millis(1);
-/// Between two checks of all structures, where they are asked for: 200 ms, in nanoseconds.
-const CHECK_EVERY: u64 = 200_000_000;
-/// Pause when no page of any space would move.
-const PAUSE: Duration = Duration::from_micros(300);
-/// Longest pause while the pool is full and the disk at work.
-const DISK_PAUSE: Duration = Duration::from_millis(2);
-/// Shortest and longest pause between tries once nothing is left.
-const REST: Duration = Duration::from_millis(50);
-const LONGEST_REST: Duration = Duration::from_secs(1);
-/// Share of the limit by which usage must change for that pause to end: 1/8.
-const MUCH: u64 = 8;
 
 pub(crate) struct Reclaimer {
     job: Arc<Job>,
@@ -78,7 +64,10 @@ fn rests(space: &Space) -> bool {
 
 /// A pause after a round in vain that took this many nanoseconds: it would take a cpu for itself otherwise.
 fn rest_after(round: u64) -> Duration {
-    Duration::from_nanos(round * 4).clamp(REST, LONGEST_REST)
+    Duration::from_nanos(round * TUNING.reclaim.rest_times).clamp(
+        TUNING.reclaim.rest.duration(),
+        TUNING.reclaim.rest_at_most.duration(),
+    )
 }
 
 /// What one pass achieved.
@@ -115,10 +104,14 @@ impl Reclaimer {
         let mut checked = 0;
         while !self.job.is_stopping() {
             let late = self.job.spaces().iter().any(|space| space.is_late());
-            self.job.reclaim.wait(if late { SOON } else { IDLE });
+            let sleep = match late {
+                true => TUNING.reclaim.sleep_while_late,
+                false => TUNING.reclaim.sleep,
+            };
+            self.job.reclaim.wait(sleep.duration());
             self.catch_up();
             self.work();
-            if self.checks && neap_sys::monotonic_nanos() > checked + CHECK_EVERY {
+            if self.checks && neap_sys::monotonic_nanos() > checked + TUNING.reclaim.checks.0 {
                 self.check();
                 checked = neap_sys::monotonic_nanos();
             }
@@ -145,7 +138,7 @@ impl Reclaimer {
             let gets_on = pass.moved || pass.stored > 0;
             if !gets_on && pass.refused == 0 && self.work.is_busy() {
                 self.job.offer_room();
-                self.job.reclaim.wait(PAUSE); // nothing else can be done before they have
+                self.job.reclaim.wait(TUNING.reclaim.pause.duration()); // nothing else can be done before they have
                 continue;
             }
             let look = self.look();
@@ -187,10 +180,10 @@ impl Reclaimer {
     /// Ends early when there is much more or less memory to try it with.
     fn take_rest(&self) {
         let meter = &self.job.meter;
-        let (usage, much) = (meter.usage(), meter.limit().0 / MUCH);
+        let (usage, much) = (meter.usage(), TUNING.reclaim.rest_ends.of(meter.limit().0));
         let mut left = self.rest;
         while !left.is_zero() && !self.job.is_stopping() && meter.usage().abs_diff(usage) < much {
-            let now = left.min(REST);
+            let now = left.min(TUNING.reclaim.rest.duration());
             std::thread::sleep(now);
             left -= now;
             self.catch_up();
@@ -229,9 +222,11 @@ impl Reclaimer {
     fn pause(&self) {
         self.job.ask_shrinker(0);
         if self.job.store.waits_for_disk() {
-            self.job.reclaim.wait(DISK_PAUSE);
+            self.job
+                .reclaim
+                .wait(TUNING.reclaim.pause_for_disk.duration());
         } else {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(TUNING.reclaim.pause.duration());
         }
     }
 

@@ -10,29 +10,8 @@
 //! many passes must have been made in vain.
 
 use super::Pass;
-
-/// Of a whole round, the share that must be stored for reclaim to be worth its work: 1/64.
-const WORTH: u64 = 64;
-/// Pages that must be stored or written back for faults to be held on: one batch. Less is a trickle, on which a
-/// program would hardly live.
-const PROGRESS: u64 = 64;
-/// Passes in vain, beyond those that try everything once, after which nothing is left to reclaim.
-const PATIENCE: u64 = 100;
-/// Passes in vain, each with its pause, after which faults may go through.
-const FEW: u64 = 16;
-/// The time for it where nothing moves at all: everything was tried. In nanoseconds.
-const STILL_FOR: u64 = 20_000_000;
-/// The same where pages move and come back, or nobody lets go just now: several times what a late agent
-/// holds reclaim up.
-const IN_VAIN_FOR: u64 = 100_000_000;
-/// Time without a page stored or written back after which nothing is left to reclaim: 2 s.
-const FRUITLESS_FOR: u64 = 2_000_000_000;
-/// The same while the disk is at work or somebody does not let go: 10 s.
-const SLOW_FOR: u64 = 10_000_000_000;
-/// A job that has been far over its limit for this long while nothing came is told of it: 50 ms.
-const OVER_FOR: u64 = 50_000_000;
-/// Each time in vain makes the next wait half as long, at most this many times.
-const MOST_HALVINGS: u32 = 6;
+use neap_tuning::TUNING;
+use neap_wire::BLOCK_PAGES;
 
 /// Whether memory comes to those who wait for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,7 +120,8 @@ impl Outlook {
         }
         if self.ends_round(look.resident) {
             self.runs_dry();
-        } else if self.came >= PROGRESS {
+        } else if self.came >= BLOCK_PAGES {
+            // A batch at least: less is a trickle, on which a program would hardly live.
             self.comes(pass, look.now);
         } else {
             self.passes += 1;
@@ -183,30 +163,39 @@ impl Outlook {
         let vain = look.now.saturating_sub(self.progress);
         let slow = look.writing || look.late;
         let (long, passes) = match slow {
-            true => (vain > SLOW_FOR, self.passes),
+            true => (vain > TUNING.reclaim.slow.0, self.passes),
             // Who was stopped and goes on is to be tried first.
             false => {
                 let free = look.now - self.progress.max(self.hampered).min(look.now);
-                (free > FRUITLESS_FOR, self.passes.min(self.tried))
+                (
+                    free > TUNING.reclaim.fruitless.0,
+                    self.passes.min(self.tried),
+                )
             }
         };
-        if long && passes > PATIENCE + look.round {
+        if long && passes > TUNING.reclaim.patience + look.round {
             self.runs_dry();
         }
         match self.supply {
             Supply::Dry => {}
             Supply::Flows => {
                 let tried = !self.moved && !look.late;
-                let wait = if tried { STILL_FOR } else { IN_VAIN_FOR } >> self.halvings;
-                if vain > wait && self.passes >= FEW && !look.writing {
-                    self.halvings = (self.halvings + 1).min(MOST_HALVINGS);
+                let wait = match tried {
+                    true => TUNING.reclaim.still,
+                    false => TUNING.reclaim.in_vain,
+                };
+                if vain > wait.0 >> self.halvings
+                    && self.passes >= TUNING.reclaim.few_passes
+                    && !look.writing
+                {
+                    self.halvings = (self.halvings + 1).min(TUNING.reclaim.halvings);
                     self.supply = Supply::Stuck;
                 }
             }
             Supply::Stuck if !look.far_over || look.late => self.over_since = None,
             Supply::Stuck => {
                 let since = *self.over_since.get_or_insert(look.now);
-                if look.now - since > OVER_FOR && !slow {
+                if look.now - since > TUNING.reclaim.over.0 && !slow {
                     self.runs_dry();
                 }
             }
@@ -216,7 +205,7 @@ impl Outlook {
 
 /// Whether what was stored was worth the work for what was refused.
 fn is_worth(stored: u64, refused: u64) -> bool {
-    stored > refused / WORTH
+    stored > TUNING.reclaim.worth.of(refused)
 }
 
 #[cfg(test)]
@@ -301,9 +290,12 @@ mod tests {
     #[test]
     fn a_machine_that_stood_still_is_no_reason() {
         let still = pass(0, 0, false);
-        let long = 10 * FRUITLESS_FOR;
-        assert_eq!(passes_to(Supply::Stuck, &still, long, LOOK), Some(FEW));
-        let all = PATIENCE + LOOK.round + 1;
+        let long = 10 * TUNING.reclaim.fruitless.0;
+        assert_eq!(
+            passes_to(Supply::Stuck, &still, long, LOOK),
+            Some(TUNING.reclaim.few_passes)
+        );
+        let all = TUNING.reclaim.patience + LOOK.round + 1;
         assert_eq!(passes_to(Supply::Dry, &still, long, LOOK), Some(all));
     }
 
@@ -412,7 +404,7 @@ mod tests {
             outlook.begin(now);
         }
         assert_eq!(waits, [101, 51, 26, 13, 7, 4, 2, 2, 2, 2]);
-        for _ in 0..MOST_HALVINGS {
+        for _ in 0..TUNING.reclaim.halvings {
             outlook.judge(&pass(64, 0, true), &Look { now, ..LOOK });
         }
         assert_eq!(outlook.halvings, 0);

@@ -3,15 +3,10 @@
 //! gentlest it writes nothing of a pool below a GiB.
 
 use neap_store::Holding;
+use neap_tuning::TUNING;
 
-/// The kernel's DEF_PRIORITY: reclaim starts gently.
-const DEF_PRIORITY: u64 = 12;
-/// Passes after which the shrinker is asked.
-const PASSES: u32 = 16;
-/// A pool that takes no more than this share of the limit is small: a quarter.
-const SMALL: u64 = 4;
-/// Program bytes that a byte of the pool must hold.
-const WORTH: u64 = 2;
+/// Reclaim starts gently.
+const GENTLE: u64 = neap_policy::DEF_PRIORITY as u64;
 
 /// One turn of reclaim, from when memory is wanted until it is not.
 pub(super) struct Pressure {
@@ -27,7 +22,7 @@ impl Pressure {
     pub fn new(limit: u64) -> Self {
         Self {
             limit,
-            priority: DEF_PRIORITY,
+            priority: GENTLE,
             passes: 0,
             stored: 0,
         }
@@ -38,12 +33,12 @@ impl Pressure {
     pub fn note(&mut self, stored: u64, pool: impl FnOnce() -> Holding) -> Option<u64> {
         self.passes += 1;
         self.stored += stored;
-        if self.passes < PASSES {
+        if self.passes < TUNING.reclaim.passes {
             return None;
         }
         let asked = self.priority;
         self.priority = if self.stored > 0 && self.is_well(&pool()) {
-            DEF_PRIORITY
+            GENTLE
         } else {
             asked.saturating_sub(1)
         };
@@ -53,7 +48,8 @@ impl Pressure {
 
     /// The pool is better kept than written.
     fn is_well(&self, pool: &Holding) -> bool {
-        pool.bytes * SMALL <= self.limit && pool.bytes * WORTH <= pool.held
+        pool.bytes <= TUNING.reclaim.small_pool.of(self.limit)
+            && pool.bytes * TUNING.reclaim.pool_worth <= pool.held
     }
 }
 
@@ -71,7 +67,7 @@ mod tests {
             held,
             compressed: bytes,
         };
-        let passes = 0..rounds * PASSES;
+        let passes = 0..rounds * TUNING.reclaim.passes;
         passes
             .filter_map(|_| pressure.note(stored, || pool))
             .collect()

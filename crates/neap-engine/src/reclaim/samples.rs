@@ -3,17 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 
 use crate::space::Space;
-
-/// Pages that a dictionary is chosen from: 256 KiB.
-const PAGES: usize = 64;
-/// One stored page of this many is a sample: they should come from all over the program, and a program that
-/// stores less than 16 MiB would not save what a dictionary takes.
-const EVERY: u64 = 64;
-/// Pages stored without a sample of the space at hand, after which it is another's turn.
-const PATIENCE: u64 = 64 * EVERY;
 
 #[derive(Default)]
 pub(super) struct Samples {
@@ -35,10 +28,12 @@ impl Samples {
             return;
         }
         self.seen += 1;
-        if !self.seen.is_multiple_of(EVERY) || self.done.contains(&space.cookie) {
+        if !self.seen.is_multiple_of(TUNING.dictionaries.sample_every)
+            || self.done.contains(&space.cookie)
+        {
             return;
         }
-        let patient = self.seen - self.last < PATIENCE;
+        let patient = self.seen - self.last < TUNING.dictionaries.stored_before().0;
         let (cookie, pages) = self.at_hand.get_or_insert((space.cookie, Vec::new()));
         if *cookie != space.cookie {
             if patient {
@@ -47,7 +42,7 @@ impl Samples {
             *cookie = space.cookie;
             pages.clear();
         }
-        if pages.len() < PAGES * PAGE_SIZE {
+        if pages.len() < TUNING.dictionaries.samples().bytes().as_usize() {
             pages.extend_from_slice(page);
         }
         self.last = self.seen;
@@ -61,9 +56,9 @@ impl Samples {
             self.at_hand = None;
             return None;
         };
-        let (cookie, pages) = self
-            .at_hand
-            .take_if(|(_, pages)| pages.len() == PAGES * PAGE_SIZE)?;
+        let (cookie, pages) = self.at_hand.take_if(|(_, pages)| {
+            pages.len() == TUNING.dictionaries.samples().bytes().as_usize()
+        })?;
         self.done.insert(cookie);
         Some((space.clone(), pages))
     }

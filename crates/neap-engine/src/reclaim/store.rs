@@ -6,15 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use neap_policy::{Core, State, Step};
 use neap_store::Refused;
 use neap_sys::Piece;
+use neap_tuning::TUNING;
 use neap_units::{EntryId, PAGE_SIZE, PageId, SlotId};
 
 use super::workers::Work;
 use crate::load::{Filler, return_staged};
 use crate::space::{Body, Space, offer};
 use crate::writeback::write_poor;
-
-/// Pages read at once: what the inner caches hold beside the compressor's tables, 64 KiB.
-const CHUNK: usize = 16;
 
 /// What became of one staged page.
 enum Outcome {
@@ -46,7 +44,7 @@ impl Storer {
     pub fn new(work: Arc<Work>) -> Self {
         Self {
             codec: work.job.store.codec(),
-            buffer: vec![0; CHUNK * PAGE_SIZE],
+            buffer: vec![0; TUNING.reclaim.read.as_usize() * PAGE_SIZE],
             work,
         }
     }
@@ -59,7 +57,7 @@ impl Storer {
         };
         let slots = self.begin(space, body, slots);
         let mut refused = Vec::new();
-        for slots in slots.chunks(CHUNK) {
+        for slots in slots.chunks(TUNING.reclaim.read.as_usize()) {
             self.store_slots(space, body, slots, &mut taken, &mut refused);
         }
         for slot in refused {

@@ -12,20 +12,14 @@ use std::sync::{Arc, Mutex};
 use neap_policy::staged_blocks;
 use neap_store::CompressorKind;
 use neap_sys::Thread;
+use neap_tuning::TUNING;
 use neap_units::{Bytes, PAGE_SIZE};
 
-use super::IDLE;
 use super::samples::Samples;
 use super::store::{Storer, Taken};
 use crate::job::Job;
 use crate::space::{Space, Stage};
 use crate::spawn::try_spawn;
-
-/// More would find the locks of table and store taken.
-const MOST_WORKERS: usize = 3;
-
-/// Below this limit the 130 KiB that a dictionary takes would be better spent on pages.
-const SMALLEST_LIMIT: Bytes = Bytes(16 << 20);
 
 const BLOCK: Bytes = Bytes(neap_wire::BLOCK_PAGES * PAGE_SIZE as u64);
 
@@ -58,7 +52,7 @@ impl Work {
             busy: AtomicUsize::new(0),
             stored: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            dictionaries: zstd && job.options.limit >= SMALLEST_LIMIT,
+            dictionaries: zstd && job.options.limit >= TUNING.dictionaries.least_limit,
             samples: Mutex::new(Samples::default()),
             job,
         }
@@ -68,7 +62,7 @@ impl Work {
     pub fn start(self: &Arc<Self>) -> Vec<Thread> {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         // One cpu is for who waits for memory, or for reclaim.
-        let wanted = (cpus - 1).min(MOST_WORKERS);
+        let wanted = (cpus - 1).min(TUNING.reclaim.workers);
         let start = |_| {
             let storer = Storer::new(self.clone());
             let work = self.clone();
@@ -170,7 +164,7 @@ impl Worker {
     fn run(mut self) {
         neap_sys::block_signals();
         while !self.work.job.is_stopping() {
-            self.work.job.compress.wait(IDLE);
+            self.work.job.compress.wait(TUNING.reclaim.sleep.duration());
             while self.step() {}
         }
         self.work.job.compress.ring(); // the next one is to end, too

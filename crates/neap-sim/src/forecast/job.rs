@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use neap_policy::{Core, Heat, Pacer, Plan, PoolGate, State, Step, WalkReadahead};
+use neap_tuning::TUNING;
 use neap_units::{Bytes, Nanos, PAGE_SIZE, PageId, PageNr, SlotId, SpaceId};
 use serde::Serialize;
 
@@ -31,11 +32,6 @@ pub(super) const IN_POOL: u8 = 2;
 pub(super) const ON_DISK: u8 = 4;
 pub(super) const UNWATCHED: u8 = 8;
 pub(super) const BY_DICTIONARY: u8 = 16;
-
-/// As in the engine: a dictionary is made of one page of 64 that a space stores, when there are 64, and not
-/// where the limit is less than 16 MiB.
-const DICTIONARY_FROM: u64 = 64 * 64;
-const DICTIONARY_LIMIT: Bytes = Bytes(16 << 20);
 
 /// The job that a trace runs in.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -351,8 +347,8 @@ impl Player {
 
     /// The page is compressed into the pool.
     pub(super) fn keep(&mut self, page: u32) {
-        let dictionary =
-            self.out.counts.zswpout > DICTIONARY_FROM && self.job.limit >= DICTIONARY_LIMIT;
+        let dictionary = self.out.counts.zswpout > TUNING.dictionaries.stored_before().0
+            && self.job.limit >= TUNING.dictionaries.least_limit;
         self.pool += 1;
         self.helped += u64::from(dictionary);
         self.mark(page, IN_POOL, true);

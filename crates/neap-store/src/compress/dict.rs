@@ -9,31 +9,12 @@
 //! it makes served two of three programs no better (`docs/adr/0007-dictionaries.md`).
 
 use neap_sys::finalize_dictionary;
+use neap_tuning::TUNING;
 use neap_units::{Bytes, PAGE_SIZE};
 use zstd_safe::{CDict, DDict};
 
 use super::zstd::Zstd;
 use super::{Compressor, Page, SCRATCH};
-
-/// Pages in a dictionary: 32 KiB. With four the pages of redis gained nothing, and 16 did no better.
-const PARTS: usize = 8;
-
-/// Choices that are compared.
-const CHOICES: usize = 4;
-
-/// Fewest pages worth choosing from: half of them judge.
-const MIN_SAMPLES: usize = 2 * CHOICES * PARTS;
-
-/// Highest level at which choices are compared: reclaim waits for it.
-const JUDGED_AT: i32 = 3;
-
-/// Gain on the pages that judge, in percent of their size without dictionary, below which the
-/// dictionary is not worth its memory and the longer compression.
-const MIN_GAIN_PERCENT: usize = 5;
-
-/// By how much pages may be larger with tables in the dictionary than with tables of their own: one part of so
-/// many. They are compressed and decompressed in less time.
-const TABLES_WORTH: usize = 16;
 
 /// What would make zstd read a dictionary as more than its content.
 const MAGIC: [u8; 4] = 0xec30_a437_u32.to_le_bytes();
@@ -89,21 +70,25 @@ impl Dictionary {
             .filter_map(|chunk| <&Page>::try_from(chunk).ok())
             .filter(|page| super::same_filled(page).is_none())
             .collect();
-        if pages.len() < MIN_SAMPLES {
+        let least = TUNING.dictionaries.samples().as_usize();
+        if pages.len() < least {
             return Err(TrainError::TooFew {
                 got: pages.len(),
-                least: MIN_SAMPLES,
+                least,
             });
         }
         let every_second = |from: usize| pages.iter().skip(from).step_by(2).copied();
         let judges: Vec<&Page> = every_second(1).collect();
-        let judged_at = level.min(JUDGED_AT);
+        let judged_at = level.min(TUNING.dictionaries.most_level);
         let mut zstd = Zstd::new(judged_at);
         let without = total(&mut zstd, &judges, None);
-        let apart = every_second(0).count() / PARTS;
-        let is_part = |choice: usize, at: usize| at % apart == choice * apart / CHOICES;
+        let apart = every_second(0).count() / TUNING.dictionaries.pages.as_usize();
+        let is_part =
+            |choice: usize, at: usize| at % apart == choice * apart / TUNING.dictionaries.choices;
         let chosen = |choice: usize, part: bool| -> Vec<u8> {
-            let all = every_second(0).take(apart * PARTS).enumerate();
+            let all = every_second(0)
+                .take(apart * TUNING.dictionaries.pages.as_usize())
+                .enumerate();
             let pages = all.filter(|(at, _)| is_part(choice, *at) == part);
             pages.flat_map(|(_, page)| page).copied().collect()
         };
@@ -111,7 +96,7 @@ impl Dictionary {
             let made = Self::of(content, judged_at)?;
             Some(total(&mut zstd, &judges, Some(&made)))
         };
-        let best = (0..CHOICES)
+        let best = (0..TUNING.dictionaries.choices)
             .filter_map(|choice| {
                 let content = Some(chosen(choice, true)).filter(|it| !it.starts_with(&MAGIC))?;
                 Some((judge(&content)?, choice, content))
@@ -121,7 +106,7 @@ impl Dictionary {
         let others = chosen(choice, false);
         if let Some(tables) = finalize_dictionary(&content, &others, PAGE_SIZE, judged_at)
             && let Some(total) = judge(&tables)
-            && total * TABLES_WORTH <= with * (TABLES_WORTH + 1)
+            && total <= with + TUNING.dictionaries.tables_may_cost.of(with as u64) as usize
             && pays(without, total)
         {
             (with, content) = (total, tables);
@@ -172,7 +157,11 @@ impl std::fmt::Debug for Dictionary {
 }
 
 fn pays(without: usize, with: usize) -> bool {
-    with * 100 <= without * (100 - MIN_GAIN_PERCENT)
+    let gain = without.saturating_sub(with) as u64;
+    !TUNING
+        .dictionaries
+        .least_gain
+        .is_more_than(gain, without as u64)
 }
 
 fn total(zstd: &mut Zstd, pages: &[&Page], dict: Option<&Dictionary>) -> usize {

@@ -1,0 +1,121 @@
+//! What neap chose: sizes, shares, times and counts, in one list.
+//!
+//! [`TUNING`] is a constant, so reading a value costs nothing. `neap doctor --tuning` prints [`Tuning::list`], which comes
+//! from the same definitions. The first line of a field's comment says what it is; the lines below say why it has this value,
+//! or "Chosen." where nobody measured it. What the kernel, an ABI or a format gives is not here: that stands where it is used.
+#![forbid(unsafe_code)]
+
+mod dictionaries;
+mod reclaim;
+mod value;
+
+pub use dictionaries::Dictionaries;
+pub use reclaim::Reclaim;
+pub use value::{Share, Value};
+
+/// A value, with the words on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Tunable {
+    /// Its group and its own name.
+    pub name: &'static str,
+    /// What it is.
+    pub value: Value,
+    /// The comment at its definition.
+    comment: &'static str,
+}
+
+impl Tunable {
+    /// What it is, in a line.
+    #[must_use]
+    pub fn meaning(&self) -> &'static str {
+        self.comment.lines().next().unwrap_or_default().trim()
+    }
+
+    /// Why it has this value.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let lines = self.comment.lines().skip(1).map(str::trim);
+        lines.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// One group: the struct, its values, and the list of them.
+macro_rules! group {
+    ($(#[doc = $about:literal])+ $path:ident: $group:ident {
+        $($(#[doc = $comment:literal])+ $field:ident: $kind:ty = $value:expr;)+
+    }) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Copy, Debug)]
+        pub struct $group {
+            $($(#[doc = $comment])+ pub $field: $kind,)+
+        }
+
+        impl $group {
+            pub(crate) const CHOSEN: Self = Self { $($field: $value,)+ };
+
+            fn list(&self) -> Vec<$crate::Tunable> {
+                vec![$($crate::Tunable {
+                    name: concat!(stringify!($path), ".", stringify!($field)),
+                    value: self.$field.into(),
+                    comment: concat!($($comment, "\n"),+),
+                },)+]
+            }
+        }
+
+        impl $crate::Tuning {
+            pub(crate) fn $path(&self) -> Vec<$crate::Tunable> {
+                self.$path.list()
+            }
+        }
+    };
+}
+pub(crate) use group;
+
+macro_rules! tuning {
+    ($($(#[doc = $about:literal])+ $path:ident: $group:ident;)+) => {
+        /// All groups.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Tuning {
+            $($(#[doc = $about])+ pub $path: $group,)+
+        }
+
+        /// What neap chose.
+        pub const TUNING: Tuning = Tuning {
+            $($path: $group::CHOSEN,)+
+        };
+
+        impl Tuning {
+            /// Every value, by group.
+            #[must_use]
+            pub fn list(&self) -> Vec<Tunable> {
+                [$(self.$path()),+].concat()
+            }
+        }
+    };
+}
+
+tuning! {
+    /// Picking pages, staging and storing them, and when that is in vain.
+    reclaim: Reclaim;
+    /// Dictionaries of a program's own pages.
+    dictionaries: Dictionaries;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_value_is_listed_once_with_its_meaning_and_its_reason() {
+        let list = TUNING.list();
+        let names: BTreeSet<_> = list.iter().map(|tunable| tunable.name).collect();
+        assert_eq!(names.len(), list.len(), "a name is there twice");
+        for tunable in list {
+            let (meaning, reason) = (tunable.meaning(), tunable.reason());
+            assert!(meaning.ends_with('.'), "{}: {meaning:?}", tunable.name);
+            assert!(reason.ends_with('.'), "{}: {reason:?}", tunable.name);
+        }
+    }
+}
