@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use neap_store::{Arena as StoreArena, BlockFile, Config, HashKey, NoFile, Store};
 use neap_sys::{Features, Listener, SwapFile, SysError, Thread, Uffd, Waker};
+use neap_tuning::TUNING;
 use neap_units::{Bytes, PAGE_SIZE};
 
 use crate::attend::Attendance;
@@ -355,9 +356,6 @@ impl Engine {
     }
 }
 
-/// Where neap itself takes more than this share of the limit, that is what the limit is too small for.
-const MUCH_OWN: u64 = 8;
-
 /// How far a job was over its limit.
 struct Excess<'a> {
     limit: u64,
@@ -377,7 +375,7 @@ impl Excess<'_> {
         if self.thawed {
             return "it forked, and without CAP_SYS_PTRACE all pages come back for that (neap doctor)".to_owned();
         }
-        let crowds = self.own > self.bytes / 2 && self.own > self.limit / MUCH_OWN;
+        let crowds = self.own > self.bytes / 2 && self.own > TUNING.limit.much_own.of(self.limit);
         let cause = match crowds {
             true => format!(
                 "neap itself took {} of it, which leaves a limit as small as this too little for the rest",

@@ -12,13 +12,14 @@ use std::thread;
 
 use bytemuck::bytes_of;
 use neap_sys::{Listener, Peer, Pidfd, SysError, Waker};
+use neap_tuning::TUNING;
 use neap_wire as wire;
 use neap_wire::{Bad, Request};
 
 use crate::attendant::{self, Plea};
 use crate::job::Job;
 use crate::spawn::PAUSE;
-use crate::strays::{self, Strays};
+use crate::strays::Strays;
 use crate::talk::{Talks, refuse_or_answer};
 
 /// Callers that are kept, and those of one process.
@@ -127,7 +128,7 @@ impl Reception {
         let mut fds = vec![listener.as_fd(), self.job.bell.as_fd()];
         let mut timeout = match rests {
             true => PAUSE.as_nanos() as u64,
-            false => strays::EVERY,
+            false => TUNING.looks.strays.0,
         };
         if !full && !rests {
             fds.extend(self.callers.iter().map(|caller| caller.peer.as_fd()));

@@ -5,12 +5,8 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use neap_store::Holding;
+use neap_tuning::TUNING;
 use neap_units::{Bytes, PAGE_SIZE, Pages};
-
-/// The share of the limit that reclaim leaves to the programs in any case: 1/16.
-const FLOOR: u64 = 16;
-/// And no less than the code and stacks of a program need to get on at all: 2 MiB.
-const LEAST: u64 = 2 << 20;
 
 /// The estimate: what the kernel said last, corrected by what neap has done since.
 pub(crate) struct Meter {
@@ -58,7 +54,11 @@ impl Meter {
     /// `has_floor`: whether the job may go over its limit for [`Meter::floor`].
     pub fn new(limit: Bytes, has_floor: bool) -> Self {
         let zero = || AtomicU64::new(0);
-        let floor = (limit.0 / FLOOR).max(LEAST);
+        let floor = TUNING
+            .limit
+            .floor
+            .of(limit.0)
+            .max(TUNING.limit.floor_least.0);
         Self {
             limit,
             pool_beside: false,

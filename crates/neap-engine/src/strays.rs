@@ -1,6 +1,7 @@
 //! Those who are never met: what a program starts without neap's library takes memory that nobody counts. It is
 //! looked for now and then, and named once it takes much.
 
+use neap_tuning::TUNING;
 use std::collections::HashSet;
 use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,16 +9,6 @@ use std::sync::{Arc, Mutex};
 
 use crate::job::Job;
 use crate::spawn::try_spawn;
-
-/// Between two looks, in nanoseconds: 1 s.
-pub(crate) const EVERY: u64 = 1_000_000_000;
-/// A look reads what all processes of the machine say of themselves, so the next one waits this many times the cpu
-/// time that it took: not the time by the clock, or a busy machine would put it off for long.
-const REST: u64 = 200;
-/// Much is more than this part of the limit: 1/16.
-const MUCH: u64 = 16;
-/// No more are named.
-const MOST: usize = 16;
 
 pub(crate) struct Strays(Arc<Mutex<Looks>>);
 
@@ -33,7 +24,7 @@ impl Strays {
         Self(Arc::new(Mutex::new(Looks {
             seen: HashSet::new(),
             told: HashSet::new(),
-            next: neap_sys::monotonic_nanos() + EVERY,
+            next: neap_sys::monotonic_nanos() + TUNING.looks.strays.0,
         })))
     }
 
@@ -55,7 +46,7 @@ impl Looks {
         neap_sys::block_signals();
         neap_sys::lower_to_ordinary(); // out of what the listener is
         let before = neap_sys::thread_nanos();
-        let much = job.options.limit.0 / MUCH;
+        let much = TUNING.looks.stray_share.of(job.options.limit.0);
         let spaces = job.spaces();
         let agents = spaces
             .iter()
@@ -68,7 +59,7 @@ impl Looks {
             .filter(|pid| !met.contains(pid) && takes_much(*pid) && lacks_library(*pid))
             .collect();
         for &pid in strays.intersection(&self.seen) {
-            if self.told.len() < MOST && self.told.insert(pid) {
+            if self.told.len() < TUNING.looks.strays_named && self.told.insert(pid) {
                 let name = neap_sys::comm(pid).unwrap_or_default();
                 let name = name.replace(char::is_control, "?");
                 job.keeps_out(&format!(
@@ -78,7 +69,8 @@ impl Looks {
         }
         self.seen = strays;
         let took = neap_sys::thread_nanos() - before;
-        self.next = neap_sys::monotonic_nanos() + EVERY.max(took * REST);
+        self.next = neap_sys::monotonic_nanos()
+            + TUNING.looks.strays.0.max(took * TUNING.looks.strays_rest);
     }
 }
 

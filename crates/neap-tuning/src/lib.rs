@@ -6,10 +6,16 @@
 #![forbid(unsafe_code)]
 
 mod dictionaries;
+mod limit;
+mod looks;
+mod picking;
 mod reclaim;
 mod value;
 
 pub use dictionaries::Dictionaries;
+pub use limit::Limit;
+pub use looks::Looks;
+pub use picking::Picking;
 pub use reclaim::Reclaim;
 pub use value::{Share, Value};
 
@@ -95,6 +101,12 @@ macro_rules! tuning {
 }
 
 tuning! {
+    /// How the limit of a job is held.
+    limit: Limit;
+    /// How often neap looks at the job, its mappings, and what its processes share.
+    looks: Looks;
+    /// Which pages leave, where neap learns of accesses by faults only.
+    picking: Picking;
     /// Picking pages, staging and storing them, and when that is in vain.
     reclaim: Reclaim;
     /// Dictionaries of a program's own pages.

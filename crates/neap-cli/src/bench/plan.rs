@@ -7,12 +7,12 @@
 
 use std::fmt;
 
+use neap_tuning::TUNING;
 use neap_units::Bytes;
 
 use super::figures::{left_behind, too_long};
 use super::missing::Missing;
 use crate::choice::Contender;
-use crate::run::limit::LEAST;
 
 /// Whose cost the pool is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +214,8 @@ impl First {
         }
         let beside = as_given(Accounting::Resident, "its pool beside it");
         let left = size.saturating_sub(pool);
-        let less = match left < LEAST {
+        let least = TUNING.limit.least;
+        let less = match left < least {
             false => Ok(Limit {
                 accounting: Accounting::Pooled,
                 bound: left.into(),
@@ -224,7 +225,7 @@ impl First {
                 contender: self.contender,
                 accounting: Some(Accounting::Pooled),
                 missing: Missing::new(format!(
-                    "its pool alone took {pool} in its first run, which leaves less than {LEAST} of {size}"
+                    "its pool alone took {pool} in its first run, which leaves less than {least} of {size}"
                 )),
             }),
         };

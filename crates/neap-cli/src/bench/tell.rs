@@ -1,5 +1,6 @@
 //! The end of a bench: what is warned of, and what is printed and written.
 
+use neap_tuning::TUNING;
 use neap_units::Bytes;
 
 use super::figures::{Raw, Verdict, who};
@@ -10,7 +11,6 @@ use super::{Bench, is_stdout, plan, stream, table};
 use crate::choice::Contender;
 use crate::exit;
 use crate::failure::Failure;
-use crate::run::limit;
 use crate::talk;
 
 /// What a run may take more than the size its table is of: one part of so many. A group's limit is kept within
@@ -69,7 +69,8 @@ impl Bench<'_> {
         let mut lines = Vec::new();
         for run in &self.raw {
             let limit = run.limit_bytes.unwrap_or(u64::MAX);
-            let allowed = limit.saturating_add(limit / limit::BURST_DIVISOR + limit::BURST_FIXED.0);
+            let allowed =
+                limit.saturating_add(TUNING.limit.burst_share.of(limit) + TUNING.limit.burst.0);
             if run.contender == Contender::Neap && run.held_bytes() > allowed {
                 let peak = Bytes(run.held_bytes());
                 let (who, limit) = (who(run, entrants), Bytes(limit));

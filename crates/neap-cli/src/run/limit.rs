@@ -1,23 +1,10 @@
 //! The limit of a job: what the user gave, or what the memory cgroup leaves.
 
+use neap_tuning::TUNING;
 use neap_units::{Bytes, Size, parse_size};
 
 use crate::failure::Failure;
 use crate::machine::{Cgroup, Root, own_memory_cgroup, ram};
-
-/// neap's own memory alone may take this much (law 2), so a smaller limit is a slip.
-pub const LEAST: Bytes = Bytes::mib(4);
-
-/// What law 3 allows beyond the limit for a moment: 4 MiB and the next part of the limit.
-pub const BURST_FIXED: Bytes = Bytes::mib(4);
-/// The same, as a part of the limit: 2 %.
-pub const BURST_DIVISOR: u64 = 50;
-
-/// What the cgroup charges beyond what neap counts, and neap must leave free: page tables, kernel
-/// stacks, the program's text, and the burst that law 3 allows (2 % + 4 MiB).
-const HEADROOM_FIXED: Bytes = Bytes::mib(8);
-/// The same, as a part of the limit: a twentieth.
-const HEADROOM_DIVISOR: u64 = 20;
 
 /// A limit and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +27,8 @@ pub fn limit(root: &Root, flag: &'static str, text: Option<&str>) -> Result<Limi
         Some(text) => given(root, flag, text, group.as_ref())?,
         None => from_cgroup(root, group)?,
     };
-    if limit.bytes < LEAST {
-        return Err(Failure::LimitTooSmall(limit.bytes, LEAST));
+    if limit.bytes < TUNING.limit.least {
+        return Err(Failure::LimitTooSmall(limit.bytes, TUNING.limit.least));
     }
     Ok(limit)
 }
@@ -90,7 +77,7 @@ fn from_cgroup(root: &Root, group: Option<Cgroup>) -> Result<Limit, Failure> {
 
 /// `cap` less the headroom, but never less than half of it.
 fn less_headroom(cap: Bytes) -> Bytes {
-    let headroom = cap / HEADROOM_DIVISOR + HEADROOM_FIXED;
+    let headroom = Bytes(TUNING.limit.cgroup_spare_share.of(cap.0)) + TUNING.limit.cgroup_spare;
     cap.saturating_sub(headroom).max(cap / 2)
 }
 

@@ -1,5 +1,6 @@
 //! `neap sim forecast`.
 
+use neap_tuning::TUNING;
 use std::path::Path;
 
 use neap_sim::{
@@ -14,7 +15,6 @@ use super::output::{Output, distinct, is_stdout};
 use super::print;
 use super::trace::{self, flag, machine, size, time};
 use super::workload::read_trace;
-use crate::run::limit as of_run;
 
 /// Least and most that pages may be said to get smaller.
 const RATIOS: std::ops::RangeInclusive<f64> = 1.0..=1000.0;
@@ -30,7 +30,7 @@ struct Floor {
 }
 
 const NEAP: Floor = Floor {
-    least: of_run::LEAST,
+    least: TUNING.limit.least,
     who: "neap run takes no less",
 };
 const LINUX: Floor = Floor {

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::Pacer;
 use neap_sys::Statm;
+use neap_tuning::TUNING;
 use neap_units::{Bytes, Nanos};
 
 use crate::job::Job;
@@ -17,35 +18,6 @@ use crate::reclaim::Inventory;
 use crate::report::SamplerReport;
 use crate::space::{Body, Phase, Space};
 use crate::spawn::try_spawn;
-
-/// Growth since the last look for mappings that neap's own fills do not explain and that the next one must
-/// follow: 1 MiB; near the limit 128 KiB, since the faults of a new mapping wait for nothing until it is found.
-const UNEXPLAINED: u64 = 1 << 20;
-const UNEXPLAINED_NEAR: u64 = 128 << 10;
-/// Mappings are looked for this often once armed, or, where looks take long, when so many times their time has passed.
-const LOOK_EVERY: Nanos = Nanos(50_000_000);
-const REST_FROM_REGULAR_LOOKS: u64 = 16;
-
-/// Sleep while a job that is at its limit maps more and more.
-const SOONEST: Nanos = Nanos(100_000);
-
-/// A look takes this thread's cpu from everybody else, so the next one waits this many times as long.
-const REST_FROM_LOOKS: u64 = 1;
-/// While a look waits for others it takes no cpu, but it may keep faults of the process waiting: it counts for so
-/// many times less.
-const WAITS: u64 = 4;
-
-/// A look at what processes share walks every page, so the next one waits this many times as long.
-const REST: u64 = 10;
-
-/// As many times if the processes may have copied more of it since than this share of the limit.
-const REST_IN_DOUBT: u64 = 4;
-const DOUBT: u64 = 64;
-
-/// Time between looks at what the agents have taken of a cpu, which nothing but the report waits for.
-const AGENTS_EVERY: Nanos = Nanos(10_000_000);
-/// Time between looks at whose memory is not its process's any more.
-const EXECS_EVERY: Nanos = Nanos(5_000_000);
 
 pub(crate) struct Sampler {
     job: Arc<Job>,
@@ -134,8 +106,8 @@ impl Sampler {
         self.note_punctuality(woke, usage);
         if plan.arm {
             let enough = match plan.reclaim_to {
-                Some(_) => UNEXPLAINED_NEAR,
-                None => UNEXPLAINED,
+                Some(_) => TUNING.looks.unexplained_near.0,
+                None => TUNING.looks.unexplained.0,
             };
             self.grows = self.unexplained >= enough;
             self.arm(&spaces, now);
@@ -148,7 +120,7 @@ impl Sampler {
         self.job.offer_room();
         self.step_aside(&spaces);
         if self.grows && usage > plan.hold_above.0 {
-            return SOONEST; // what is mapped meanwhile waits for nothing
+            return TUNING.looks.soonest; // what is mapped meanwhile waits for nothing
         }
         plan.next_sample
     }
@@ -236,8 +208,8 @@ impl Sampler {
             space.kin.measure(&body.process, body.memory_of());
         }
         let end = neap_sys::monotonic_nanos();
-        self.next_share = end + (end - start) * REST;
-        self.next_doubted = end + (end - start) * REST_IN_DOUBT;
+        self.next_share = end + (end - start) * TUNING.looks.rest;
+        self.next_doubted = end + (end - start) * TUNING.looks.rest_in_doubt;
     }
 
     /// Looks at how much of what they share processes may have copied for themselves since. Whether that is much.
@@ -247,8 +219,8 @@ impl Sampler {
             .map(|(space, body)| space.kin.note_copies(&body.process));
         let copied: u64 = copied.sum();
         let end = neap_sys::monotonic_nanos();
-        self.next_copies = end + (end - start) * REST;
-        copied > self.job.meter.limit().0 / DOUBT
+        self.next_copies = end + (end - start) * TUNING.looks.rest;
+        copied > TUNING.looks.doubt.of(self.job.meter.limit().0)
     }
 
     /// Looks at how long each agent has had a cpu: the kernel forgets it with the thread.
@@ -257,7 +229,7 @@ impl Sampler {
         if now < self.next_agents {
             return;
         }
-        self.next_agents = now + AGENTS_EVERY.0;
+        self.next_agents = now + TUNING.looks.agents.0;
         let mut processes = self.job.processes.lock().expect("processes lock");
         for space in spaces {
             let Some(body) = space.body.get().filter(|body| !body.agent.is_gone()) else {
@@ -279,7 +251,7 @@ impl Sampler {
         let before = neap_sys::thread_nanos();
         self.job.look_after_agents(spaces);
         let took = neap_sys::thread_nanos() - before;
-        self.next_execs = now + EXECS_EVERY.0.max(took * REST);
+        self.next_execs = now + TUNING.looks.execs.0.max(took * TUNING.looks.rest);
     }
 
     fn measure(&self, spaces: &[Arc<Space>]) -> Sample {
@@ -348,9 +320,14 @@ impl Sampler {
             self.unexplained = 0;
             let worked = neap_sys::thread_nanos() - before;
             let end = neap_sys::monotonic_nanos();
-            let took = worked.max((end - now) / WAITS);
-            self.look_again = end + took * REST_FROM_LOOKS;
-            self.look_next = now + LOOK_EVERY.0.max(took * REST_FROM_REGULAR_LOOKS);
+            let took = worked.max(TUNING.looks.waiting.of(end - now));
+            self.look_again = end + took * TUNING.looks.mappings_rest_growing;
+            self.look_next = now
+                + TUNING
+                    .looks
+                    .mappings
+                    .0
+                    .max(took * TUNING.looks.mappings_rest);
         }
     }
 }

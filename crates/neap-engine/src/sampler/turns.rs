@@ -6,15 +6,12 @@
 //! it for 24 ms, in which 60 MiB came that nothing had registered. So until memory is registered, and fresh pages wait
 //! for themselves, a second thread sleeps on another cpu, and looks where the first is late.
 
+use neap_tuning::TUNING;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use super::Sampler;
 use crate::job::Job;
-
-/// A look that is so late (nanoseconds) is made by the deputy.
-const LATE: u64 = 500_000;
-const UNTIL_RUNG: Duration = Duration::from_secs(1);
 
 /// Looks whenever a look is due, and whenever it is rung for.
 pub(crate) fn sample(job: &Job, sampler: &Mutex<Sampler>) {
@@ -48,17 +45,20 @@ pub(crate) fn deputise(job: &Job, sampler: &Mutex<Sampler>) {
                 return;
             }
             if sampler.cpu.is_some() {
-                sampler.look(false, LATE); // before, nothing has grown yet
+                sampler.look(false, TUNING.looks.late.0); // before, nothing has grown yet
             }
             sampler.cpu
         };
         let Some(cpu) = cpu else {
-            job.deputy.wait(UNTIL_RUNG);
+            job.deputy.wait(TUNING.looks.deputy_sleep.duration());
             continue;
         };
         // Without the lock: the cpu it goes to may be kept just now.
         job.keeper.leave(cpu);
-        let pause = sampler.lock().expect("sampler lock").pause(LATE);
+        let pause = sampler
+            .lock()
+            .expect("sampler lock")
+            .pause(TUNING.looks.late.0);
         job.deputy.wait(pause);
     }
 }

@@ -4,15 +4,13 @@ use std::ops::Range;
 
 use neap_policy::{Heat, State, Step};
 use neap_sys::{Found, Mapping, Mode};
+use neap_tuning::TUNING;
 use neap_units::{PAGE_SIZE, PageNr};
 
 use super::discover::{manageable, touches};
 use super::kin::inherit;
 use super::{Body, Space, Trait, addresses, pages};
 use crate::job::Job;
-
-/// A mapping that the kernel would not register is tried again after this, in nanoseconds: 1 s.
-const TRY_AGAIN: u64 = 1_000_000_000;
 
 /// Absent pages, and the first write to one that was read before.
 const MODE: Mode = Mode::MissingAndWp;
@@ -111,7 +109,7 @@ impl Space {
     }
 
     fn register_each(&self, mappings: &[Mapping]) -> Vec<Range<u64>> {
-        let until = neap_sys::monotonic_nanos() + TRY_AGAIN;
+        let until = neap_sys::monotonic_nanos() + TUNING.looks.register_again.0;
         let mut failed = self.failed.lock().expect("failed lock");
         let mut done = Vec::new();
         for range in mappings.iter().map(|mapping| mapping.range.clone()) {
@@ -225,8 +223,6 @@ impl Space {
 
     /// Present pages enter the second youngest generation.
     fn take_note(&self, job: &Job, runs: &[Range<u64>]) {
-        /// Pages noted under one hold of the core.
-        const CHUNK: usize = 512;
         let leaving = self.quarantine.lock().expect("quarantine lock").all();
         let parent = self.kin.parent();
         let numbers = |run| {
@@ -236,7 +232,7 @@ impl Space {
         let mut all = runs.iter().flat_map(numbers).map(PageNr).peekable();
         while all.peek().is_some() {
             let mut core = job.core();
-            for page in all.by_ref().take(CHUNK) {
+            for page in all.by_ref().take(TUNING.looks.notes_at_once.as_usize()) {
                 if leaving.touches(&addresses(page, 1)) {
                     continue; // announced to go, perhaps still there for a moment
                 }

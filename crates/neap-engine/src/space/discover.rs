@@ -8,9 +8,9 @@
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use neap_sys::{Mapping, Mode};
+use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 
 use super::adopt::Look;
@@ -19,18 +19,6 @@ use crate::job::Job;
 
 /// No program has memory from here on: 2^47 on x86-64, 2^48 on arm64.
 const HIGHEST: u64 = 1 << 48;
-
-/// Places of a kind that are kept.
-const MOST_PLACES: usize = 64;
-
-/// Mappings that are taken over under one hold of the gate.
-const BATCH: usize = 256;
-
-/// How often mappings are tried to be taken over, and the pause before the next time. In a forked child nobody looks for
-/// those again that it has from its parent.
-const TRIES: u32 = 4;
-const TRIES_OF_CHILD: u32 = 40;
-const PAUSE: Duration = Duration::from_micros(50);
 
 impl Space {
     /// Registers every mapping that can be managed and is not registered yet. Called again and again: mappings come
@@ -67,9 +55,13 @@ impl Space {
             };
             found.retain(|mapping| !meets(&mapping.range));
         }
-        let tries = if look.inherits { TRIES_OF_CHILD } else { TRIES };
+        let tries = if look.inherits {
+            TUNING.looks.tries_of_child
+        } else {
+            TUNING.looks.tries
+        };
         let most = if body.maps.has_query() {
-            BATCH
+            TUNING.looks.mappings_at_once
         } else {
             usize::MAX
         };
@@ -90,7 +82,7 @@ impl Space {
         };
         let came = self.survey(body, place, true).unwrap_or_default();
         let mut places = self.replaced.lock().expect("places lock");
-        if !came.is_empty() && places.len() < MOST_PLACES {
+        if !came.is_empty() && places.len() < TUNING.looks.places {
             places.push(place.clone()); // of what is left out the next look for mappings takes note
         }
     }
@@ -118,7 +110,7 @@ impl Space {
             let mut found = self.survey(body, &place, false).unwrap_or_default();
             self.leave_out_failed(&mut found);
             if !found.is_empty() {
-                self.adopt_soon(job, body, &found, look, TRIES);
+                self.adopt_soon(job, body, &found, look, TUNING.looks.tries);
             }
         }
     }
@@ -127,7 +119,7 @@ impl Space {
     fn adopt_soon(&self, job: &Job, body: &Body, batch: &[Mapping], look: Look, tries: u32) {
         for again in 0..tries {
             if again > 0 {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(TUNING.looks.between_tries.duration());
             }
             if self.adopt(job, body, batch, look) || self.is_dead() {
                 break;

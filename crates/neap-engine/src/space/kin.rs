@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use neap_policy::{State, Step};
 use neap_record::Recorded;
 use neap_sys::Process;
+use neap_tuning::TUNING;
 use neap_units::{EntryId, PAGE_SIZE, PageNr, SpaceId};
 
 use super::Space;
@@ -19,12 +20,6 @@ use crate::job::Job;
 
 /// Copies are offered while the pool takes less than this share of the limit.
 const OFFER_BELOW_PERCENT: u64 = 50;
-
-/// A forked child whose faults may have brought less than this, 512 KiB, has hardly anything of its own to reclaim.
-const IDLE_BELOW: u64 = 512 << 10;
-
-/// A child that has told nothing of itself after this never will (raw clone): 1 s, in nanoseconds.
-const CHILDHOOD: u64 = 1_000_000_000;
 
 /// The spaces that come from one by forks.
 struct Family {
@@ -124,7 +119,7 @@ impl Kin {
     /// Whether that can wait: the child shares what it has, and has touched next to nothing else. The records of its pages
     /// would take more of neap's memory than it has of its own.
     pub fn is_idle(&self, process: &Process) -> bool {
-        let quiet = |faults| faults * (PAGE_SIZE as u64) < IDLE_BELOW;
+        let quiet = |faults| faults * (PAGE_SIZE as u64) < TUNING.looks.idle_child.0;
         self.inherits() && self.shares() && self.unexplained(process).is_some_and(quiet)
     }
 
@@ -172,7 +167,7 @@ impl Kin {
 
     /// Whether it was forked a moment ago, so that its agent may still come.
     pub fn is_young(&self, now: u64) -> bool {
-        now.saturating_sub(self.born) < CHILDHOOD
+        now.saturating_sub(self.born) < TUNING.looks.childhood.0
     }
 
     /// Whether it has come to the family since it was measured.

@@ -7,14 +7,10 @@
 use std::collections::HashSet;
 use std::sync::Mutex;
 
+use neap_tuning::TUNING;
 use neap_units::PageNr;
 
 use super::Space;
-
-/// Most pages remembered beyond one for each thread: stacks are used again.
-const MOST: usize = 4096;
-/// A thread that is known is asked again at one look of so many: another may have its number by now.
-const TURNS: i32 = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct ThreadPages {
@@ -44,14 +40,15 @@ impl Space {
             return;
         };
         let mut known = self.threads.known.lock().expect("known threads");
-        let turn = (known.turn + 1) % TURNS;
+        let turn = (known.turn + 1) % TUNING.looks.thread_turns;
         let threads = body.process.threads();
         let ask = |tid: &i32| Some((*tid, neap_sys::robust_list(*tid)?));
-        let is_left = |tid: &&i32| **tid % TURNS != turn && known.threads.contains(*tid);
+        let is_left =
+            |tid: &&i32| **tid % TUNING.looks.thread_turns != turn && known.threads.contains(*tid);
         let (left, due): (Vec<i32>, Vec<i32>) = threads.iter().partition(is_left);
         let mut found: Vec<(i32, u64)> = due.iter().filter_map(ask).collect();
         let mut pages = self.threads.pages.lock().expect("thread pages");
-        if pages.len() + found.len() > MOST + threads.len() {
+        if pages.len() + found.len() > TUNING.looks.thread_pages + threads.len() {
             pages.clear();
             found.extend(left.iter().filter_map(ask));
         }

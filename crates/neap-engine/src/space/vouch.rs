@@ -5,6 +5,7 @@
 //! after which it asks whether anything at all is declared free, and in those of later looks for what was not there yet
 //! when they were registered.
 
+use neap_tuning::TUNING;
 use std::ops::Range;
 
 use super::Space;
@@ -38,13 +39,12 @@ impl Space {
 /// What of `part` has pages, of which `there` has the runs. Runs that are near to each other are one, with what is
 /// between them: there may be tens of thousands.
 fn hulls(part: &Range<u64>, there: &[Range<u64>]) -> Vec<Range<u64>> {
-    const NEAR: u64 = 1 << 20;
     let mut hulls: Vec<Range<u64>> = Vec::new();
     let from = there.partition_point(|run| run.end <= part.start);
     for run in there[from..].iter().take_while(|run| run.start < part.end) {
         let run = run.start.max(part.start)..run.end.min(part.end);
         match hulls.last_mut() {
-            Some(last) if run.start - last.end < NEAR => last.end = run.end,
+            Some(last) if run.start - last.end < TUNING.looks.near.0 => last.end = run.end,
             _ => hulls.push(run),
         }
     }

@@ -1,5 +1,6 @@
 //! The pages of one space in generations. The rules are those of `crate::generations`.
 
+use neap_tuning::TUNING;
 use neap_units::{PageId, Pages};
 
 use super::regret::Regret;
@@ -17,19 +18,6 @@ const TRIGGER: Trigger = Trigger::Edge;
 
 /// Bits of a stamp: a page away for 2^32 evictions (16 TiB) can look recent once.
 const STAMP_BITS: u32 = u32::BITS;
-
-/// Pages on probation leave before all others while they are more than one in so many of
-/// the resident ones, and more than a batch of reclaim.
-const PROBATION_SHARE: u64 = 16;
-const PROBATION_LEAST: u64 = MIN_LRU_BATCH;
-
-/// A page that left from a generation came back soon within one in so many of the pages
-/// that are in generations.
-const SOON: u64 = 4;
-
-/// Of the pages that are due for probation one in so many is let off, so that memory that
-/// is not used any more gives way even where nothing comes back soon.
-const LET_OFF: u64 = 32;
 
 /// The lists of one space.
 pub(super) struct Lru {
@@ -202,7 +190,12 @@ impl Lru {
         sizes[list_of(Kind::Anon, true)] = self.resident - self.on_probation();
         let distance = self.age.distance(stamp.into(), STAMP_BITS);
         let competing = competing(Kind::Anon, &sizes, true);
-        let recent = distance <= if tried { competing } else { competing / SOON };
+        let recent = distance
+            <= if tried {
+                competing
+            } else {
+                TUNING.picking.soon.of(competing)
+            };
         let refault = Refault::judge(recent, heat == Heat::Hot, workingset);
         if !tried && distance <= competing {
             self.regret.came_back();
@@ -220,7 +213,7 @@ impl Lru {
         let joins = if recent {
             !self.regret.keeps_out(self.resident - self.on_probation())
         } else {
-            self.late.is_multiple_of(LET_OFF)
+            self.late.is_multiple_of(TUNING.picking.let_off_every)
         };
         if joins {
             Place::Generation(Heat::Warm)
@@ -256,7 +249,9 @@ impl Lru {
     /// The page to evict next, and the rank of its list.
     #[inline]
     pub(super) fn oldest(&mut self) -> Option<(PageId, Rank)> {
-        let share = (self.resident / PROBATION_SHARE).max(PROBATION_LEAST);
+        let share = TUNING.picking.probation.of(self.resident);
+        // And more than a batch of reclaim.
+        let share = share.max(MIN_LRU_BATCH);
         let due = self.on_probation() > share;
         let newcomer = self.probation.tail().map(|id| (id, None));
         if due {

@@ -1,14 +1,11 @@
 //! What to take next: from which space, and which pages.
 
+use neap_tuning::TUNING;
 use neap_units::{PageId, SpaceId};
 
 use super::lru::Lru;
 use super::{Core, Space};
 use crate::page::{State, Table};
-
-/// A pick for so many pages passes over this many times as many, and then takes them as they come: it is made under a
-/// lock for which faults wait.
-const PASS_OVER: usize = 4;
 
 impl Core {
     /// The space to take pages from next among those that `may` give some, or `None` when nothing is
@@ -62,7 +59,8 @@ impl Core {
             self.vmstat.pgrefill += demoted.0;
         };
         age(lru);
-        let (mut passed_over, most_passed_over) = (0, max.saturating_mul(PASS_OVER));
+        let (mut passed_over, most_passed_over) =
+            (0, max.saturating_mul(TUNING.picking.passed_over));
         while out.len() - first < max {
             let Some((id, rank)) = lru.oldest() else {
                 if out.len() > first || lru.resident() == 0 {

@@ -1,10 +1,6 @@
 //! Whether what generations hold is in use, told by what becomes of those who had to leave them.
 
-/// Evictions after which older ones count half.
-const LATELY: u32 = 256;
-
-/// A trial costs a load for each page of the generations; so many times as many are kept out before.
-const BETWEEN_TRIALS: u64 = 2;
+use neap_tuning::TUNING;
 
 /// Pages that left from generations lately, and those of them that came back while others, which stayed, could have
 /// made room for them. Nothing is seen of a page that stays: what happens to its like must speak for it.
@@ -22,7 +18,7 @@ impl Regret {
     pub(super) fn left(&mut self) {
         self.trial = self.trial.saturating_sub(1);
         self.left += 1;
-        if self.left >= LATELY {
+        if self.left >= TUNING.picking.lately {
             (self.left, self.back) = (self.left / 2, self.back / 2);
         }
     }
@@ -38,7 +34,7 @@ impl Regret {
         let keeps = self.trial == 0 && self.is_great();
         if keeps {
             self.kept_out += 1;
-            if self.kept_out > settled * BETWEEN_TRIALS {
+            if self.kept_out > settled * TUNING.picking.between_trials {
                 (self.kept_out, self.trial) = (0, settled);
             }
         }
@@ -77,9 +73,9 @@ mod tests {
     #[test]
     fn what_is_long_ago_counts_less() {
         let long = regret(10_000, 4, Regret::default());
-        assert!(!regret(2 * LATELY, 0, long).is_great());
+        assert!(!regret(2 * TUNING.picking.lately, 0, long).is_great());
         let never = regret(10_000, 0, Regret::default());
-        assert!(regret(2 * LATELY, 4, never).is_great());
+        assert!(regret(2 * TUNING.picking.lately, 4, never).is_great());
     }
 
     #[test]

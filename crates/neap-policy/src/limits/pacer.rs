@@ -12,66 +12,8 @@
 //!   sampled only   register               wake          wait
 //! ```
 
+use neap_tuning::{Share, TUNING};
 use neap_units::{Bytes, Nanos};
-
-/// Most bytes a nanosecond (GB/s) that one cpu can add by native faults. An upper bound:
-/// zeroing huge pages comes near it, faults of base pages stay well below.
-const WORST_BYTES_PER_NANO: u64 = 3;
-
-/// Time between deciding to register and being registered: a wake-up, the walk of the
-/// maps and one call for each mapping.
-const ARM_TIME: Nanos = Nanos::millis(4);
-
-/// Share of the limit, in percent, at which to register at the latest: adopting what is
-/// present takes time too, and grows with the limit.
-const ARM_AT_MOST: u64 = 75;
-
-/// Share of the limit, in percent, below which never to register: a program that small
-/// is better left alone.
-const ARM_AT_LEAST: u64 = 25;
-
-/// Shortest sleep between samples. In it the worst case takes a quarter of what
-/// [`ARM_TIME`] leaves; sampling more often would cost a visible share of a cpu.
-const SAMPLE_MIN: Nanos = Nanos::millis(1);
-
-/// Longest sleep before mappings are registered: what a fork or a change of the limit
-/// may stay unseen.
-const SAMPLE_MAX: Nanos = Nanos::millis(200);
-
-/// Longest sleep once they are: fresh pages are counted as they are filled, so only
-/// what escapes neap (stacks, file mappings) is left to sample.
-const SAMPLE_MAX_ARMED: Nanos = Nanos::millis(20);
-
-/// Time that reclaim needs to free the first pages once woken: the headroom is what
-/// the program may take meanwhile.
-const RECLAIM_LATENCY: Nanos = Nanos::millis(3);
-
-/// Least headroom of any limit: a batch of reclaim.
-const HEADROOM_MIN: Bytes = Bytes::kib(256);
-
-/// Least headroom where the limit has it to spare: a few batches.
-const HEADROOM_WHOLE: Bytes = Bytes::mib(1);
-
-/// A limit has no more than this fraction to spare: reclaim keeps up to one and a half times the least headroom
-/// free, which a small working set misses more than a large one.
-const HEADROOM_SPARE_FRACTION: u64 = 64;
-
-/// Least headroom as a fraction of the limit.
-const HEADROOM_MIN_FRACTION: u64 = 128;
-
-/// Most headroom as a fraction of the limit: memory kept free is memory not used.
-const HEADROOM_MAX_FRACTION: u64 = 8;
-
-/// Time constant with which the growth seen is forgotten: programs allocate in bursts,
-/// and the next one is likely to be like the last.
-const FORGET: Nanos = Nanos::millis(100);
-
-/// The same for growth that waited for nothing: a program that maps memory anew does so all its life.
-const FORGET_NATIVE: Nanos = Nanos::millis(2000);
-
-/// Samples closer than this say nothing about a rate: one readahead window would look
-/// like gigabytes a second.
-const RATE_INTERVAL: Nanos = Nanos::micros(200);
 
 /// Scale of rates: bytes for each 2^20 ns (about a millisecond), so that 1 KB/s is not
 /// rounded away and 2^43 bytes in a sample still fit.
@@ -113,7 +55,7 @@ impl Pacer {
     /// at once.
     #[must_use]
     pub fn new(limit: Bytes, cpus: u32) -> Pacer {
-        let worst = WORST_BYTES_PER_NANO * u64::from(cpus.max(1));
+        let worst = TUNING.limit.fastest * u64::from(cpus.max(1));
         Pacer {
             limit,
             worst,
@@ -122,7 +64,7 @@ impl Pacer {
             native: (Nanos::ZERO, 0),
             native_since: Nanos::ZERO,
             since: None,
-            sleep: SAMPLE_MIN,
+            sleep: TUNING.limit.sample,
             last_usage: Bytes::ZERO,
         }
     }
@@ -136,10 +78,13 @@ impl Pacer {
     /// Usage at which mappings are registered.
     #[must_use]
     pub fn arm_point(&self) -> Bytes {
-        let share =
-            |percent: u64| Bytes((u128::from(self.limit.0) * u128::from(percent) / 100) as u64);
-        let in_time = self.limit.saturating_sub(Bytes(self.worst * ARM_TIME.0));
-        in_time.min(share(ARM_AT_MOST)).max(share(ARM_AT_LEAST))
+        let share = |share: Share| Bytes(share.of(self.limit.0));
+        let in_time = self
+            .limit
+            .saturating_sub(Bytes(self.worst * TUNING.limit.register.0));
+        in_time
+            .min(share(TUNING.limit.register_by))
+            .max(share(TUNING.limit.register_from))
     }
 
     /// Registers from now on, whatever the usage: more is foreseen.
@@ -151,14 +96,22 @@ impl Pacer {
     /// in the time reclaim needs, within bounds.
     #[must_use]
     pub fn headroom(&self) -> Bytes {
-        let most = Bytes(self.limit.0 / HEADROOM_MAX_FRACTION);
-        let spare = Bytes(self.limit.0 / HEADROOM_SPARE_FRACTION);
+        let most = Bytes(TUNING.limit.headroom_at_most.of(self.limit.0));
+        let spare = Bytes(TUNING.limit.headroom_spare.of(self.limit.0));
         // A tiny limit has less than the least headroom to spare.
         let least = spare
-            .clamp(HEADROOM_MIN, HEADROOM_WHOLE)
-            .max(Bytes(self.limit.0 / HEADROOM_MIN_FRACTION))
+            .clamp(TUNING.limit.headroom, TUNING.limit.headroom_large)
+            .max(Bytes(TUNING.limit.headroom_share.of(self.limit.0)))
             .min(most);
-        grown(self.rate, RECLAIM_LATENCY).clamp(least, most)
+        grown(self.rate, TUNING.limit.reclaim_within).clamp(least, most)
+    }
+
+    /// Usage to which reclaim goes on once it has begun.
+    #[must_use]
+    pub fn goal(&self) -> Bytes {
+        let headroom = self.headroom();
+        let beyond = Bytes(TUNING.limit.reclaim_beyond.of(headroom.0));
+        self.limit.saturating_sub(headroom + beyond)
     }
 
     /// Takes a sample of the job's usage at time `now` and says what to do.
@@ -171,19 +124,21 @@ impl Pacer {
         self.last_usage = usage;
         self.sleep = if !self.armed {
             let room = self.arm_point().saturating_sub(usage);
-            Nanos(room.0 / self.worst).clamp(SAMPLE_MIN, SAMPLE_MAX)
+            Nanos(room.0 / self.worst).clamp(TUNING.limit.sample, TUNING.limit.sample_at_most)
         } else if grew || reclaims {
-            SAMPLE_MIN
+            TUNING.limit.sample
         } else {
             let room = self.limit.saturating_sub(usage);
             (self.sleep * 2)
                 .min(time_of(room / 2, self.native_at(now)))
-                .clamp(SAMPLE_MIN, SAMPLE_MAX_ARMED)
+                .clamp(TUNING.limit.sample, TUNING.limit.sample_registered)
         };
         Plan {
             arm: self.armed,
-            reclaim_to: reclaims.then(|| self.limit.saturating_sub(headroom + headroom / 2)),
-            hold_above: self.limit.saturating_sub(headroom / 4),
+            reclaim_to: reclaims.then(|| self.goal()),
+            hold_above: self
+                .limit
+                .saturating_sub(Bytes(TUNING.limit.hold_within.of(headroom.0))),
             next_sample: self.sleep,
         }
     }
@@ -193,7 +148,7 @@ impl Pacer {
     pub fn observe_native(&mut self, now: Nanos, grown: Bytes) {
         let elapsed = now.saturating_sub(self.native_since);
         self.native_since = now;
-        let seen = self.rate_of(grown, elapsed.max(RATE_INTERVAL));
+        let seen = self.rate_of(grown, elapsed.max(TUNING.limit.rate_over));
         if self.armed && seen >= self.native_at(now) {
             self.native = (now, seen);
         }
@@ -202,7 +157,7 @@ impl Pacer {
     /// What is left of the fastest native growth.
     fn native_at(&self, now: Nanos) -> u64 {
         let (then, rate) = self.native;
-        faded(rate, now.saturating_sub(then), FORGET_NATIVE)
+        faded(rate, now.saturating_sub(then), TUNING.limit.forget_native)
     }
 
     fn rate_of(&self, growth: Bytes, elapsed: Nanos) -> u64 {
@@ -217,11 +172,11 @@ impl Pacer {
             return;
         };
         let elapsed = now.saturating_sub(then);
-        if elapsed < RATE_INTERVAL {
+        if elapsed < TUNING.limit.rate_over {
             return;
         }
         let seen = self.rate_of(usage.saturating_sub(before), elapsed);
-        self.rate = seen.max(faded(self.rate, elapsed, FORGET));
+        self.rate = seen.max(faded(self.rate, elapsed, TUNING.limit.forget));
         self.since = Some((now, usage));
     }
 }
@@ -273,13 +228,13 @@ mod tests {
     fn far_from_the_arm_point_the_sampler_sleeps_as_long_as_is_safe() {
         let mut pacer = Pacer::new(Bytes::gib(16), 1);
         let plan = pacer.observe(ms(0), Bytes::ZERO);
-        assert_eq!(plan.next_sample, SAMPLE_MAX);
+        assert_eq!(plan.next_sample, TUNING.limit.sample_at_most);
         assert!(!plan.arm && plan.reclaim_to.is_none());
         let room = Bytes(30_000_000);
         let plan = pacer.observe(ms(200), pacer.arm_point() - room);
         assert_eq!(plan.next_sample, ms(10), "30 MB at 3 bytes/ns");
         let plan = pacer.observe(ms(210), pacer.arm_point() - Bytes(1));
-        assert_eq!((plan.arm, plan.next_sample), (false, SAMPLE_MIN));
+        assert_eq!((plan.arm, plan.next_sample), (false, TUNING.limit.sample));
         assert!(pacer.observe(ms(211), pacer.arm_point()).arm);
         assert!(pacer.observe(ms(212), Bytes::ZERO).arm, "stays on");
     }
@@ -294,7 +249,7 @@ mod tests {
         assert_eq!(sleeps, [1, 2, 4, 8, 16, 20, 20].map(ms));
         assert_eq!(
             pacer.observe(ms(200), usage + Bytes(1)).next_sample,
-            SAMPLE_MIN
+            TUNING.limit.sample
         );
     }
 
@@ -320,7 +275,7 @@ mod tests {
             "half is forgotten after half of the time"
         );
         calm(&mut pacer, 2001);
-        assert_eq!(flat(&mut pacer, 2001), SAMPLE_MAX_ARMED);
+        assert_eq!(flat(&mut pacer, 2001), TUNING.limit.sample_registered);
     }
 
     #[test]
@@ -400,9 +355,9 @@ mod tests {
             spare in 0u64..1 << 36,
             bursts in prop::collection::vec(0u64..=3, 1..400),
         ) {
-            let worst = WORST_BYTES_PER_NANO * u64::from(cpus);
+            let worst = TUNING.limit.fastest * u64::from(cpus);
             // Large enough for 25 % of the limit to be below the limit less 4 ms.
-            let limit = Bytes(worst * ARM_TIME.0 * 4 / 3 + 4 + spare);
+            let limit = Bytes(worst * TUNING.limit.register.0 * 4 / 3 + 4 + spare);
             let mut pacer = Pacer::new(limit, cpus);
             let (mut now, mut usage) = (Nanos::ZERO, Bytes::ZERO);
             for burst in bursts {
@@ -432,8 +387,8 @@ mod tests {
                 armed = plan.arm;
                 prop_assert!(armed || usage < pacer.arm_point().0);
                 prop_assert!(plan.hold_above <= Bytes(limit));
-                prop_assert!((SAMPLE_MIN..=SAMPLE_MAX).contains(&plan.next_sample));
-                prop_assert!(!armed || plan.next_sample <= SAMPLE_MAX_ARMED);
+                prop_assert!((TUNING.limit.sample..=TUNING.limit.sample_at_most).contains(&plan.next_sample));
+                prop_assert!(!armed || plan.next_sample <= TUNING.limit.sample_registered);
                 if let Some(to) = plan.reclaim_to {
                     prop_assert!(to < Bytes(usage) && to <= plan.hold_above);
                 }

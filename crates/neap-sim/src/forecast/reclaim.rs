@@ -37,8 +37,7 @@ impl Player {
     /// What reclaim does until now, beside the program.
     pub(super) fn reclaim(&mut self) {
         self.sample();
-        let headroom = self.pacer.headroom();
-        let goal = self.job.limit.saturating_sub(headroom + headroom / 2);
+        let goal = self.pacer.goal();
         while self.plan.arm && self.reclaiming && self.busy < self.now {
             self.reclaiming = self.usage() > goal && self.pass();
         }
