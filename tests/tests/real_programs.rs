@@ -94,7 +94,7 @@ fn python_dicts_and_lists_come_out_the_same() {
             run(&[
                 "python3".into(),
                 script("dicts.py"),
-                size(60_000, 1_500_000).into(),
+                size(40_000, 1_500_000).into(),
             ])
         },
     );
@@ -131,7 +131,7 @@ fn node_objects_come_out_the_same() {
         run(&[
             "node".into(),
             script("objects.js"),
-            size(120_000, 1_000_000).into(),
+            size(90_000, 1_000_000).into(),
         ])
     });
 }
@@ -259,7 +259,7 @@ fn with_malloc(name: &str, library: &str) {
         let python = run(&[
             "python3".into(),
             script("dicts.py"),
-            size(50_000, 500_000).into(),
+            size(30_000, 500_000).into(),
         ]);
         // The interpreter's own arenas would hide the library.
         python.env("LD_PRELOAD", path).env("PYTHONMALLOC", "malloc")

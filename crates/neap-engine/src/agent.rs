@@ -5,12 +5,12 @@
 //! program (SIGSTOP, a debugger) does not reply: then the command is *late*, the caller goes on with
 //! other spaces, and whoever comes next completes what the command was for.
 
+use neap_sys::{Lock, Locked};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
 };
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use bytemuck::{Zeroable, bytes_of};
 use neap_sys::{Keeper, Kept, Peer, Process, SysError};
@@ -73,7 +73,7 @@ pub(crate) struct Agent {
     late_since: AtomicU64,
     /// It was killed because somebody had stopped it.
     stopped: AtomicBool,
-    turn: Mutex<Option<Errand>>,
+    turn: Lock<Option<Errand>, 3>,
     /// What is in `turn`: it must be known also while another thread just looks there.
     late: AtomicU8,
 }
@@ -91,7 +91,7 @@ impl Agent {
             told: AtomicU64::new(0),
             late_since: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
-            turn: Mutex::new(None),
+            turn: Lock::new(None),
             late: AtomicU8::new(PROMPT),
         }
     }
@@ -110,9 +110,9 @@ impl Agent {
             "what is left out would never be answered"
         );
         let turn = match self.turn.try_lock() {
-            Ok(turn) => turn,
-            Err(TryLockError::WouldBlock) if !wait => return Called::Busy(errand),
-            Err(_) => self.turn.lock().expect("agent lock"),
+            Some(turn) => turn,
+            None if !wait => return Called::Busy(errand),
+            None => self.turn.lock(),
         };
         if turn.is_some() || self.is_gone() {
             return Called::Busy(errand);
@@ -128,7 +128,7 @@ impl Agent {
     /// another is under way.
     pub fn ask(&self, op: u32, errand: Errand) -> Called {
         let mut turn = match self.turn.try_lock() {
-            Ok(turn) if turn.is_none() && !self.is_gone() => turn,
+            Some(turn) if turn.is_none() && !self.is_gone() => turn,
             _ => return Called::Busy(errand),
         };
         if let Err(error) = self.send(op, &[], 0) {
@@ -199,7 +199,7 @@ impl Agent {
 
     /// Looks whether a late reply has come; nothing if none is late. `wait`: as long as a call would.
     pub fn collect(&self, wait: bool) -> Option<Called> {
-        let mut turn = self.turn.lock().expect("agent lock");
+        let mut turn = self.turn.lock();
         turn.as_ref()?;
         if !wait && neap_sys::wait_readable(&[self.peer.as_fd()], Some(0)) == 0 {
             return Some(Called::Late);
@@ -218,7 +218,7 @@ impl Agent {
         Some(self.thread.load(Relaxed)).filter(|&thread| thread != 0)
     }
 
-    fn receive(&self, mut turn: MutexGuard<'_, Option<Errand>>, errand: Errand) -> Called {
+    fn receive(&self, mut turn: Locked<'_, Option<Errand>, 3>, errand: Errand) -> Called {
         let mut bytes = [0; size_of::<wire::Reply>()];
         let heard = self.peer.receive(&mut bytes);
         let heard = heard.map(|message| wire::reply(&bytes[..message.len]));

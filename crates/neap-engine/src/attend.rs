@@ -1,10 +1,11 @@
 //! The agent from its first word to its end. It shares the memory of its process and outlives it, so the memory is
 //! there until the agent is gone: the engine has it end as soon as the process has ended, or has become another by exec.
 
+use neap_sys::{Lock, Locked};
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytemuck::{Zeroable, bytes_of};
 use neap_sys::{CpuTime, End, Ends, Peer, Pidfd, Process, Sender, Statm, Waker};
@@ -119,7 +120,7 @@ pub(crate) struct Attendance {
     ends: Ends,
     /// Wakes that thread.
     pub bell: Waker,
-    attended: Mutex<HashMap<u64, Attended>>,
+    attended: Lock<HashMap<u64, Attended>, 7>,
 }
 
 struct Attended {
@@ -153,7 +154,7 @@ impl Attendance {
         Ok(Self {
             ends,
             bell,
-            attended: Mutex::default(),
+            attended: Lock::default(),
         })
     }
 
@@ -193,8 +194,8 @@ impl Attendance {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Attended>> {
-        self.attended.lock().expect("attendance lock")
+    fn lock(&self) -> Locked<'_, HashMap<u64, Attended>, 7> {
+        self.attended.lock()
     }
 
     /// How long nothing is to be done unless somebody ends, in milliseconds.

@@ -1,13 +1,14 @@
 //! Starting and ending the engine.
 
+use neap_sys::Lock;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
 
 use neap_store::{Arena as StoreArena, BlockFile, Config, HashKey, NoFile, Store};
 use neap_sys::{Features, Listener, SwapFile, SysError, Thread, Uffd, Waker};
@@ -260,7 +261,7 @@ impl Engine {
         })?);
         let job = self.job.clone();
         threads.push(try_spawn("neap-attend", move || job.attendance.run(&job))?);
-        let sampler = Arc::new(Mutex::new(Sampler::new(self.job.clone())?));
+        let sampler = Arc::new(Lock::new(Sampler::new(self.job.clone())?));
         let (job, shared) = (self.job.clone(), sampler.clone());
         threads.push(try_spawn("neap-sample", move || {
             sampler::sample(&job, &shared)
@@ -288,7 +289,7 @@ impl Engine {
     /// Processes that have attached so far. One that has ended may not have been taken note of yet.
     pub fn attached(&self) -> usize {
         self.job.hear_out();
-        self.job.processes.lock().expect("processes lock").attached
+        self.job.processes.lock().attached
     }
 
     /// Whether a process has spoken to the engine, attached or not.

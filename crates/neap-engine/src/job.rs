@@ -1,11 +1,12 @@
 //! What all threads of the engine share.
 
+use neap_sys::{Gate, Lock, Locked};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use neap_policy::{Effect, Illegal};
@@ -39,9 +40,9 @@ const LONGEST_OBITUARY: u64 = 2_000_000_000;
 pub(crate) struct Job {
     pub options: Options,
     pub features: Features,
-    core: Mutex<Recorded>,
+    core: Lock<Recorded, 5>,
     pub store: Store,
-    spaces: RwLock<Vec<Arc<Space>>>,
+    spaces: Gate<Vec<Arc<Space>>, 6>,
     pub meter: Meter,
     /// Who waits until the meter allows more.
     pub room: Room,
@@ -84,13 +85,13 @@ pub(crate) struct Job {
     pub events: Counters,
     pub desks: Desks,
     /// How punctual the sampler is, as it noted last.
-    pub sampling: Mutex<SamplerReport>,
+    pub sampling: Lock<SamplerReport, 7>,
     /// Longest that the first look for a program's memory took, in microseconds.
     pub longest_look: AtomicU64,
     /// Nobody else knows it.
     key: RandomState,
     pub warnings: Arc<Warnings>,
-    pub processes: Mutex<Roll>,
+    pub processes: Lock<Roll, 4>,
     /// Processes that were killed for a lost page, which nobody was told of yet.
     obituaries: AtomicUsize,
 }
@@ -136,9 +137,9 @@ impl Job {
             options,
             features,
             room: Room::default(),
-            core: Mutex::new(Recorded::new()),
+            core: Lock::new(Recorded::new()),
             store,
-            spaces: RwLock::default(),
+            spaces: Gate::default(),
             reclaim: Bell::default(),
             compress: Bell::default(),
             shrink: Bell::default(),
@@ -157,33 +158,33 @@ impl Job {
             met: AtomicBool::new(false),
             conversations: AtomicUsize::new(0),
             events: Counters::default(),
-            sampling: Mutex::default(),
+            sampling: Lock::default(),
             longest_look: AtomicU64::new(0),
             desks: Desks::default(),
             key: RandomState::new(),
             warnings: Arc::default(),
-            processes: Mutex::default(),
+            processes: Lock::default(),
             obituaries: AtomicUsize::new(0),
         }
     }
 
     /// The policy core, with its recorder. Held for table work only, never across a system call.
-    pub fn core(&self) -> MutexGuard<'_, Recorded> {
-        self.core.lock().expect("core lock")
+    pub fn core(&self) -> Locked<'_, Recorded, 5> {
+        self.core.lock()
     }
 
     /// All spaces, as they are now.
     pub fn spaces(&self) -> Vec<Arc<Space>> {
-        self.spaces.read().expect("spaces lock").clone()
+        self.spaces.read().clone()
     }
 
     pub fn space(&self, id: SpaceId) -> Option<Arc<Space>> {
-        let spaces = self.spaces.read().expect("spaces lock");
+        let spaces = self.spaces.read();
         spaces.iter().find(|space| space.id == id).cloned()
     }
 
     pub fn space_by_cookie(&self, cookie: u64) -> Option<Arc<Space>> {
-        let spaces = self.spaces.read().expect("spaces lock");
+        let spaces = self.spaces.read();
         spaces.iter().find(|space| space.cookie == cookie).cloned()
     }
 
@@ -213,7 +214,7 @@ impl Job {
         let bell = Waker::new().ok(); // a forked child must be served though no descriptor is left
         let id = self.core().add_space();
         let cookie = Self::new_number();
-        let mut spaces = self.spaces.write().expect("spaces lock");
+        let mut spaces = self.spaces.write();
         let relative = spaces
             .iter()
             .find(|other| Some(other.kin.family()) == family);
@@ -238,7 +239,7 @@ impl Job {
     /// Forgets a space whose memory is gone. Everything it held in the store is freed.
     pub fn drop_space(&self, space: &Space) {
         space.set_dead();
-        let mut spaces = self.spaces.write().expect("spaces lock");
+        let mut spaces = self.spaces.write();
         let before = spaces.len();
         spaces.retain(|other| other.cookie != space.cookie);
         if spaces.len() == before {
@@ -247,7 +248,7 @@ impl Job {
         space.kin.leave(); // before another of its family can come
         drop(spaces);
         // Whoever works on the space holds its gate; wait for them before the id may be reused.
-        let _gate = space.gate.write().expect("gate");
+        let _gate = space.gate.write();
         // The number is reused only after its last entry is gone from the store.
         let everything = PageNr(0)..PageNr(u64::MAX);
         let effects = self.core().remove_range(space.id, everything);
@@ -379,7 +380,7 @@ impl Job {
 
     /// A process was met.
     pub fn note_process(&self, process: ProcessReport) {
-        self.processes.lock().expect("processes lock").add(process);
+        self.processes.lock().add(process);
     }
 
     /// Says why a process is not managed, and which limit to raise if that is why.

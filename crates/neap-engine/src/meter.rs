@@ -1,5 +1,6 @@
 //! How much memory the job uses, between two looks at the kernel's accounting.
 
+use neap_sys::Lock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -29,7 +30,7 @@ pub(crate) struct Meter {
     /// What neap itself took at the peak, without the pool.
     peaked_own: AtomicU64,
     peak_resident: AtomicU64,
-    peak_pool: Mutex<Holding>,
+    peak_pool: Lock<Holding, 7>,
     overhead: AtomicU64,
     /// Fills need not wait: nothing can be had by waiting.
     open: AtomicBool,
@@ -72,7 +73,7 @@ impl Meter {
             peaked_thawed: AtomicBool::new(false),
             peaked_own: zero(),
             peak_resident: zero(),
-            peak_pool: Mutex::default(),
+            peak_pool: Lock::default(),
             overhead: zero(),
             open: AtomicBool::new(false),
             pool: zero(),
@@ -106,7 +107,7 @@ impl Meter {
         }
         self.peak_resident.fetch_max(sample.resident, Relaxed);
         {
-            let mut peak = self.peak_pool.lock().expect("peak lock");
+            let mut peak = self.peak_pool.lock();
             if sample.pool.bytes > peak.bytes {
                 *peak = sample.pool;
             }
@@ -259,7 +260,7 @@ impl Meter {
         let sample = Sample {
             resident: self.peak_resident.load(Relaxed),
             own: self.overhead.load(Relaxed),
-            pool: *self.peak_pool.lock().expect("peak lock"),
+            pool: *self.peak_pool.lock(),
             thaws: false,
         };
         (self.peak.load(Relaxed), sample)

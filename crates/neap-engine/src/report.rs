@@ -131,7 +131,7 @@ impl Job {
         let metadata = core.metadata_bytes().0;
         let vmstat = core.vmstat().named();
         drop(core);
-        let roll = self.processes.lock().expect("processes lock");
+        let roll = self.processes.lock();
         let mut report = Report {
             memory: MemoryReport {
                 limit_bytes: self.meter.limit().0,
@@ -146,7 +146,7 @@ impl Job {
             vmstat: vmstat.into_iter().collect(),
             sampler: SamplerReport {
                 armed_took_us: self.longest_look.load(Relaxed),
-                ..*self.sampling.lock().expect("sampling lock")
+                ..*self.sampling.lock()
             },
             processes: roll.listed.clone(),
             warnings: self.warnings.all(),

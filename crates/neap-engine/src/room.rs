@@ -1,14 +1,15 @@
 //! Who waits for memory: spaces whose faults would take the job over its limit, first come, first served.
 
+use neap_sys::Lock;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
 
 use crate::space::Space;
 
 #[derive(Default)]
 pub(crate) struct Room {
-    waiting: Mutex<VecDeque<Arc<Space>>>,
+    waiting: Lock<VecDeque<Arc<Space>>, 7>,
 }
 
 impl Room {
@@ -16,20 +17,20 @@ impl Room {
     /// it may have been made before.
     pub fn wait(&self, space: &Arc<Space>) {
         if !space.queues.swap(true, Relaxed) {
-            let mut waiting = self.waiting.lock().expect("room lock");
+            let mut waiting = self.waiting.lock();
             waiting.push_back(space.clone());
         }
     }
 
     /// Whether anybody waits.
     pub fn is_wanted(&self) -> bool {
-        !self.waiting.lock().expect("room lock").is_empty()
+        !self.waiting.lock().is_empty()
     }
 
     /// Calls as many as there may be room for. One that finds some calls the next.
     pub fn call(&self, count: usize) {
         let called: Vec<Arc<Space>> = {
-            let mut waiting = self.waiting.lock().expect("room lock");
+            let mut waiting = self.waiting.lock();
             waiting.retain(|space| !space.is_dead());
             let count = count.min(waiting.len());
             waiting.drain(..count).collect()

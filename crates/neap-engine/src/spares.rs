@@ -1,8 +1,8 @@
 //! Descriptors kept for when no other is left: who calls the engine waits until it is answered, and a process that
 //! forks until somebody has the userfaultfd of its child.
 
+use neap_sys::{Lock, Locked};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
 
 use neap_sys::{SysError, Waker};
 
@@ -26,7 +26,7 @@ impl Kept {
 }
 
 pub(crate) struct Spares {
-    kept: Mutex<Kept>,
+    kept: Lock<Kept, 3>,
     /// There was none left once.
     short: AtomicBool,
 }
@@ -37,13 +37,13 @@ impl Spares {
         caller.push(Waker::new()?);
         let child = Waker::new().ok();
         Ok(Self {
-            kept: Mutex::new(Kept { caller, child }),
+            kept: Lock::new(Kept { caller, child }),
             short: AtomicBool::new(false),
         })
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().expect("spares lock")
+    fn kept(&self) -> Locked<'_, Kept, 3> {
+        self.kept.lock()
     }
 
     /// Keeps again what was given, if there is any.

@@ -1,16 +1,17 @@
 //! Those who are never met: what a program starts without neap's library takes memory that nobody counts. It is
 //! looked for now and then, and named once it takes much.
 
+use neap_sys::Lock;
 use neap_tuning::TUNING;
 use std::collections::HashSet;
 use std::fs;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
 
 use crate::job::Job;
 use crate::spawn::try_spawn;
 
-pub(crate) struct Strays(Arc<Mutex<Looks>>);
+pub(crate) struct Strays(Arc<Lock<Looks, 1>>);
 
 struct Looks {
     /// Those of the last look. One that is seen twice is not just being started.
@@ -21,7 +22,7 @@ struct Looks {
 
 impl Strays {
     pub fn new() -> Self {
-        Self(Arc::new(Mutex::new(Looks {
+        Self(Arc::new(Lock::new(Looks {
             seen: HashSet::new(),
             told: HashSet::new(),
             next: neap_sys::monotonic_nanos() + TUNING.looks.strays.0,
@@ -32,10 +33,10 @@ impl Strays {
     /// telling of it.
     pub fn look(&self, job: &Arc<Job>) {
         let now = neap_sys::monotonic_nanos();
-        if self.0.try_lock().is_ok_and(|looks| now >= looks.next) {
+        if self.0.try_lock().is_some_and(|looks| now >= looks.next) {
             let (looks, job) = (self.0.clone(), job.clone());
             let _ = try_spawn("neap-strays", move || {
-                looks.lock().expect("strays lock").look(&job);
+                looks.lock().look(&job);
             });
         }
     }

@@ -100,11 +100,7 @@ fn wipe(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
 /// No page may ever leave: the kernel serves the space from now on, and tells of no fork of it.
 pub(crate) fn leave_native(job: &Arc<Job>, space: &Arc<Space>) {
     let everything = 0..u64::MAX;
-    let registered = space
-        .ranges
-        .lock()
-        .expect("ranges lock")
-        .touches(&everything);
+    let registered = space.ranges.lock().touches(&everything);
     if registered {
         if let Some(body) = space.body.get() {
             job.warn(format!(
@@ -120,7 +116,7 @@ pub(crate) fn leave_native(job: &Arc<Job>, space: &Arc<Space>) {
 /// Brings the range back and leaves it alone from now on.
 fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
     let earlier = {
-        let mut refused = space.refused.lock().expect("refused lock");
+        let mut refused = space.refused.lock();
         let earlier = refused.clone();
         refused.insert(range.clone());
         earlier
@@ -128,7 +124,7 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
     space.thawed.fetch_add(1, Relaxed);
     let end = || {
         let grown = space.may_have_grown(&range);
-        let mut ranges = space.ranges.lock().expect("ranges lock");
+        let mut ranges = space.ranges.lock();
         let known: Vec<Range<u64>> = ranges.within(&range);
         // What was refused before may be registered with a userfaultfd of the program's own.
         let grown = grown.into_iter().filter(|part| !earlier.touches(part));
@@ -166,7 +162,7 @@ fn resume(job: &Arc<Job>, space: &Arc<Space>) {
 /// the fork, which was read before it went on, has been applied.
 fn forked(space: &Arc<Space>) {
     while {
-        drop(space.gate.write().expect("gate"));
+        drop(space.gate.write());
         space.expects() && !space.is_dead()
     } {
         std::thread::sleep(PAUSE);
@@ -205,7 +201,7 @@ fn bring_back(
     let mut loader = Loader::new();
     while !space.is_dead() {
         let found = {
-            let _gate = space.gate.write().expect("gate");
+            let _gate = space.gate.write();
             if space.is_dead() {
                 return;
             }
@@ -245,7 +241,7 @@ fn elsewhere(job: &Job, space: &Space, range: &Range<PageNr>) -> Vec<PageNr> {
 
 fn bring(job: &Job, space: &Space, loader: &mut Loader, page: PageNr) -> Served {
     let state = {
-        let _gate = space.gate.read().expect("gate");
+        let _gate = space.gate.read();
         if space.is_dead() {
             return Served::Done;
         }

@@ -1,8 +1,9 @@
 //! What the kernel tells of one space: changes are kept until nothing is still to come, faults wait here to be
 //! served.
 
+use neap_sys::Alone;
 use std::collections::VecDeque;
-use std::sync::{Arc, RwLockWriteGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use neap_sys::Event;
@@ -53,7 +54,7 @@ impl Inbox {
     /// Takes what there is. Faults wait in the queue until the gate is free again.
     pub fn read(&mut self, rank: &mut Rank) {
         let space = self.space.clone();
-        let gate = space.gate.write().expect("gate");
+        let gate = space.gate.write();
         if !self.read_all(rank, gate) {
             std::thread::sleep(PAUSE);
         }
@@ -65,7 +66,7 @@ impl Inbox {
         let space = self.space.clone();
         let until = neap_sys::monotonic_nanos() + LONGEST_SPIN;
         while neap_sys::monotonic_nanos() < until {
-            if let Ok(gate) = space.gate.try_write() {
+            if let Some(gate) = space.gate.try_write() {
                 self.read_all(rank, gate);
                 return;
             }
@@ -73,7 +74,7 @@ impl Inbox {
         }
     }
 
-    fn read_all(&mut self, rank: &mut Rank, gate: RwLockWriteGuard<'_, ()>) -> bool {
+    fn read_all(&mut self, rank: &mut Rank, gate: Alone<'_, (), 2>) -> bool {
         let mut born = Vec::new();
         let read = self.read_under_gate(&mut born);
         drop(gate);
@@ -91,7 +92,7 @@ impl Inbox {
     /// Nothing more is read: the space has ended.
     pub fn end(&self) {
         let born = {
-            let _gate = self.space.gate.write().expect("gate");
+            let _gate = self.space.gate.write();
             self.space.settle_now(&self.job)
         };
         for child in born {

@@ -340,7 +340,7 @@ impl FaultThread {
         if !populates {
             return false;
         }
-        let _gate = self.space.gate.write().expect("gate");
+        let _gate = self.space.gate.write();
         let known = self.job.core().find(self.space.id, fault.page).is_some();
         // What the table has of a place that was left is not its bytes; of what came there it has none yet.
         let (comes, left) = self.space.is_awaited(fault.page);
@@ -348,7 +348,7 @@ impl FaultThread {
             return false;
         }
         let range = addresses(fault.page, 1);
-        let mut ranges = self.space.ranges.lock().expect("ranges lock");
+        let mut ranges = self.space.ranges.lock();
         ranges.remove(range.clone());
         self.space.uffd.unregister(range).is_ok()
     }

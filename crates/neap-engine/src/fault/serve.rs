@@ -102,7 +102,7 @@ impl FaultThread {
         if self.must_wait(&fault) {
             return Served::Held;
         }
-        let gate = self.space.gate.read().expect("gate");
+        let gate = self.space.gate.read();
         if !self.is_unknown(fault.page) {
             return Served::Later;
         }
@@ -139,7 +139,7 @@ impl FaultThread {
             // Exists: another filled it. Absent: the mapping is gone. The thread finds out itself.
             Some(stop) => {
                 if stop == Stop::Refused {
-                    let _gate = self.space.gate.write().expect("gate");
+                    let _gate = self.space.gate.write();
                     self.space.leave_to_the_kernel(&self.job, page);
                 }
                 let page = addresses(page, 1);
@@ -198,7 +198,7 @@ impl FaultThread {
     /// zeros.
     fn doubt(&mut self, page: PageNr) -> Served {
         self.loader.filler.wake(&self.space); // who has its page is not to wait for the gate
-        let gate = self.space.gate.write().expect("gate");
+        let gate = self.space.gate.write();
         let state = self.job.core().state_at(self.space.id, page);
         if !matches!(state, State::Resident { .. }) {
             return Served::Later;
@@ -228,7 +228,7 @@ impl FaultThread {
 
     /// A write to a page that was protected while it was one of zeros, and that the table has by now.
     pub(super) fn let_write(&mut self, fault: Fault) -> Served {
-        let _gate = self.space.gate.write().expect("gate");
+        let _gate = self.space.gate.write();
         let range = addresses(fault.page, 1);
         match self
             .loader
@@ -251,7 +251,7 @@ impl FaultThread {
         let proof = self.job.proof(number);
         let cookie = neap_wire::Cookie { number, proof };
         bytes[..size_of_val(&cookie)].copy_from_slice(bytemuck::bytes_of(&cookie));
-        let _gate = self.space.gate.read().expect("gate");
+        let _gate = self.space.gate.read();
         match self
             .loader
             .filler

@@ -1,12 +1,13 @@
 //! The watch over fault threads that run behind the program's: one that is ready to run and gets no cpu is put ahead
 //! again. It takes no lock that such a thread may hold.
 
+use neap_sys::Lock;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::meter::Bell;
@@ -120,7 +121,7 @@ impl Post {
 
 #[derive(Default)]
 pub(crate) struct Watch {
-    behind: Mutex<Behind>,
+    behind: Lock<Behind, 7>,
     bell: Bell,
 }
 
@@ -134,7 +135,7 @@ struct Behind {
 impl Watch {
     /// To be called before the thread goes behind. Whether it may.
     pub(super) fn enter(&self, post: &Arc<Post>) -> bool {
-        let mut behind = self.behind.lock().expect("watch lock");
+        let mut behind = self.behind.lock();
         // Without memory from the heap, whose locks one who is behind may hold.
         let may = behind.able && behind.posts.len() < behind.posts.capacity();
         if may {
@@ -148,7 +149,7 @@ impl Watch {
 
     /// To be called once the thread is ahead again.
     pub(super) fn leave(&self, post: &Arc<Post>) {
-        let mut behind = self.behind.lock().expect("watch lock");
+        let mut behind = self.behind.lock();
         behind.posts.retain(|other| !Arc::ptr_eq(other, post));
     }
 
@@ -161,7 +162,7 @@ impl Watch {
         if cpus < 2 || !neap_sys::give_way() || !neap_sys::raise_thread(neap_sys::own_tid()) {
             return;
         }
-        *self.behind.lock().expect("watch lock") = Behind {
+        *self.behind.lock() = Behind {
             able: true,
             posts: Vec::with_capacity(MOST_BEHIND),
         };
@@ -172,7 +173,7 @@ impl Watch {
                 self.bell.wait(LONG);
             }
         }
-        let mut behind = self.behind.lock().expect("watch lock");
+        let mut behind = self.behind.lock();
         behind.able = false;
         behind.posts.iter().for_each(|post| post.raise()); // nobody looks from here on
     }
@@ -184,7 +185,7 @@ impl Watch {
 
     /// Puts ahead who is late. Whether anybody is behind.
     fn look(&self) -> bool {
-        let behind = self.behind.lock().expect("watch lock");
+        let behind = self.behind.lock();
         let late = behind.posts.iter().filter(|post| post.is_late());
         late.for_each(|post| post.raise());
         !behind.posts.is_empty()
@@ -193,6 +194,8 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use std::io::Write;
 
     use super::*;
@@ -273,10 +276,10 @@ mod tests {
         let (looks, stops) = (watch.clone(), stop.clone());
         let looker = std::thread::spawn(move || looks.run(|| stops.load(Relaxed)));
         let until = neap_sys::monotonic_nanos() + SECOND;
-        while !watch.behind.lock().unwrap().able && neap_sys::monotonic_nanos() < until {
+        while !watch.behind.lock().able && neap_sys::monotonic_nanos() < until {
             std::thread::yield_now();
         }
-        if !watch.behind.lock().unwrap().able {
+        if !watch.behind.lock().able {
             let why = "SKIP who_gets_no_cpu_is_put_ahead: it takes two cpus and CAP_SYS_NICE\n";
             let _ = std::io::stderr().lock().write_all(why.as_bytes()); // `eprint!` is captured
             return;

@@ -13,7 +13,7 @@ use crate::space::addresses;
 impl FaultThread {
     /// Memory nobody has touched before is read. A thread that walks upwards gets a run of pages at once.
     pub(super) fn show_zeros(&mut self, fault: Fault) -> Served {
-        let gate = self.space.gate.read().expect("gate");
+        let gate = self.space.gate.read();
         if !self.is_unknown(fault.page) {
             return Served::Later;
         }
@@ -54,7 +54,7 @@ impl FaultThread {
         if self.must_wait(&fault) {
             return Served::Held;
         }
-        let gate = self.space.gate.read().expect("gate");
+        let gate = self.space.gate.read();
         if !self.is_unknown(fault.page) {
             return Served::Later;
         }

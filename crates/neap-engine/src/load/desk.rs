@@ -1,9 +1,8 @@
 //! What a load works with. There are as many as load at once, and not one for each process: with its decoder it is
 //! a third of a MiB.
 
-use std::sync::Mutex;
-
 use neap_store::{Codec, Store};
+use neap_sys::Lock;
 use neap_units::PAGE_SIZE;
 
 use super::fetch::MAX_WINDOW;
@@ -16,7 +15,7 @@ pub(crate) struct Desk {
 
 /// Those that nobody works with.
 pub(crate) struct Desks {
-    free: Mutex<Vec<Desk>>,
+    free: Lock<Vec<Desk>, 7>,
     /// So many are kept: more loads than cpus do not work at once, they only wait.
     most: usize,
 }
@@ -24,7 +23,7 @@ pub(crate) struct Desks {
 impl Default for Desks {
     fn default() -> Self {
         Self {
-            free: Mutex::default(),
+            free: Lock::default(),
             most: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         }
     }
@@ -33,7 +32,7 @@ impl Default for Desks {
 impl Desks {
     /// The one that was left last. Who holds the lock may wait for a cpu: nobody waits for that.
     pub fn take(&self, store: &Store) -> Desk {
-        let left = self.free.try_lock().ok().and_then(|mut free| free.pop());
+        let left = self.free.try_lock().and_then(|mut free| free.pop());
         left.unwrap_or_else(|| Desk {
             codec: store.codec(),
             buffer: vec![0; MAX_WINDOW as usize * PAGE_SIZE],
@@ -42,7 +41,7 @@ impl Desks {
 
     /// Leaves it to the next.
     pub fn leave(&self, desk: Desk) {
-        if let Ok(mut free) = self.free.try_lock()
+        if let Some(mut free) = self.free.try_lock()
             && free.len() < self.most
         {
             free.push(desk);

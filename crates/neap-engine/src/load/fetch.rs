@@ -78,7 +78,7 @@ impl Loader {
 
     /// Brings `page` back, which the table says is staged, and what readahead wants with it.
     pub fn bring_home(&mut self, job: &Job, space: &Space, page: PageNr) -> Served {
-        let _gate = space.gate.read().expect("gate");
+        let _gate = space.gate.read();
         if space.is_dead() {
             return Served::Done;
         }
@@ -144,7 +144,7 @@ impl Loader {
     /// Claims the page and what will be wanted next of those that are stored: its neighbours in the window, or
     /// the next pages of a walk. From here on nobody else loads them.
     fn claim(&mut self, job: &Job, space: &Space, page: PageNr) -> bool {
-        let _gate = space.gate.read().expect("gate");
+        let _gate = space.gate.read();
         if space.is_dead() || space.expects() {
             return false;
         }
@@ -232,7 +232,7 @@ impl Loader {
         buffer: &[u8],
         last: bool,
     ) -> Served {
-        let _gate = space.gate.read().expect("gate");
+        let _gate = space.gate.read();
         if space.is_dead() {
             return Served::Done;
         }

@@ -55,7 +55,7 @@ impl Reclaimer {
         let Some(body) = space.body.get() else {
             return 0;
         };
-        let _gate = space.gate.read().expect("gate");
+        let _gate = space.gate.read();
         // Looked at under the gate: who asks for a pause waits for it, and so does the end of a space.
         if !space.lets_go() || !space.catch_up(&self.job, false) {
             return 0;
@@ -97,7 +97,7 @@ impl Reclaimer {
     /// writes to them. The agent makes the kernel part them, which copies what is still shared, and then
     /// they move at once. Returns how many.
     pub(super) fn part(&mut self, space: &Arc<Space>) -> usize {
-        let mut stuck = std::mem::take(&mut *space.stuck.lock().expect("stuck lock"));
+        let mut stuck = std::mem::take(&mut *space.stuck.lock());
         let Some(body) = space.body.get() else {
             return 0;
         };
@@ -106,7 +106,7 @@ impl Reclaimer {
         }
         stuck.sort_unstable();
         stuck.truncate(self.most);
-        let _gate = space.gate.read().expect("gate");
+        let _gate = space.gate.read();
         if !space.lets_go() || !space.catch_up(&self.job, false) || space.is_changing() {
             return 0;
         }
@@ -149,7 +149,7 @@ impl Reclaimer {
         let taken = self.send(space, body, runs);
         space.kin.has_parted(taken);
         // What does not move now is held by something else.
-        space.stuck.lock().expect("stuck lock").clear();
+        space.stuck.lock().clear();
         taken
     }
 

@@ -6,8 +6,9 @@
 //! then the programs will have to wait, and their cpus are better used so. Where workers do not keep up either reclaim
 //! goes on storing: one that gets no cpu holds up one block.
 
+use neap_sys::Lock;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 use neap_policy::staged_blocks;
 use neap_store::CompressorKind;
@@ -39,7 +40,7 @@ pub(crate) struct Work {
     refused: AtomicU64,
     /// Pages are compressed with dictionaries, once there are some.
     dictionaries: bool,
-    samples: Mutex<Samples>,
+    samples: Lock<Samples, 7>,
 }
 
 impl Work {
@@ -53,7 +54,7 @@ impl Work {
             stored: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             dictionaries: zstd && job.options.limit >= TUNING.dictionaries.least_limit,
-            samples: Mutex::new(Samples::default()),
+            samples: Lock::new(Samples::default()),
             job,
         }
     }
@@ -115,18 +116,14 @@ impl Work {
     /// A page was stored: it may serve for a dictionary.
     pub(super) fn sample(&self, space: &Space, page: &[u8; PAGE_SIZE]) {
         if self.dictionaries {
-            self.samples.lock().expect("samples lock").note(space, page);
+            self.samples.lock().note(space, page);
         }
     }
 
     /// Makes a dictionary if there are samples enough for one, and forgets spaces that are gone.
     pub(super) fn make_dictionaries(&self, spaces: &[Arc<Space>]) {
         if self.dictionaries {
-            let ready = self
-                .samples
-                .lock()
-                .expect("samples lock")
-                .take_ready(spaces);
+            let ready = self.samples.lock().take_ready(spaces);
             if let Some((space, pages)) = ready
                 && !space.is_dead()
             {

@@ -160,7 +160,7 @@ impl Sampler {
     }
 
     fn publish_punctuality(&self) {
-        *self.job.sampling.lock().expect("sampling lock") = self.punctual;
+        *self.job.sampling.lock() = self.punctual;
     }
 
     /// The same of the first look that had memory registered, and whether some is by now.
@@ -230,7 +230,7 @@ impl Sampler {
             return;
         }
         self.next_agents = now + TUNING.looks.agents.0;
-        let mut processes = self.job.processes.lock().expect("processes lock");
+        let mut processes = self.job.processes.lock();
         for space in spaces {
             let Some(body) = space.body.get().filter(|body| !body.agent.is_gone()) else {
                 continue;
@@ -256,7 +256,7 @@ impl Sampler {
 
     fn measure(&self, spaces: &[Arc<Space>]) -> Sample {
         let mut resident = 0;
-        let mut processes = self.job.processes.lock().expect("processes lock");
+        let mut processes = self.job.processes.lock();
         for space in spaces {
             let Some(body) = space.body.get() else {
                 continue;

@@ -6,22 +6,22 @@
 //! it for 24 ms, in which 60 MiB came that nothing had registered. So until memory is registered, and fresh pages wait
 //! for themselves, a second thread sleeps on another cpu, and looks where the first is late.
 
+use neap_sys::Lock;
 use neap_tuning::TUNING;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use super::Sampler;
 use crate::job::Job;
 
 /// Looks whenever a look is due, and whenever it is rung for.
-pub(crate) fn sample(job: &Job, sampler: &Mutex<Sampler>) {
+pub(crate) fn sample(job: &Job, sampler: &Lock<Sampler, 1>) {
     neap_sys::block_signals();
     let ahead = neap_sys::raise_to_realtime();
-    sampler.lock().expect("sampler lock").ahead = Some(ahead);
+    sampler.lock().ahead = Some(ahead);
     let mut rung = true;
     while !job.is_stopping() {
         let pause = {
-            let mut sampler = sampler.lock().expect("sampler lock");
+            let mut sampler = sampler.lock();
             sampler.look(rung, 0);
             let here = Some(neap_sys::this_cpu());
             if std::mem::replace(&mut sampler.cpu, here) != here {
@@ -35,12 +35,12 @@ pub(crate) fn sample(job: &Job, sampler: &Mutex<Sampler>) {
 
 /// Stands in for the sampler where that is late, until memory is registered. Not for one that is an ordinary thread,
 /// which wakes on an idle cpu if there is one.
-pub(crate) fn deputise(job: &Job, sampler: &Mutex<Sampler>) {
+pub(crate) fn deputise(job: &Job, sampler: &Lock<Sampler, 1>) {
     neap_sys::block_signals();
     neap_sys::raise_to_realtime();
     while !job.is_stopping() {
         let cpu = {
-            let mut sampler = sampler.lock().expect("sampler lock");
+            let mut sampler = sampler.lock();
             if sampler.ahead == Some(false) || sampler.registered {
                 return;
             }
@@ -55,10 +55,7 @@ pub(crate) fn deputise(job: &Job, sampler: &Mutex<Sampler>) {
         };
         // Without the lock: the cpu it goes to may be kept just now.
         job.keeper.leave(cpu);
-        let pause = sampler
-            .lock()
-            .expect("sampler lock")
-            .pause(TUNING.looks.late.0);
+        let pause = sampler.lock().pause(TUNING.looks.late.0);
         job.deputy.wait(pause);
     }
 }

@@ -9,7 +9,7 @@ use neap_units::{PAGE_SIZE, PageNr};
 
 use super::discover::{manageable, touches};
 use super::kin::inherit;
-use super::{Body, Space, Trait, addresses, pages};
+use super::{Body, Ranges, Space, Trait, addresses, pages};
 use crate::job::Job;
 
 /// Absent pages, and the first write to one that was read before.
@@ -29,7 +29,7 @@ impl Space {
     /// thread that is throwing pages of them away has either finished or waits for its event to be read, which comes
     /// after. False: not now.
     pub(super) fn adopt(&self, job: &Job, body: &Body, batch: &[Mapping], look: Look) -> bool {
-        let _gate = self.gate.write().expect("gate");
+        let _gate = self.gate.write();
         if self.is_dead() || self.expects() || self.is_changing() {
             return false; // what is recorded there may be another's
         }
@@ -48,7 +48,7 @@ impl Space {
         }
         let mut new = Vec::new();
         {
-            let mut ranges = self.ranges.lock().expect("ranges lock");
+            let mut ranges = self.ranges.lock();
             for range in &taken {
                 new.extend(ranges.gaps(range));
                 ranges.insert(range.clone());
@@ -64,7 +64,7 @@ impl Space {
             false => None,
         };
         let Some(runs) = runs else {
-            let mut ranges = self.ranges.lock().expect("ranges lock");
+            let mut ranges = self.ranges.lock();
             new.into_iter().for_each(|part| ranges.remove(part));
             return false;
         };
@@ -75,13 +75,14 @@ impl Space {
         true
     }
 
-    /// What of these places is registered.
+    /// What of these places is registered, in order of address, though the places may overlap and come in any order.
     fn registered_of(&self, places: &[Range<u64>]) -> Vec<Range<u64>> {
-        let ranges = self.ranges.lock().expect("ranges lock");
-        places
-            .iter()
-            .flat_map(|place| ranges.within(place))
-            .collect()
+        let mut found = Ranges::default();
+        let ranges = self.ranges.lock();
+        for part in places.iter().flat_map(|place| ranges.within(place)) {
+            found.insert(part);
+        }
+        found.iter().collect()
     }
 
     /// Registers mappings that lie side by side: in one call, unless the kernel refuses some of them. What was
@@ -110,7 +111,7 @@ impl Space {
 
     fn register_each(&self, mappings: &[Mapping]) -> Vec<Range<u64>> {
         let until = neap_sys::monotonic_nanos() + TUNING.looks.register_again.0;
-        let mut failed = self.failed.lock().expect("failed lock");
+        let mut failed = self.failed.lock();
         let mut done = Vec::new();
         for range in mappings.iter().map(|mapping| mapping.range.clone()) {
             if self.uffd.register(range.clone(), MODE).is_ok() {
@@ -151,7 +152,7 @@ impl Space {
             }
             gone.push(at..place.end);
         }
-        let mut ranges = self.ranges.lock().expect("ranges lock");
+        let mut ranges = self.ranges.lock();
         gone.into_iter().for_each(|place| ranges.remove(place));
         true
     }
@@ -189,7 +190,7 @@ impl Space {
             for wiped in gone {
                 let wiped = wiped.start.max(part.start)..wiped.end.min(part.end);
                 let _ = self.uffd.unregister(wiped.clone());
-                self.ranges.lock().expect("ranges lock").remove(wiped);
+                self.ranges.lock().remove(wiped);
             }
         }
     }
@@ -223,7 +224,7 @@ impl Space {
 
     /// Present pages enter the second youngest generation.
     fn take_note(&self, job: &Job, runs: &[Range<u64>]) {
-        let leaving = self.quarantine.lock().expect("quarantine lock").all();
+        let leaving = self.quarantine.lock().all();
         let parent = self.kin.parent();
         let numbers = |run| {
             let all = pages(run);

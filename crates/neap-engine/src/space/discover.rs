@@ -29,7 +29,7 @@ impl Space {
             return;
         };
         let look = Look {
-            first: self.ranges.lock().expect("ranges lock").is_empty(),
+            first: self.ranges.lock().is_empty(),
             inherits: self.kin.inherits(),
         };
         if look.inherits && !self.forget_unregistered(job, body) {
@@ -81,7 +81,7 @@ impl Space {
             return;
         };
         let came = self.survey(body, place, true).unwrap_or_default();
-        let mut places = self.replaced.lock().expect("places lock");
+        let mut places = self.replaced.lock();
         if !came.is_empty() && places.len() < TUNING.looks.places {
             places.push(place.clone()); // of what is left out the next look for mappings takes note
         }
@@ -89,7 +89,7 @@ impl Space {
 
     /// Whether there is such a place.
     pub fn has_replaced(&self) -> bool {
-        !self.replaced.lock().expect("places lock").is_empty()
+        !self.replaced.lock().is_empty()
     }
 
     /// Registers what has come to such places, once nothing is still to come.
@@ -97,7 +97,7 @@ impl Space {
         if self.expects() {
             return;
         }
-        let places = std::mem::take(&mut *self.replaced.lock().expect("places lock"));
+        let places = std::mem::take(&mut *self.replaced.lock());
         let body = self.body.get().filter(|_| !self.kin.inherits());
         let Some(body) = body.filter(|_| !self.traits.has(Trait::Wipes)) else {
             return; // the next look for mappings has more to do for them
@@ -136,7 +136,7 @@ impl Space {
     ) -> neap_sys::Result<Vec<Mapping>> {
         let mut known = |at| match again {
             true => None,
-            false => Some(self.ranges.lock().expect("ranges lock").find(at)?.end),
+            false => Some(self.ranges.lock().find(at)?.end),
         };
         let mut found = body.maps.survey(place.clone(), &mut known)?;
         found.retain(|mapping| manageable(mapping, body) && !self.is_refused(&mapping.range));
@@ -147,8 +147,8 @@ impl Space {
     /// by another thread that has not told yet), and what comes to such a place is not registered: forgets
     /// what the table has of it. False: not now.
     fn forget_unregistered(&self, job: &Job, body: &Body) -> bool {
-        let _gate = self.gate.write().expect("gate");
-        let all = || self.ranges.lock().expect("ranges lock").iter().collect();
+        let _gate = self.gate.write();
+        let all = || self.ranges.lock().iter().collect();
         let inherited: Vec<Range<u64>> = all();
         if !self.keep_registered(body, &inherited) {
             return false;
@@ -164,25 +164,22 @@ impl Space {
 
     /// What the program asked to be left alone is forgotten with its mapping.
     fn forget_refused(&self, body: &Body) {
-        let (mut refused, asked) = self.refused.lock().expect("refused lock").all();
+        let (mut refused, asked) = self.refused.lock().all();
         let is_unmapped = |range: &Range<u64>| match body.maps.from(range.start) {
             Ok(next) => next.is_none_or(|next| next.range.start >= range.end),
             Err(_) => false,
         };
         refused.retain(is_unmapped);
-        self.refused
-            .lock()
-            .expect("refused lock")
-            .forget(refused, asked);
+        self.refused.lock().forget(refused, asked);
     }
 
     pub(super) fn is_refused(&self, range: &Range<u64>) -> bool {
-        self.refused.lock().expect("refused lock").touches(range)
+        self.refused.lock().touches(range)
     }
 
     /// Not those that the kernel would not register a moment ago.
     fn leave_out_failed(&self, found: &mut Vec<Mapping>) {
-        let mut failed = self.failed.lock().expect("failed lock");
+        let mut failed = self.failed.lock();
         let now = neap_sys::monotonic_nanos();
         failed.retain(|_, (_, until)| *until > now);
         found.retain(|Mapping { range, .. }| {
@@ -196,16 +193,16 @@ impl Space {
         let Some(body) = self.body.get() else {
             return;
         };
-        let free = self.quarantine.lock().expect("quarantine lock").leave(now);
+        let free = self.quarantine.lock().leave(now);
         for range in free {
-            let _gate = self.gate.write().expect("gate");
+            let _gate = self.gate.write();
             if self.is_dead() {
                 return;
             }
-            let registered = self.ranges.lock().expect("ranges lock").covers(&range);
+            let registered = self.ranges.lock().covers(&range);
             let place = std::slice::from_ref(&range);
             if registered && self.note_present(job, body, place).is_none() {
-                let mut quarantine = self.quarantine.lock().expect("quarantine lock");
+                let mut quarantine = self.quarantine.lock();
                 quarantine.enter(range);
             }
         }
@@ -215,13 +212,13 @@ impl Space {
     /// it is new, and has records there of pages that were touched, before a look has found that.
     pub fn may_have_grown(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let body = self.body.get();
-        let mut known = |at| Some(self.ranges.lock().expect("ranges lock").find(at)?.end);
+        let mut known = |at| Some(self.ranges.lock().find(at)?.end);
         let mut found = |body: &Body| body.maps.survey(range.clone(), &mut known).ok();
         let mappings = body.and_then(|body| Some((body, found(body)?)));
         let Some((body, mappings)) = mappings else {
             return Vec::new();
         };
-        let ranges = self.ranges.lock().expect("ranges lock");
+        let ranges = self.ranges.lock();
         mappings
             .iter()
             .filter(|mapping| mapping.anonymous && !mapping.shared)

@@ -183,7 +183,7 @@ impl Space {
             self.rests_until
                 .store(neap_sys::monotonic_nanos() + STUCK_REST, Relaxed);
         }
-        self.stuck.lock().expect("stuck lock").append(&mut stuck);
+        self.stuck.lock().append(&mut stuck);
     }
 
     /// The pages are home, or stay staged. Threads that came to wait for them are woken in either case.

@@ -81,7 +81,7 @@ impl Space {
 
     /// Keeps a change until nothing is still to come.
     fn await_more(&self, event: Event, kept: Kept) {
-        let mut news = self.news.lock().expect("news lock");
+        let mut news = self.news.lock();
         if let Event::Remove(range) = &event {
             // Who tells the same again and again would fill all memory with it.
             let last = news.iter().rev().take(RECENT);
@@ -100,7 +100,7 @@ impl Space {
     /// Whether a mapping has come to this page, or left it, by a change that was read and not applied yet.
     pub fn is_awaited(&self, page: PageNr) -> (bool, bool) {
         let (mut comes, mut leaves) = (false, false);
-        for news in self.news.lock().expect("news lock").iter() {
+        for news in self.news.lock().iter() {
             match shape(&news.event) {
                 Shape::Unmap(range) => leaves |= range.contains(&page.addr()),
                 Shape::Move { from, to } => {
@@ -147,7 +147,7 @@ impl Space {
     }
 
     fn shapes_of_news(&self) -> Vec<Shape> {
-        let news = self.news.lock().expect("news lock");
+        let news = self.news.lock();
         news.iter().map(|news| shape(&news.event)).collect()
     }
 
@@ -158,7 +158,7 @@ impl Space {
 
     fn apply(self: &Arc<Self>, job: &Job, order: Vec<usize>) -> Vec<Born> {
         let mut born = Vec::new();
-        let news = std::mem::take(&mut *self.news.lock().expect("news lock"));
+        let news = std::mem::take(&mut *self.news.lock());
         let mut news: Vec<Option<News>> = news.into_iter().map(Some).collect();
         for at in order {
             let Some(News { event, kept }) = news[at].take() else {
@@ -187,7 +187,7 @@ impl Space {
             return taken;
         }
         {
-            let ranges = self.ranges.lock().expect("ranges lock");
+            let ranges = self.ranges.lock();
             let mut note = |place| {
                 ranges
                     .within(place)
@@ -214,15 +214,9 @@ impl Space {
     }
 
     pub(super) fn unmapped(&self, job: &Job, range: &Range<u64>) {
-        self.ranges
-            .lock()
-            .expect("ranges lock")
-            .remove(range.clone());
-        self.quarantine
-            .lock()
-            .expect("quarantine lock")
-            .forget(range);
-        let mut vouched = self.vouched.lock().expect("vouched lock");
+        self.ranges.lock().remove(range.clone());
+        self.quarantine.lock().forget(range);
+        let mut vouched = self.vouched.lock();
         vouched.remove(range.clone());
         drop(vouched);
         self.forget(job, pages(range));
@@ -236,10 +230,7 @@ impl Space {
             let hole = start..there.start.min(range.end);
             start = start.max(there.end);
             if hole.start < hole.end {
-                self.ranges
-                    .lock()
-                    .expect("ranges lock")
-                    .remove(hole.clone());
+                self.ranges.lock().remove(hole.clone());
                 self.forget(job, pages(&hole));
             }
         }
@@ -248,10 +239,7 @@ impl Space {
     /// The pages will be thrown away after this event. They leave the lists at once, so nothing evicts them
     /// before the kernel has dropped them; they return by a fault.
     fn removed(&self, job: &Job, range: &Range<u64>) {
-        self.quarantine
-            .lock()
-            .expect("quarantine lock")
-            .enter(range.clone());
+        self.quarantine.lock().enter(range.clone());
         self.forget(job, pages(range));
     }
 
@@ -266,17 +254,17 @@ impl Space {
 
     fn remapped(&self, job: &Job, from: u64, to: u64, len: u64) {
         {
-            let mut ranges = self.ranges.lock().expect("ranges lock");
+            let mut ranges = self.ranges.lock();
             ranges.remove(from..from + len);
             ranges.insert(to..to + len);
         }
         {
-            let mut quarantine = self.quarantine.lock().expect("quarantine lock");
+            let mut quarantine = self.quarantine.lock();
             quarantine.forget(&(from..from + len));
             quarantine.forget(&(to..to + len));
         }
         {
-            let mut vouched = self.vouched.lock().expect("vouched lock");
+            let mut vouched = self.vouched.lock();
             let sure = vouched.covers(&(from..from + len));
             vouched.remove(from..from + len);
             vouched.remove(to..to + len);
@@ -322,7 +310,7 @@ impl Space {
     /// The child starts with the parent's absent pages absent: it must find them too. Staged frames
     /// stay with the parent, so their bytes are kept in the store for both.
     fn forked(self: &Arc<Self>, job: &Job, child: Uffd, mut kept: Kept) -> Born {
-        let ranges = self.ranges.lock().expect("ranges lock").clone();
+        let ranges = self.ranges.lock().clone();
         let child = job.add_space(child, ranges, Some(self.kin.family()));
         child.kin.inherit_from(self);
         // What children of its own find wiped is not registered in it either.

@@ -5,9 +5,10 @@
 //! gets a copy of its own, which leaves at once, and what the store keeps of the first is offered to the
 //! others, so that the same bytes are compressed and kept once.
 
+use neap_sys::Lock;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use neap_policy::{State, Step};
 use neap_record::Recorded;
@@ -36,7 +37,7 @@ pub(crate) struct Kin {
     inherits: AtomicBool,
     /// Pages that were shared until our agent made them the process's own: relatives may have the same
     /// bytes.
-    parted: Mutex<HashSet<PageNr>>,
+    parted: Lock<HashSet<PageNr>, 6>,
     /// Bytes of the process that are counted elsewhere, as measured last.
     elsewhere: AtomicU64,
     /// Faults of the process that copied nothing: neap served them.
@@ -74,7 +75,7 @@ impl Kin {
             family,
             parent: OnceLock::new(),
             inherits: AtomicBool::new(false),
-            parted: Mutex::default(),
+            parted: Lock::default(),
             elsewhere: AtomicU64::new(0),
             explained: AtomicU64::new(0),
             faults: AtomicU64::new(0),
@@ -130,7 +131,7 @@ impl Kin {
 
     /// Our agent is about to make these pages the process's own.
     pub fn part(&self, pages: &[PageNr]) {
-        self.parted.lock().expect("parted lock").extend(pages);
+        self.parted.lock().extend(pages);
     }
 
     /// So many pages that were parted have left: no other process counts them any more.
@@ -142,12 +143,12 @@ impl Kin {
 
     /// Whether the page was parted, once.
     pub fn take_parted(&self, page: PageNr) -> bool {
-        self.parted.lock().expect("parted lock").remove(&page)
+        self.parted.lock().remove(&page)
     }
 
     /// Nothing is shared any more: what was parted is the process's alone.
     pub fn forget_parted(&self) {
-        self.parted.lock().expect("parted lock").clear();
+        self.parted.lock().clear();
     }
 
     /// The other spaces that come from the same one. `own`: the id of this space.

@@ -24,12 +24,13 @@ mod threads;
 mod traits;
 mod vouch;
 
+use neap_sys::{Gate, Lock};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
 };
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use neap_sys::{Maps, Pagemap, Pidfd, Process, Remote, Stop, Uffd, Waker, Word};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
@@ -120,29 +121,29 @@ pub(crate) struct Space {
     /// The process, from before it is told that it is managed; 0: none yet.
     pub pid: AtomicI32,
     pub uffd: Uffd,
-    pub gate: RwLock<()>,
+    pub gate: Gate<(), 2>,
     pub body: OnceLock<Body>,
     /// Registered with the userfaultfd.
-    pub ranges: Mutex<Ranges>,
+    pub ranges: Lock<Ranges, 4>,
     /// What the program asked us to leave alone.
-    pub refused: Mutex<Refused>,
+    pub refused: Lock<Refused, 6>,
     /// What the kernel would not register, by start: where it ends, and until when (nanoseconds) it
     /// is not tried again.
-    pub failed: Mutex<HashMap<u64, (u64, u64)>>,
+    pub failed: Lock<HashMap<u64, (u64, u64)>, 6>,
     /// Where registered mappings went and others came: see [`Self::note_replaced`].
-    pub replaced: Mutex<Vec<Range<u64>>>,
+    pub replaced: Lock<Vec<Range<u64>>, 6>,
     pub traits: Traits,
     /// Where pages are sure not to have been declared free unheard.
-    pub vouched: Mutex<Ranges>,
-    pub quarantine: Mutex<Quarantine>,
+    pub vouched: Lock<Ranges, 6>,
+    pub quarantine: Lock<Quarantine, 6>,
     pub kin: Kin,
     /// Changes that were read and not applied yet, in this order.
-    pub news: Mutex<Vec<News>>,
+    pub news: Lock<Vec<News>, 4>,
     pub copies: Copies,
     /// There are some: the table may not be true. Each fault asks, and need not take the lock for it.
     pub unsure: AtomicBool,
     /// Pages that would not move (EBUSY), to be unshared.
-    pub stuck: Mutex<Vec<PageNr>>,
+    pub stuck: Lock<Vec<PageNr>, 6>,
     /// The cpu that its faults are served on, and one more; 0: none yet.
     pub served_on: AtomicUsize,
     /// Pages that must stay, since the kernel writes to them at the end of a thread.
@@ -179,20 +180,20 @@ impl Space {
             cookie_page: AtomicU64::new(0),
             pid: AtomicI32::new(0),
             uffd,
-            gate: RwLock::new(()),
+            gate: Gate::new(()),
             body: OnceLock::new(),
-            ranges: Mutex::new(ranges),
-            refused: Mutex::default(),
-            failed: Mutex::default(),
-            replaced: Mutex::default(),
+            ranges: Lock::new(ranges),
+            refused: Lock::default(),
+            failed: Lock::default(),
+            replaced: Lock::default(),
             traits: Traits::default(),
-            vouched: Mutex::default(),
-            quarantine: Mutex::default(),
+            vouched: Lock::default(),
+            quarantine: Lock::default(),
             kin,
-            news: Mutex::default(),
+            news: Lock::default(),
             copies: Copies::default(),
             unsure: AtomicBool::new(false),
-            stuck: Mutex::default(),
+            stuck: Lock::default(),
             served_on: AtomicUsize::new(0),
             threads: ThreadPages::default(),
             stuck_run: AtomicU64::new(0),
@@ -295,7 +296,7 @@ impl Space {
 
     /// The registered range that holds a page.
     pub fn registered(&self, page: PageNr) -> Option<Range<u64>> {
-        self.ranges.lock().expect("ranges lock").find(page.addr())
+        self.ranges.lock().find(page.addr())
     }
 }
 

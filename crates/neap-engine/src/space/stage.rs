@@ -5,8 +5,8 @@
 //! *live* while its page may still come back from it. A block whose slots are all dead and that
 //! nobody reads (no pins) is recycled by the agent and used again, never before.
 
+use neap_sys::{Lock, Locked};
 use std::collections::VecDeque;
-use std::sync::Mutex;
 
 use neap_units::{PAGE_SIZE, PageId, SlotId};
 use neap_wire::BLOCK_PAGES;
@@ -74,7 +74,7 @@ pub(crate) struct Reserved {
 pub(crate) struct Stage {
     base: u64,
     capacity: u32,
-    inner: Mutex<Blocks>,
+    inner: Lock<Blocks, 6>,
 }
 
 impl Stage {
@@ -82,7 +82,7 @@ impl Stage {
         Self {
             base,
             capacity: u32::try_from(bytes / (BLOCK_PAGES * PAGE_SIZE as u64)).unwrap_or(u32::MAX),
-            inner: Mutex::new(Blocks {
+            inner: Lock::new(Blocks {
                 blocks: Vec::new(),
                 free: Vec::new(),
                 open: None,
@@ -92,8 +92,8 @@ impl Stage {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Blocks> {
-        self.inner.lock().expect("stage lock")
+    fn lock(&self) -> Locked<'_, Blocks, 6> {
+        self.inner.lock()
     }
 
     /// Address of a slot, in the program.

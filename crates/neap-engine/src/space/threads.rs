@@ -4,8 +4,8 @@
 //! robust futexes), and at that point it does not wait for a page: the write would be lost. So these
 //! pages stay. libc keeps both beside the list of robust futexes, whose place the kernel tells.
 
+use neap_sys::Lock;
 use std::collections::HashSet;
-use std::sync::Mutex;
 
 use neap_tuning::TUNING;
 use neap_units::PageNr;
@@ -14,8 +14,8 @@ use super::Space;
 
 #[derive(Debug, Default)]
 pub(crate) struct ThreadPages {
-    pages: Mutex<HashSet<PageNr>>,
-    known: Mutex<Known>,
+    pages: Lock<HashSet<PageNr>, 6>,
+    known: Lock<Known, 4>,
 }
 
 /// The threads that were asked already.
@@ -28,7 +28,7 @@ struct Known {
 impl ThreadPages {
     /// Whether the page must stay.
     pub fn holds(&self, page: PageNr) -> bool {
-        self.pages.lock().expect("thread pages").contains(&page)
+        self.pages.lock().contains(&page)
     }
 }
 
@@ -39,7 +39,7 @@ impl Space {
         let Some(body) = self.body.get() else {
             return;
         };
-        let mut known = self.threads.known.lock().expect("known threads");
+        let mut known = self.threads.known.lock();
         let turn = (known.turn + 1) % TUNING.looks.thread_turns;
         let threads = body.process.threads();
         let ask = |tid: &i32| Some((*tid, neap_sys::robust_list(*tid)?));
@@ -47,7 +47,7 @@ impl Space {
             |tid: &&i32| **tid % TUNING.looks.thread_turns != turn && known.threads.contains(*tid);
         let (left, due): (Vec<i32>, Vec<i32>) = threads.iter().partition(is_left);
         let mut found: Vec<(i32, u64)> = due.iter().filter_map(ask).collect();
-        let mut pages = self.threads.pages.lock().expect("thread pages");
+        let mut pages = self.threads.pages.lock();
         if pages.len() + found.len() > TUNING.looks.thread_pages + threads.len() {
             pages.clear();
             found.extend(left.iter().filter_map(ask));

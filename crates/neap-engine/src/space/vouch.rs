@@ -14,7 +14,7 @@ impl Space {
     /// Takes note of places that were registered just now. Both ascend; `there` are the pages that those had: with
     /// none of them all is vouched for.
     pub(super) fn vouch(&self, new: &[Range<u64>], there: &[Range<u64>]) {
-        let mut vouched = self.vouched.lock().expect("vouched lock");
+        let mut vouched = self.vouched.lock();
         for part in new {
             vouched.insert(part.clone());
             hulls(part, there)
@@ -26,12 +26,12 @@ impl Space {
     /// A forked child has what its parent had, and none of it was declared free unheard since.
     pub(super) fn vouch_like_parent(&self) {
         let parent = self.kin.parent();
-        let known = parent.map(|parent| parent.vouched.lock().expect("vouched lock").clone());
-        *self.vouched.lock().expect("vouched lock") = known.unwrap_or_default();
+        let known = parent.map(|parent| parent.vouched.lock().clone());
+        *self.vouched.lock() = known.unwrap_or_default();
     }
 
     pub fn is_vouched_for(&self, address: u64) -> bool {
-        let vouched = self.vouched.lock().expect("vouched lock");
+        let vouched = self.vouched.lock();
         vouched.find(address).is_some()
     }
 }

@@ -17,9 +17,8 @@ mod sweep;
 mod train;
 mod writeback;
 
-use std::sync::{Mutex, MutexGuard};
-
 use neap_policy::LruState;
+use neap_sys::{Lock, Locked};
 use neap_units::{Bytes, EntryId, Pages, SpaceId};
 
 use crate::arena::Arena;
@@ -39,7 +38,7 @@ pub use shrink::Shrunk;
 /// An [`EntryId`] is a counted reference: whoever holds one may load it, and gives it back with
 /// [`Store::put`]. Using one that was given back is a bug of the caller, and panics if noticed.
 pub struct Store {
-    inner: Mutex<Inner>,
+    inner: Lock<Inner, 6>,
     file: Box<dyn BlockFile>,
     key: HashKey,
     compressor: crate::compress::CompressorKind,
@@ -56,7 +55,7 @@ impl Store {
         key: HashKey,
     ) -> Self {
         Self {
-            inner: Mutex::new(Inner::new(config, arena)),
+            inner: Lock::new(Inner::new(config, arena)),
             file,
             key,
             compressor: config.compressor,
@@ -69,10 +68,8 @@ impl Store {
         Codec::new(self.compressor)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner
-            .lock()
-            .expect("the store is broken: a thread panicked while changing it")
+    fn lock(&self) -> Locked<'_, Inner, 6> {
+        self.inner.lock()
     }
 
     /// One more reference to an entry: a forked child shares it.

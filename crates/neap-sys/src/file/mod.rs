@@ -14,13 +14,13 @@ mod lane;
 mod plain;
 mod ring;
 
+use crate::Lock;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::errno::{Result, SysError};
@@ -40,7 +40,7 @@ pub struct SwapFile {
     direct: AtomicBool,
     /// Batches may go through io_uring; cleared for good when the kernel refuses a ring.
     rings: AtomicBool,
-    lanes: Mutex<Vec<Lane>>,
+    lanes: Lock<Vec<Lane>, 7>,
 }
 
 impl SwapFile {
@@ -64,7 +64,7 @@ impl SwapFile {
             file,
             direct: AtomicBool::new(direct),
             rings: AtomicBool::new(rings),
-            lanes: Mutex::new(Vec::new()),
+            lanes: Lock::new(Vec::new()),
         })
     }
 
@@ -127,13 +127,13 @@ impl SwapFile {
         &self,
         mut work: impl FnMut(&mut Lane, bool, &AtomicBool) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut lane = self.lanes.lock().expect("lanes").pop().unwrap_or_default();
+        let mut lane = self.lanes.lock().pop().unwrap_or_default();
         let mut result = work(&mut lane, self.is_direct(), &self.rings);
         let refused = matches!(&result, Err(e) if e.raw_os_error() == Some(libc::EINVAL));
         if refused && self.is_direct() && self.leave_direct() {
             result = work(&mut lane, false, &self.rings);
         }
-        self.lanes.lock().expect("lanes").push(lane);
+        self.lanes.lock().push(lane);
         result
     }
 
