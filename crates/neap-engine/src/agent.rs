@@ -14,7 +14,7 @@ use std::sync::atomic::{
 
 use bytemuck::{Zeroable, bytes_of};
 use neap_sys::{Keeper, Kept, Peer, Process, SysError};
-use neap_units::{PageId, SlotId};
+use neap_units::{Nanos, PageId, SlotId};
 use neap_wire as wire;
 
 use crate::attend::{self, Task};
@@ -53,9 +53,6 @@ const PROMPT: u8 = 0;
 const LATE: u8 = 1;
 const LATE_MOVE: u8 = 2;
 
-/// A reply that takes longer is late, in milliseconds: a hundred times what it needs.
-pub(crate) const PATIENCE_MILLIS: u32 = 20;
-
 pub(crate) struct Agent {
     peer: Peer,
     /// `None`: its numbers of threads mean nothing to us.
@@ -79,7 +76,7 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// `peer` gives up waiting after [`PATIENCE_MILLIS`].
+    /// `peer` gives up waiting after `agents.reply`.
     pub fn new(peer: Peer, keeper: Option<Keeper>, task: Option<Task>) -> Self {
         Self {
             peer,
@@ -262,17 +259,17 @@ impl Agent {
     }
 
     /// Ends it if it was told to so long ago and has not: somebody has stopped it.
-    pub fn kill_if_late(&self, millis: u32) {
-        if is_past(&self.told, millis) {
+    pub fn kill_if_late(&self, after: Nanos) {
+        if is_past(&self.told, after) {
             self.kill();
         }
     }
 
     /// Ends it if somebody has stopped it, and not its process, and it has kept a command for so long: pages that it
     /// carries would never come home.
-    pub fn kill_if_stopped(&self, process: &Process, millis: u32) {
+    pub fn kill_if_stopped(&self, process: &Process, after: Nanos) {
         let Some(task) = self.task() else { return };
-        let late = is_past(&self.late_since, millis);
+        let late = is_past(&self.late_since, after);
         if late && task.is_stopped() && !process.is_stopped() {
             self.stopped.store(true, Relaxed);
             self.kill();
@@ -301,21 +298,22 @@ impl Agent {
 }
 
 /// Whether a time, in nanoseconds and not 0, is so long ago.
-fn is_past(since: &AtomicU64, millis: u32) -> bool {
+fn is_past(since: &AtomicU64, after: Nanos) -> bool {
     let since = since.load(Relaxed);
-    since > 0 && neap_sys::monotonic_nanos() > since + u64::from(millis) * 1_000_000
+    since > 0 && neap_sys::monotonic_nanos() > since + after.0
 }
 
 #[cfg(test)]
 mod tests {
     use bytemuck::bytes_of_mut;
+    use neap_tuning::TUNING;
 
     use super::*;
 
     /// An agent, and the program's end.
     fn agent() -> (Agent, Peer) {
         let (peer, program) = Peer::pair().unwrap();
-        peer.set_timeout(PATIENCE_MILLIS).unwrap();
+        peer.set_timeout(TUNING.agents.reply.as_millis()).unwrap();
         (Agent::new(peer, None, None), program)
     }
 

@@ -9,20 +9,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytemuck::{Zeroable, bytes_of};
 use neap_sys::{CpuTime, End, Ends, Peer, Pidfd, Process, Sender, Statm, Waker};
+use neap_tuning::TUNING;
+use neap_units::Nanos;
 use neap_wire as wire;
 
 use crate::job::Job;
 use crate::listen::Caller;
 use crate::proof::Token;
 use crate::space::{Body, Space};
-use crate::spawn::{PAUSE, no_thread};
+use crate::spawn::no_thread;
 
-/// An agent that was told to end and is still there after this is killed, in milliseconds: somebody has stopped it.
-const NOTICE_MILLIS: u32 = 200;
-/// One that is stopped and has kept a command for so long is killed, in milliseconds.
-const STOPPED_MILLIS: u32 = 500;
-/// Who ends together with its agent (the last signal to all of a user's processes) is not told of, in milliseconds.
-const TOGETHER_MILLIS: u32 = 1000;
 const SIGKILL: i32 = 9;
 
 /// The agent as a task of the machine.
@@ -248,7 +244,7 @@ impl Attended {
     /// When it is to be looked at, in nanoseconds, unless it is told of before.
     fn until(&self, now: u64) -> Option<u64> {
         match self.stand {
-            _ if self.untold => Some(now + PAUSE.as_nanos() as u64),
+            _ if self.untold => Some(now + TUNING.talk.pause.0),
             Stand::Leaving(until) => until,
             Stand::Alone(until) => Some(until),
             _ => None,
@@ -260,12 +256,12 @@ impl Stand {
     /// How it is now, and what that asks for.
     fn next(self, job: &Arc<Job>, space: &Space, body: &Body) -> Self {
         let now = neap_sys::monotonic_nanos();
-        let after = |millis: u32| now + u64::from(millis) * 1_000_000;
+        let after = |time: Nanos| now + time.0;
         let ended = neap_sys::which_ended(body.agent.peer(), &body.pidfd);
         match self {
             Self::Both if ended == End::Process => {
                 body.leave();
-                Self::Leaving(Some(after(NOTICE_MILLIS)))
+                Self::Leaving(Some(after(TUNING.agents.leave)))
             }
             Self::Both if ended == End::Socket => {
                 // Nothing leaves any more, and the process goes on unless it has become another.
@@ -273,7 +269,7 @@ impl Stand {
                 space.ring();
                 match body.is_left() || body.agent.task().is_none() {
                     true => Self::Over,
-                    false => Self::Alone(after(TOGETHER_MILLIS)),
+                    false => Self::Alone(after(TUNING.agents.together)),
                 }
             }
             Self::Leaving(_) if ended == End::Socket => Self::Over,
@@ -333,11 +329,12 @@ impl Job {
     pub fn look_after_agents(&self, spaces: &[Arc<Space>]) {
         for body in spaces.iter().filter_map(|space| space.body.get()) {
             if body.is_left() {
-                body.agent.kill_if_late(NOTICE_MILLIS);
+                body.agent.kill_if_late(TUNING.agents.leave);
             } else if body.seems_left() {
                 body.leave();
             } else {
-                body.agent.kill_if_stopped(&body.process, STOPPED_MILLIS);
+                body.agent
+                    .kill_if_stopped(&body.process, TUNING.agents.stopped);
             }
         }
     }

@@ -9,15 +9,15 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed},
 };
 use std::thread;
-use std::time::Duration;
 
 use bytemuck::{Zeroable, bytes_of};
 use neap_sys::{Features, Message, Process, Uffd, Wake, shortage};
+use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 use neap_wire as wire;
 use neap_wire::{Offer, Request, lack};
 
-use crate::agent::{Agent, PATIENCE_MILLIS};
+use crate::agent::Agent;
 use crate::attend::{Task, hear_of_agent};
 use crate::fault::FaultThread;
 use crate::job::Job;
@@ -27,19 +27,11 @@ use crate::report::ProcessReport;
 use crate::space::{Advance, Body, Ranges, Space, Stage, Trait};
 use crate::spawn::{no_thread, spawn, try_spawn};
 
-/// A program that takes longer to say who it is is not waited for at the end, in milliseconds: it may be stopped.
-const HANDSHAKE_MILLIS: u32 = 2000;
 const FEW_DESCRIPTORS: &str =
     "not all of its descriptors came; raise `ulimit -n`, or mount /proc for it";
-/// What it takes to know an agent: its pidfd, its folder in /proc, how much memory it has, and a look at that.
-const AGENT_DESCRIPTORS: usize = 4;
 const UNTRUE: &str = "what it handed over is not of one address space, its own";
-/// Staging area of each process, in bytes of address space: 64 MiB.
-const STAGE_BYTES: u64 = 64 << 20;
 /// Its first page holds what proves it (see [`prove`]), and its second nothing (see [`register_stage`]).
 const STAGE_GUARD: u64 = 2 * PAGE_SIZE as u64;
-/// Spaces of one process that are served at a time: an exec leaves one behind for a moment.
-const MOST_SPACES: usize = 8;
 
 /// A process that asks to be managed.
 pub(crate) enum Plea {
@@ -69,7 +61,7 @@ impl Plea {
                     family,
                     wipes,
                 };
-                (spaces.iter().filter(its).count() < MOST_SPACES).then_some(plea)
+                (spaces.iter().filter(its).count() < TUNING.agents.spaces).then_some(plea)
             }
             _ => {
                 let space = spaces
@@ -103,7 +95,7 @@ pub(crate) struct Met {
 pub(crate) fn words(job: &Job, number: u64) -> wire::Welcome {
     let mut welcome = wire::Welcome::zeroed();
     welcome.magic = wire::MAGIC;
-    welcome.stage_bytes = STAGE_BYTES;
+    welcome.stage_bytes = TUNING.agents.stage.0;
     welcome.proof = job.proof(number);
     if !job.features.has(Features::FORK) {
         welcome.flags |= wire::WELCOME_THAW_AROUND_FORK;
@@ -123,7 +115,7 @@ pub(crate) fn acknowledge(job: &Job, caller: &Caller) {
 fn offer(job: &Job, caller: &Caller) -> Option<(Offer, Message)> {
     let mut bytes = [0; size_of::<wire::Attach>()];
     let message = caller.peer.try_receive(&mut bytes).ok()?;
-    let offer = wire::offer(&bytes[..message.len], STAGE_BYTES).ok()?;
+    let offer = wire::offer(&bytes[..message.len], TUNING.agents.stage.0).ok()?;
     if let Some(why) = lack(&offer) {
         if !is_guest(job, caller, &offer) {
             job.keeps_out(&why);
@@ -234,10 +226,10 @@ fn admit(
         .kin
         .begin(process.statm().map_err(short).ok()?.anon_resident());
     let copy = || caller.peer.as_fd().try_clone_to_owned();
-    let copies = std::iter::repeat_with(copy).take(AGENT_DESCRIPTORS);
+    let copies = std::iter::repeat_with(copy).take(TUNING.agents.descriptors);
     let room = copies.collect::<io::Result<_>>().map_err(short).ok()?;
     caller.peer.note_senders(true).ok()?;
-    let stage = offer.stage..offer.stage + STAGE_BYTES;
+    let stage = offer.stage..offer.stage + TUNING.agents.stage.0;
     register_stage(job, space, caller, &stage)?;
     let page = stage.start..stage.start + PAGE_SIZE as u64;
     let Some(proven) = prove(&space.uffd, &process, files.ok()?, &page) else {
@@ -270,8 +262,7 @@ fn admit(
 fn await_word(caller: &Caller) {
     let either = [caller.peer.as_fd(), caller.pidfd.as_fd()];
     while neap_sys::wait_readable(&either, None) == 0 {}
-    let nanos = u64::from(HANDSHAKE_MILLIS) * 1_000_000;
-    neap_sys::wait_readable(&either[..1], Some(nanos));
+    neap_sys::wait_readable(&either[..1], Some(TUNING.agents.handshake.0));
 }
 
 /// Hears how it is with the agent of a process that was met, which is attended from then on.
@@ -300,7 +291,7 @@ fn embody(job: &Job, caller: Caller, met: Met, task: Option<Task>) -> Option<()>
     } = met;
     job.note_process(ProcessReport::new(process.pid()));
     let own = vec![
-        offer.stage..offer.stage + STAGE_BYTES,
+        offer.stage..offer.stage + TUNING.agents.stage.0,
         offer.agent.clone(),
         offer.cookie..offer.cookie + PAGE_SIZE as u64,
     ];
@@ -313,7 +304,10 @@ fn embody(job: &Job, caller: Caller, met: Met, task: Option<Task>) -> Option<()>
         pagemap: proven.pagemap,
         maps: proven.maps,
         token: proven.token,
-        stage: Stage::new(offer.stage + STAGE_GUARD, STAGE_BYTES - STAGE_GUARD),
+        stage: Stage::new(
+            offer.stage + STAGE_GUARD,
+            TUNING.agents.stage.0 - STAGE_GUARD,
+        ),
         agent: Agent::new(caller.peer, same_pids.then_some(job.keeper), task),
         process,
         agent_guard: offer.agent.start,
@@ -343,7 +337,7 @@ fn let_begin(job: &Job, space: &Space, caller: &Caller, give_uffd: bool) -> Opti
     ready.family = space.kin.family();
     let uffd = give_uffd.then(|| space.uffd.as_fd());
     let answered = peer
-        .set_timeout(PATIENCE_MILLIS)
+        .set_timeout(TUNING.agents.reply.as_millis())
         .and_then(|()| peer.send(bytes_of(&ready), uffd.as_slice()));
     answered.ok()
 }
@@ -366,10 +360,9 @@ fn register_stage(job: &Job, space: &Space, caller: &Caller, stage: &Range<u64>)
 impl Job {
     /// Waits until the conversations are over that were begun: with programs that have ended, at once.
     pub fn hear_out(&self) {
-        const LOOK: Duration = Duration::from_micros(100);
-        let end = neap_sys::monotonic_nanos() + u64::from(HANDSHAKE_MILLIS) * 1_000_000;
+        let end = neap_sys::monotonic_nanos() + TUNING.agents.handshake.0;
         while self.conversations.load(Acquire) > 0 && neap_sys::monotonic_nanos() < end {
-            thread::sleep(LOOK);
+            thread::sleep(TUNING.agents.handshake_look.duration());
         }
     }
 

@@ -7,12 +7,12 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use neap_policy::{Effect, Illegal};
 use neap_record::Recorded;
 use neap_store::Store;
 use neap_sys::{Features, Keeper, SysError, Uffd, Wake, Waker};
+use neap_tuning::{Share, TUNING};
 use neap_units::{PAGE_SIZE, PageNr, Pages, SpaceId};
 
 use crate::attend::Attendance;
@@ -24,17 +24,10 @@ use crate::report::{ProcessReport, Roll, SamplerReport};
 use crate::room::Room;
 use crate::space::{Kin, Ranges, Space};
 use crate::spares::Spares;
-use crate::spawn::PAUSE;
 use crate::talk::Talks;
 use crate::warnings::Warnings;
 
 const SIGKILL: i32 = 9;
-/// Warnings that are kept, and said; how many there are depends on what programs do.
-const MOST_WARNINGS: usize = 256;
-/// Letters of one.
-const LONGEST_WARNING: usize = 1024;
-/// Longest wait for the words on who was killed, in nanoseconds.
-const LONGEST_OBITUARY: u64 = 2_000_000_000;
 
 /// One job: one limit, one pool, any number of address spaces.
 pub(crate) struct Job {
@@ -272,8 +265,8 @@ impl Job {
     }
 
     /// Whether loaded pages leave their compressed copy in the pool.
-    pub fn keeps_copies(&self, below_percent: u64) -> bool {
-        self.store.pool_bytes().0 * 100 < self.options.limit.0 * below_percent
+    pub fn keeps_copies(&self, below: Share) -> bool {
+        below.is_more_than(self.store.pool_bytes().0, self.options.limit.0)
     }
 
     /// A transition that the engine knows to be legal. An illegal one is a bug that could cost
@@ -313,9 +306,9 @@ impl Job {
 
     /// Waits, but not for ever, until it was told why processes were killed: their end may be that of the job.
     pub fn tell_of_the_dead(&self) {
-        let until = neap_sys::monotonic_nanos() + LONGEST_OBITUARY;
+        let until = neap_sys::monotonic_nanos() + TUNING.report.obituary.0;
         while self.obituaries.load(Acquire) > 0 && neap_sys::monotonic_nanos() < until {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(TUNING.talk.pause.duration());
         }
     }
 
@@ -351,11 +344,9 @@ impl Job {
 
     /// Memory may have become free: calls those who wait for it.
     pub fn offer_room(&self) {
-        /// What one of them takes, more or less: a window of readahead.
-        const SHARE: u64 = 8 * PAGE_SIZE as u64;
         let room = self.meter.room();
-        if room >= SHARE {
-            let shares = room / SHARE;
+        if room >= TUNING.loads.window_usual.bytes().0 {
+            let shares = room / TUNING.loads.window_usual.bytes().0;
             self.room
                 .call(usize::try_from(shares).unwrap_or(usize::MAX));
         }
@@ -408,14 +399,14 @@ impl Job {
 
     /// One line on stderr, once for each text, and kept for the report. Nobody waits until it is written.
     pub fn warn(&self, mut text: String) {
-        if text.len() > LONGEST_WARNING {
-            text = text.chars().take(LONGEST_WARNING).collect();
+        if text.len() > TUNING.report.letters {
+            text = text.chars().take(TUNING.report.letters).collect();
         }
-        self.warnings.add(text, MOST_WARNINGS);
+        self.warnings.add(text, TUNING.report.warnings);
     }
 
     /// Waits, but not for ever, until all warnings are written.
     pub fn tell_all(&self) {
-        self.warnings.flush(Duration::from_nanos(LONGEST_OBITUARY));
+        self.warnings.flush(TUNING.report.obituary.duration());
     }
 }

@@ -18,17 +18,8 @@ use neap_wire::{Bad, Request};
 
 use crate::attendant::{self, Plea};
 use crate::job::Job;
-use crate::spawn::PAUSE;
 use crate::strays::Strays;
 use crate::talk::{Talks, refuse_or_answer};
-
-/// Callers that are kept, and those of one process.
-const MOST: usize = 1024;
-const MOST_OF_ONE: usize = 64;
-/// One that has been silent for so long gives its place to another that needs it: 2 s, in nanoseconds.
-const SILENT: u64 = 2_000_000_000;
-/// What no thread could be had for is tried for so long: 2 s, in nanoseconds.
-const LONGEST_TRY: u64 = 2_000_000_000;
 
 /// A process of this job, at the other end of a connection.
 pub(crate) struct Caller {
@@ -127,7 +118,7 @@ impl Reception {
         let full = self.job.talks.are_many();
         let mut fds = vec![listener.as_fd(), self.job.bell.as_fd()];
         let mut timeout = match rests {
-            true => PAUSE.as_nanos() as u64,
+            true => TUNING.talk.pause.0,
             false => TUNING.looks.strays.0,
         };
         if !full && !rests {
@@ -184,7 +175,7 @@ impl Reception {
         self.evict(|_| true);
         let spared = self.job.spares.for_caller(|| listener.accept());
         let accepted = spared.unwrap_or_else(|| {
-            thread::sleep(PAUSE);
+            thread::sleep(TUNING.talk.pause.duration());
             listener.accept()
         });
         accepted.ok()
@@ -228,16 +219,16 @@ impl Reception {
     /// Whether one more of a process is kept; one that has long been silent may have to go.
     fn has_place(&mut self, pid: i32) -> bool {
         let of_it = self.callers.iter().filter(|caller| caller.pid == pid);
-        if of_it.count() >= MOST_OF_ONE {
+        if of_it.count() >= TUNING.talk.callers_of_one {
             return self.evict(|caller| caller.pid == pid);
         }
-        self.callers.len() < MOST || self.evict(|_| true)
+        self.callers.len() < TUNING.talk.callers || self.evict(|_| true)
     }
 
     /// Hangs up on one that has long been silent.
     fn evict(&mut self, among: impl Fn(&Caller) -> bool) -> bool {
         let now = neap_sys::monotonic_nanos();
-        let silent = |caller: &Caller| now - caller.since > SILENT && among(caller);
+        let silent = |caller: &Caller| now - caller.since > TUNING.talk.silent.0 && among(caller);
         let longest = self.callers.iter().position(silent);
         longest.and_then(|at| self.callers.remove(at)).is_some()
     }
@@ -303,12 +294,12 @@ impl Reception {
         if self.job.talks.are_many() {
             return Some(caller);
         }
-        if caller.tried != 0 && now - caller.tried > LONGEST_TRY {
+        if caller.tried != 0 && now - caller.tried > TUNING.talk.no_thread.0 {
             refuse_or_answer(&self.job, caller);
             return None;
         }
         let mut caller = Talks::begin(&self.job, caller)?;
-        self.rests_until = now + PAUSE.as_nanos() as u64;
+        self.rests_until = now + TUNING.talk.pause.0;
         caller.tried = if caller.tried == 0 { now } else { caller.tried };
         Some(caller)
     }

@@ -280,6 +280,13 @@ impl Bell {
         self.ring.notify_one();
     }
 
+    /// Waits until the bell rings.
+    pub fn wait_for_ring(&self) {
+        let rung = self.rung.lock().expect("bell lock");
+        let rung = self.ring.wait_while(rung, |rung| !*rung);
+        *rung.expect("bell lock") = false;
+    }
+
     /// Waits until the bell rings or `limit` passes. Whether it rang.
     pub fn wait(&self, limit: Duration) -> bool {
         let rung = self.rung.lock().expect("bell lock");

@@ -10,16 +10,13 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use neap_sys::{Maps, Pagemap, Piece, Process, Remote, Stop, Uffd, Wake};
+use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
-
-const SIZE: usize = 32;
-/// A space that is changing is asked again.
-const TRIES: u32 = 100;
 
 /// Bytes that were put into one address space, and nowhere else.
 pub(crate) struct Token {
     address: u64,
-    bytes: [u8; SIZE],
+    bytes: [u8; TUNING.talk.proof.as_usize()],
 }
 
 /// The files of an address space that were proven to be of it.
@@ -37,24 +34,24 @@ impl Token {
     }
 
     fn make(address: u64) -> Option<Self> {
-        let mut bytes = [0; SIZE];
+        let mut bytes = [0; TUNING.talk.proof.as_usize()];
         neap_sys::random(&mut bytes).ok()?;
         Some(Self { address, bytes })
     }
 
     fn put(&self, uffd: &Uffd) -> bool {
         let mut page = [0; PAGE_SIZE];
-        page[..SIZE].copy_from_slice(&self.bytes);
+        page[..TUNING.talk.proof.as_usize()].copy_from_slice(&self.bytes);
         let mut tries = std::iter::repeat_with(|| uffd.copy(self.address, &page, Wake::Now).stop);
         let last = tries
             .by_ref()
-            .take(TRIES as usize)
+            .take(TUNING.talk.proofs)
             .find(|stop| *stop != Some(Stop::Retry));
         last.is_some_and(|stop| stop.is_none())
     }
 
     fn is_behind(&self, remote: &Remote) -> bool {
-        let mut found = [0; SIZE];
+        let mut found = [0; TUNING.talk.proof.as_usize()];
         let piece = Piece {
             from: self.address,
             to: &mut found,

@@ -1,5 +1,6 @@
 //! Recording: the core's calls go to a file, by way of a thread that alone waits for the disk.
 
+use neap_tuning::TUNING;
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -12,11 +13,6 @@ use neap_sys::Thread;
 
 use crate::job::Job;
 use crate::spawn::try_spawn;
-
-/// Most bytes that wait to be written. They count against the limit, as all memory of neap.
-const MOST_WAITING: usize = 4 << 20;
-/// A record of a run that ends suddenly lacks no more than this.
-const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
 /// What the recorder and the writer share.
 #[derive(Default)]
@@ -40,7 +36,7 @@ impl Sink for Blocks {
 
     fn take(&mut self, payload: Vec<u8>) -> bool {
         let waiting = self.queue.waiting.load(Relaxed);
-        if waiting > 0 && waiting + payload.len() > MOST_WAITING {
+        if waiting > 0 && waiting + payload.len() > TUNING.report.record_waiting.as_usize() {
             self.queue.overrun.store(true, Relaxed);
             return false;
         }
@@ -83,7 +79,9 @@ impl Recording {
 
     /// Writes the rest. No other thread works on the core any more.
     pub fn finish(self, job: &Job) {
-        while !self.writer.is_finished() && self.queue.waiting.load(Relaxed) > MOST_WAITING {
+        while !self.writer.is_finished()
+            && self.queue.waiting.load(Relaxed) > TUNING.report.record_waiting.as_usize()
+        {
             std::thread::sleep(Duration::from_millis(1));
         }
         job.core().finish();
@@ -96,7 +94,7 @@ fn write(job: &Job, mut file: &File, queue: &Queue, from: &Receiver<Vec<u8>>) ->
     let limit = job.options.limit.0;
     file.write_all(&Header { limit }.encode())?;
     loop {
-        match from.recv_timeout(FLUSH_EVERY) {
+        match from.recv_timeout(TUNING.report.record_flush.duration()) {
             Ok(payload) => {
                 file.write_all(&block(&payload))?;
                 queue.waiting.fetch_sub(payload.len(), Relaxed);

@@ -1,5 +1,6 @@
 //! What the engine tells about a job: the numbers of `--stats`.
 
+use neap_tuning::TUNING;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -88,13 +89,10 @@ pub(crate) struct Roll {
     pub attached: usize,
 }
 
-/// So many processes have a record.
-const MOST_LISTED: usize = 4096;
-
 impl Roll {
     pub fn add(&mut self, process: ProcessReport) {
         self.attached += 1;
-        if self.listed.len() < MOST_LISTED {
+        if self.listed.len() < TUNING.report.processes {
             self.listed.push(process);
         }
     }
@@ -193,7 +191,7 @@ mod tests {
     #[test]
     fn a_job_of_many_processes_has_a_bounded_list_and_an_exact_count() {
         let mut roll = Roll::default();
-        for pid in 1..=MOST_LISTED as i32 + 10 {
+        for pid in 1..=TUNING.report.processes as i32 + 10 {
             roll.add(ProcessReport {
                 pid,
                 comm: String::new(),
@@ -201,9 +199,9 @@ mod tests {
                 agent_seconds: 0.0,
             });
         }
-        assert_eq!(roll.listed.len(), MOST_LISTED);
-        assert_eq!(roll.attached, MOST_LISTED + 10);
+        assert_eq!(roll.listed.len(), TUNING.report.processes);
+        assert_eq!(roll.attached, TUNING.report.processes + 10);
         assert!(roll.latest(1).is_some());
-        assert!(roll.latest(MOST_LISTED as i32 + 1).is_none());
+        assert!(roll.latest(TUNING.report.processes as i32 + 1).is_none());
     }
 }

@@ -1,19 +1,16 @@
 //! A directory of the run's own, where strangers find nothing: only who was told its secret name enters it.
 //!
-//! `BASE/neap-XXXXXXXX/SECRET/`: everyone may pass through both (0711), and nobody but this user may list them, or put
+//! `BASE/neap-XXXXXXXX/TUNING.talk.secret.as_usize()/`: everyone may pass through both (0711), and nobody but this user may list them, or put
 //! anything there. So processes of the job that have become another user, or live in another network namespace, come in
 //! by the path that they were given, and nobody else does. Whoever finds something there has it from this user.
 
+use neap_tuning::TUNING;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "neap-";
-/// Bytes of the secret: 32 digits.
-const SECRET: usize = 16;
-/// Names that are tried, where one is taken or was swept away.
-const TRIES: u32 = 16;
 /// Others pass, and see nothing.
 const PASSAGE: u32 = 0o711;
 /// Room that is left for the name of a file there, in bytes.
@@ -44,9 +41,9 @@ impl Shelter {
     }
 
     fn make_in(base: &Path) -> io::Result<Self> {
-        for _ in 0..TRIES {
+        for _ in 0..TUNING.talk.names {
             let top = base.join(format!("{PREFIX}{}", digits(4)?));
-            let inner = top.join(digits(SECRET)?);
+            let inner = top.join(digits(TUNING.talk.secret.as_usize())?);
             if inner.as_os_str().len() + NAME > neap_wire::LONGEST_PATH {
                 return Err(io::ErrorKind::InvalidFilename.into());
             }
@@ -99,7 +96,7 @@ fn mkdir(path: &Path) -> io::Result<()> {
 }
 
 fn digits(bytes: usize) -> io::Result<String> {
-    let mut random = [0; SECRET];
+    let mut random = [0; TUNING.talk.secret.as_usize()];
     let random = &mut random[..bytes];
     neap_sys::random(random)?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
@@ -195,7 +192,7 @@ mod tests {
             assert_eq!(mode, PASSAGE, "{}", dir.display());
         }
         let secret = shelter.path().file_name().expect("a name");
-        assert_eq!(secret.len(), 2 * SECRET);
+        assert_eq!(secret.len(), 2 * TUNING.talk.secret.as_usize());
         fs::write(shelter.path().join("s"), "").expect("a file");
         drop(shelter);
         assert_eq!(fs::read_dir(base.path()).expect("the base").count(), 0);

@@ -2,12 +2,10 @@
 //! forks until somebody has the userfaultfd of its child.
 
 use neap_sys::{Lock, Locked};
+use neap_tuning::TUNING;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use neap_sys::{SysError, Waker};
-
-/// Descriptors that a caller takes: its connection, what it is known by, and one to look with.
-const CALLER: usize = 3;
 
 /// What is kept. A child that is served ends only when its call has been answered, so the caller's comes first: with
 /// every descriptor in the hands of children that wait for an answer nobody would get on.
@@ -20,7 +18,7 @@ struct Kept {
 impl Kept {
     fn keep_for_caller(&mut self) {
         let new = std::iter::repeat_with(Waker::new).map_while(Result::ok);
-        let missing = CALLER - self.caller.len();
+        let missing = TUNING.talk.descriptors - self.caller.len();
         self.caller.extend(new.take(missing));
     }
 }
@@ -33,7 +31,7 @@ pub(crate) struct Spares {
 
 impl Spares {
     pub fn new() -> Result<Self, SysError> {
-        let mut caller = Vec::with_capacity(CALLER);
+        let mut caller = Vec::with_capacity(TUNING.talk.descriptors);
         caller.push(Waker::new()?);
         let child = Waker::new().ok();
         Ok(Self {
@@ -50,7 +48,7 @@ impl Spares {
     pub fn keep(&self) {
         let mut kept = self.kept();
         kept.keep_for_caller();
-        if kept.caller.len() == CALLER {
+        if kept.caller.len() == TUNING.talk.descriptors {
             kept.child = kept.child.take().or_else(|| Waker::new().ok());
         }
     }

@@ -1,21 +1,14 @@
 //! Starting threads of the engine.
 
+use neap_tuning::TUNING;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use neap_sys::Thread;
 
-/// Pause before what a resource limit refused is tried again.
-pub(crate) const PAUSE: Duration = Duration::from_millis(10);
-
-/// Stack of each thread, in bytes of address space.
-pub(crate) const STACK: usize = 256 << 10;
-
 /// Starts a thread of the engine; where the limit of threads is reached, once another has ended.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    const TRIES: u32 = 200;
     let work = Arc::new(Mutex::new(Some(work)));
     let mut tries = 0;
     loop {
@@ -27,16 +20,16 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
             }
         });
         tries += 1;
-        if started.is_ok() || tries == TRIES {
+        if started.is_ok() || tries == TUNING.talk.starts {
             return started.map(drop);
         }
-        thread::sleep(PAUSE);
+        thread::sleep(TUNING.talk.pause.duration());
     }
 }
 
 /// Starts a thread of the engine, or says why there is none.
 pub(crate) fn try_spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
-    Thread::start(name, STACK, work)
+    Thread::start(name, TUNING.talk.stack.as_usize(), work)
 }
 
 /// What is said where there is none.

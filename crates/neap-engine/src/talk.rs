@@ -6,9 +6,9 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Duration;
 
 use bytemuck::{Zeroable, bytes_of};
+use neap_tuning::TUNING;
 use neap_wire as wire;
 
 use crate::attendant;
@@ -16,12 +16,6 @@ use crate::job::Job;
 use crate::listen::{Caller, Next};
 use crate::spawn::{no_thread, try_spawn};
 use crate::thaw;
-
-/// Callers that are spoken with at once.
-const MOST: usize = 64;
-/// Threads that wait for a caller, and for how long.
-const MOST_FREE: usize = 2;
-const IDLE: Duration = Duration::from_secs(1);
 
 /// The conversations under way, and the threads that wait for one.
 #[derive(Default)]
@@ -50,7 +44,7 @@ impl Talk {
 
 impl Drop for Talk {
     fn drop(&mut self) {
-        if self.0.talks.under_way.fetch_sub(1, Release) == MOST {
+        if self.0.talks.under_way.fetch_sub(1, Release) == TUNING.talk.at_once {
             self.0.bell.wake(); // callers wait for a thread
         }
     }
@@ -59,7 +53,7 @@ impl Drop for Talk {
 impl Talks {
     /// Whether no more are spoken with.
     pub fn are_many(&self) -> bool {
-        self.under_way.load(Acquire) >= MOST
+        self.under_way.load(Acquire) >= TUNING.talk.at_once
     }
 
     fn hall(&self) -> MutexGuard<'_, Hall> {
@@ -92,12 +86,14 @@ impl Talks {
     /// The next caller for a thread that is free; none: it is not needed.
     fn next(&self) -> Option<(Caller, Talk)> {
         let mut hall = self.hall();
-        if hall.free >= MOST_FREE {
+        if hall.free >= TUNING.talk.idle_threads {
             return None;
         }
         hall.free += 1;
         let nobody = |hall: &mut Hall| hall.waiting.is_empty();
-        let waited = self.called.wait_timeout_while(hall, IDLE, nobody);
+        let waited = self
+            .called
+            .wait_timeout_while(hall, TUNING.talk.idle.duration(), nobody);
         let (mut hall, _) = waited.expect("hall lock");
         hall.free -= 1;
         hall.waiting.pop_front()

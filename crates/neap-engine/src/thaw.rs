@@ -4,10 +4,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use neap_policy::State;
 use neap_sys::Process;
+use neap_tuning::TUNING;
 use neap_units::PageNr;
 use neap_wire::Request;
 
@@ -18,9 +18,6 @@ use crate::listen::Caller;
 use crate::load::Loader;
 use crate::sampler::pacer;
 use crate::space::{Phase, Space, Trait, pages};
-
-/// Between two looks at an address space that is changing.
-const PAUSE: Duration = Duration::from_micros(200);
 
 /// Does what a process of the job asks for, and tells it so. Who cannot be told whether it runs in the space that it names
 /// gets no answer: it must not take for done what was not.
@@ -51,7 +48,6 @@ enum Whose {
 
 /// A process that was made to share the memory (CLONE_VM) speaks for it as well as the one that was met.
 fn space_of(job: &Job, caller: &Caller) -> Whose {
-    const TRIES: u32 = 10_000;
     let named = job.space_by_cookie(caller.number);
     let Some(space) = named.filter(|space| !space.is_dead()) else {
         return Whose::Another;
@@ -64,11 +60,11 @@ fn space_of(job: &Job, caller: &Caller) -> Whose {
         };
     }
     // A process that was just told that it is managed may ask before the rest is in place.
-    for _ in 0..TRIES {
+    for _ in 0..TUNING.talk.looks {
         if space.is_dead() || space.body.get().is_some() {
             break;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(TUNING.talk.look.duration());
     }
     Whose::Its(space)
 }
@@ -165,24 +161,23 @@ fn forked(space: &Arc<Space>) {
         drop(space.gate.write());
         space.expects() && !space.is_dead()
     } {
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(TUNING.talk.look.duration());
     }
 }
 
 /// The process will have so many bytes filled, by which nothing waits for room that is not registered before. Memory of
 /// a job that stays small is left alone.
 fn foresee(job: &Arc<Job>, space: &Arc<Space>, bytes: u64) {
-    const LONGEST: u64 = 2_000_000_000; // nanoseconds
     let small = job.meter.usage().saturating_add(bytes) < pacer(job).arm_point().0;
     if small || space.is_native() {
         return;
     }
     job.foreseen.store(true, Relaxed);
     job.sampler.ring();
-    let end = neap_sys::monotonic_nanos() + LONGEST;
+    let end = neap_sys::monotonic_nanos() + TUNING.talk.foresee.0;
     let is_due = || matches!(space.standing.phase(), Phase::Due | Phase::Looking);
     while is_due() && neap_sys::monotonic_nanos() < end {
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(TUNING.talk.look.duration());
     }
     if space.is_managed() {
         space.discover(job);
@@ -208,7 +203,7 @@ fn bring_back(
             let found = elsewhere(job, space, range);
             if space.expects() {
                 drop(_gate);
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(TUNING.talk.look.duration());
                 continue;
             }
             if found.is_empty() {
@@ -223,7 +218,7 @@ fn bring_back(
             again |= bring(job, space, &mut loader, page) != Served::Done;
         }
         if again {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(TUNING.talk.look.duration());
         }
     }
 }
@@ -249,7 +244,9 @@ fn bring(job: &Job, space: &Space, loader: &mut Loader, page: PageNr) -> Served 
     };
     match state {
         State::Staged { .. } | State::Storing { .. } => loader.bring_home(job, space, page),
-        State::Stored { .. } => loader.load(job, space, page, || std::thread::sleep(PAUSE)),
+        State::Stored { .. } => loader.load(job, space, page, || {
+            std::thread::sleep(TUNING.talk.look.duration())
+        }),
         State::Resident { .. } | State::Absent => Served::Done,
         // In transit: whoever carries it is not done yet.
         _ => Served::Later,

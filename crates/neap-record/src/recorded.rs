@@ -4,17 +4,11 @@ use std::cell::RefCell;
 use std::ops::{Deref, Range};
 
 use neap_policy::{Core, Effect, Illegal, State, Step};
+use neap_tuning::TUNING;
 use neap_units::{EntryId, PageId, PageNr, Pages, SpaceId};
 
 use crate::call::{Answer, Call, Counts, Moved};
 use crate::code::Coder;
-
-/// A block is handed on when it has grown to this.
-const BLOCK: usize = 64 << 10;
-/// The counters are recorded once in so many calls, so that a replay that goes astray unseen is noticed.
-const COUNT_EVERY: u32 = 4096;
-/// Time is recorded in steps of no less: 0.1 ms, in nanoseconds.
-const TICK: u64 = 100_000;
 
 /// Where blocks of a record go. Called under the lock that guards the core: it must not wait.
 pub trait Sink: Send {
@@ -42,7 +36,9 @@ impl Tape {
 
     fn flush(&mut self) -> bool {
         self.coder = Coder::default();
-        let empty = Vec::with_capacity(BLOCK + BLOCK / 8);
+        let empty = Vec::with_capacity(
+            TUNING.report.record_block.as_usize() + TUNING.report.record_block.as_usize() / 8,
+        );
         let payload = std::mem::replace(&mut self.payload, empty);
         payload.is_empty() || self.sink.take(payload)
     }
@@ -77,7 +73,7 @@ impl Recorded {
     pub fn start(&mut self, sink: Box<dyn Sink>) {
         self.tape = Some(Box::new(Tape {
             coder: Coder::default(),
-            payload: Vec::with_capacity(BLOCK),
+            payload: Vec::with_capacity(TUNING.report.record_block.as_usize()),
             now: sink.now(),
             sink,
             uncounted: 0,
@@ -111,7 +107,7 @@ impl Recorded {
         let Some(tape) = &mut self.tape else { return };
         let now = tape.sink.now();
         let passed = now.saturating_sub(tape.now);
-        if passed >= TICK {
+        if passed >= TUNING.report.record_tick.0 {
             tape.now = now;
             tape.write(&Call::Time(passed), &Answer::Nothing);
         }
@@ -119,11 +115,11 @@ impl Recorded {
         if *call != Call::Count {
             tape.write(call, &answer);
         }
-        if *call == Call::Count || tape.uncounted == COUNT_EVERY {
+        if *call == Call::Count || tape.uncounted == TUNING.report.record_counts {
             tape.uncounted = 0;
             tape.write(&Call::Count, &Answer::Counts(Counts::of(&self.core)));
         }
-        if tape.payload.len() >= BLOCK {
+        if tape.payload.len() >= TUNING.report.record_block.as_usize() {
             self.flush();
         }
     }

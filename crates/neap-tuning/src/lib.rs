@@ -5,18 +5,30 @@
 //! or "Chosen." where nobody measured it. What the kernel, an ABI or a format gives is not here: that stands where it is used.
 #![forbid(unsafe_code)]
 
+mod agents;
+mod changes;
 mod dictionaries;
+mod faults;
 mod limit;
+mod loads;
 mod looks;
 mod picking;
 mod reclaim;
+mod report;
+mod talk;
 mod value;
 
+pub use agents::Agents;
+pub use changes::Changes;
 pub use dictionaries::Dictionaries;
+pub use faults::Faults;
 pub use limit::Limit;
+pub use loads::Loads;
 pub use looks::Looks;
 pub use picking::Picking;
 pub use reclaim::Reclaim;
+pub use report::Report;
+pub use talk::Talk;
 pub use value::{Share, Value};
 
 /// A value, with the words on it.
@@ -105,12 +117,24 @@ tuning! {
     limit: Limit;
     /// How often neap looks at the job, its mappings, and what its processes share.
     looks: Looks;
+    /// Changes of address spaces.
+    changes: Changes;
     /// Which pages leave, where neap learns of accesses by faults only.
     picking: Picking;
     /// Picking pages, staging and storing them, and when that is in vain.
     reclaim: Reclaim;
+    /// Agents: how long they are waited for, and what each takes.
+    agents: Agents;
+    /// Serving faults: what is filled, and where the thread that serves runs.
+    faults: Faults;
+    /// Loading pages: readahead, and copies that stay in the pool.
+    loads: Loads;
     /// Dictionaries of a program's own pages.
     dictionaries: Dictionaries;
+    /// Meeting processes, and doing what their libraries ask for.
+    talk: Talk;
+    /// What neap says, and what it records.
+    report: Report;
 }
 
 #[cfg(test)]

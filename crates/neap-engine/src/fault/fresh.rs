@@ -1,9 +1,7 @@
 //! Where the fresh memory of a program is being filled, to fill ahead of it.
 
+use neap_tuning::TUNING;
 use neap_units::PageNr;
-
-/// So many places are followed: an allocator hands out from one for each size and thread, and data grows beside it.
-const PLACES: usize = 8;
 
 /// A place where fresh pages were filled last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,7 +15,7 @@ struct Run {
 /// The places, the one that was filled last first.
 #[derive(Debug, Default)]
 pub(super) struct FreshRuns {
-    runs: [Run; PLACES],
+    runs: [Run; TUNING.faults.fresh_places],
 }
 
 impl FreshRuns {
@@ -79,12 +77,17 @@ mod tests {
     #[test]
     fn as_many_walks_as_there_are_places_do_not_disturb_each_other() {
         let mut runs = FreshRuns::default();
-        let mut places: Vec<u64> = (1..=PLACES as u64).map(|n| n << 20).collect();
-        assert_eq!(walk(&mut runs, &mut places, 6), [32; PLACES]);
+        let mut places: Vec<u64> = (1..=TUNING.faults.fresh_places as u64)
+            .map(|n| n << 20)
+            .collect();
+        assert_eq!(
+            walk(&mut runs, &mut places, 6),
+            [32; TUNING.faults.fresh_places]
+        );
         places.push(1 << 30);
         assert_eq!(
             walk(&mut runs, &mut places, 6),
-            [1; PLACES + 1],
+            [1; TUNING.faults.fresh_places + 1],
             "of one more each is forgotten before its turn"
         );
     }
@@ -95,7 +98,7 @@ mod tests {
         let mut place = [1 << 20];
         for turn in 0..6u64 {
             walk(&mut runs, &mut place, 1);
-            for single in 0..PLACES as u64 - 1 {
+            for single in 0..TUNING.faults.fresh_places as u64 - 1 {
                 runs.note(PageNr((turn * 100 + single) << 40), 1);
             }
         }
@@ -107,7 +110,7 @@ mod tests {
         let mut runs = FreshRuns::default();
         let mut places: Vec<u64> = (1..=4).map(|n| n << 20).collect();
         walk(&mut runs, &mut places, 6);
-        for _ in 0..2 * PLACES {
+        for _ in 0..2 * TUNING.faults.fresh_places {
             runs.note(PageNr(places[0]), 0);
             runs.note(PageNr(1 << 40), 0);
         }
@@ -123,7 +126,7 @@ mod tests {
         let mut runs = FreshRuns::default();
         let mut other = [1 << 20];
         walk(&mut runs, &mut other, 6);
-        for turn in 0..4 * PLACES as u64 {
+        for turn in 0..4 * TUNING.faults.fresh_places as u64 {
             runs.note(PageNr(100 - turn), turn + 1); // all end at page 101
             runs.note(PageNr(50), 1);
             runs.note(PageNr(51), 50);

@@ -4,28 +4,15 @@
 use neap_sys::Alone;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use neap_sys::Event;
+use neap_tuning::TUNING;
 use neap_units::PageNr;
 
 use super::Fault;
 use super::rank::Rank;
 use crate::job::Job;
 use crate::space::{Born, Space};
-
-/// Pause before events that could not be read are tried again.
-const PAUSE: Duration = Duration::from_millis(5);
-/// A change is usually complete within this time, in nanoseconds.
-const LONG_UNSURE: u64 = 500_000;
-/// How long its end is then looked for after each event, in nanoseconds: more than a call takes that changes an address
-/// space, and no more than its thread can do without a cpu that we share.
-const LONGEST_LOOK: u64 = 50_000;
-/// The same where a mapping has come to a place that one just left, which is looked at again soon.
-const SHORTEST_LOOK: u64 = 3_000;
-/// Longest look at a gate that is closed, in nanoseconds, and the pauses between two tries.
-const LONGEST_SPIN: u64 = 100_000;
-const PAUSES: u32 = 20;
 
 pub(super) struct Inbox {
     job: Arc<Job>,
@@ -56,7 +43,7 @@ impl Inbox {
         let space = self.space.clone();
         let gate = space.gate.write();
         if !self.read_all(rank, gate) {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(TUNING.faults.unread_pause.duration());
         }
     }
 
@@ -64,13 +51,13 @@ impl Inbox {
     /// most waits, and left alone if that takes long.
     pub fn read_soon(&mut self, rank: &mut Rank) {
         let space = self.space.clone();
-        let until = neap_sys::monotonic_nanos() + LONGEST_SPIN;
+        let until = neap_sys::monotonic_nanos() + TUNING.faults.spin.0;
         while neap_sys::monotonic_nanos() < until {
             if let Some(gate) = space.gate.try_write() {
                 self.read_all(rank, gate);
                 return;
             }
-            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            (0..TUNING.faults.spin_pauses).for_each(|_| std::hint::spin_loop());
         }
     }
 
@@ -121,13 +108,13 @@ impl Inbox {
             return;
         }
         let now = neap_sys::monotonic_nanos();
-        let long = now - *self.unsure_since.get_or_insert(now) >= LONG_UNSURE;
+        let long = now - *self.unsure_since.get_or_insert(now) >= TUNING.faults.long_unsure.0;
         let longest = match long {
-            true => LONGEST_LOOK,
-            false if self.space.has_replaced() => SHORTEST_LOOK,
+            true => TUNING.faults.look,
+            false if self.space.has_replaced() => TUNING.faults.look_replaced,
             false => return,
         };
-        while self.space.expects() && neap_sys::monotonic_nanos() < now + longest {
+        while self.space.expects() && neap_sys::monotonic_nanos() < now + longest.0 {
             born.extend(self.space.settle(&self.job));
         }
     }

@@ -16,9 +16,9 @@ mod zeros;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use neap_sys::{CpuTime, Wake};
+use neap_tuning::TUNING;
 use neap_units::{PAGE_SIZE, PageNr};
 
 use crate::job::Job;
@@ -57,47 +57,18 @@ pub(crate) enum Served {
     Held,
 }
 
-/// A thread that others keep from its cpu longer than this for each fault, in nanoseconds, is not kept there.
-const LONG_WAIT: u64 = 50_000;
-/// So many threads in a row are not kept where no cpu is idle.
-const MOST_TRUSTED: u32 = 7;
-/// Longest sleep while nobody would tell of the end of the address space: it has no agent.
-const ALONE_NANOS: u64 = 10_000_000;
-/// The same while changes wait for others that are still to come: the first look comes after this, the next
-/// after twice as long, and so on.
-const UNSURE_NANOS: u64 = 30_000;
-/// The first where a mapping has come to a place that one just left: it waits for nothing until the change is applied.
-const REPLACED_NANOS: u64 = 5_000;
-/// At most so long.
-const UNSURE_MOST: u64 = 1_000_000;
-/// A change of the address space that takes longer is looked into, in nanoseconds.
-const LONG_CHANGE: u64 = 5_000_000;
-/// Looks into what threads are at take this share of the time at most: 1/8. Thousands of them may wait.
-const SHARE_OF_LOOKS: u64 = 8;
-/// So many reads in a row may find nothing, though there was to be something; then this thread pauses each time. The process
-/// can make the kernel say so, and read what there is itself.
-const MOST_FRUITLESS: u32 = 64;
-const FRUITLESS_PAUSE: Duration = Duration::from_millis(1);
-/// Pause before faults that had to wait are tried again.
-const RETRY_NANOS: u64 = 100_000;
-
-/// Longest sleep of faults that wait for room, in nanoseconds: they are called when there is some.
-const HELD_NANOS: u64 = 10_000_000;
-/// Who waits for room and was not called is not tried again before, in nanoseconds.
-const HELD_AGAIN: u64 = 1_000_000;
-
 /// Who is kept where a cpu is wanted may wait for milliseconds each time, and nobody looks after it meanwhile.
 const KEEP: Terms = Terms {
     too_long: waits_long,
-    trial: 16,
-    least_left: 4,
-    growth: 4,
+    trial: TUNING.faults.trial,
+    least_left: TUNING.faults.keep_left,
+    growth: TUNING.faults.left_growth,
 };
 
 /// The thread that is kept on its cpu waits there longer for others than for this one.
 fn waits_long(span: &Span) -> bool {
     let others = span.its.waited.saturating_sub(span.own.ran);
-    others > LONG_WAIT * u64::from(span.faults)
+    others > TUNING.faults.long_wait.0 * u64::from(span.faults)
 }
 
 pub(crate) struct FaultThread {
@@ -142,7 +113,7 @@ impl FaultThread {
             soon: false,
             followed: None,
             patience: Patience::new(KEEP),
-            unsure: UNSURE_NANOS,
+            unsure: TUNING.faults.unsure.0,
             next_look: 0,
             trusted: 0,
             ahead: false,
@@ -169,14 +140,14 @@ impl FaultThread {
             }
             self.inbox.read(&mut self.rank);
             self.space.discover_replaced(&self.job);
-            if told && self.inbox.fruitless > MOST_FRUITLESS && space.look_for_life() {
-                std::thread::sleep(FRUITLESS_PAUSE);
+            if told && self.inbox.fruitless > TUNING.faults.fruitless && space.look_for_life() {
+                std::thread::sleep(TUNING.faults.fruitless_pause.duration());
             }
             self.unsure = match space.expects() {
-                true if told && space.has_replaced() => REPLACED_NANOS,
+                true if told && space.has_replaced() => TUNING.faults.unsure_replaced.0,
                 true if told => self.unsure,
-                true => (self.unsure * 2).min(UNSURE_MOST),
-                false => UNSURE_NANOS,
+                true => (self.unsure * 2).min(TUNING.faults.unsure_at_most.0),
+                false => TUNING.faults.unsure.0,
             };
             if told {
                 self.rank.note_woken();
@@ -197,8 +168,8 @@ impl FaultThread {
         let limit = match alone {
             _ if space.expects() => Some(self.unsure),
             _ if !self.inbox.waiting.is_empty() => Some(self.pause()),
-            true => Some(ALONE_NANOS),
-            _ if self.rank.is_behind() => Some(rank::SOON),
+            true => Some(TUNING.faults.alone.0),
+            _ if self.rank.is_behind() => Some(TUNING.faults.soon.0),
             // A timer costs a twentieth of a fault; all that ends this sleep rings or is read.
             false => None,
         };
@@ -207,7 +178,9 @@ impl FaultThread {
         let ready = match &space.bell {
             Some(bell) => neap_sys::wait_readable(&[space.uffd.as_fd(), bell.as_fd()], limit),
             None => {
-                let limit = limit.map_or(ALONE_NANOS, |limit| limit.min(ALONE_NANOS));
+                let limit = limit.map_or(TUNING.faults.alone.0, |limit| {
+                    limit.min(TUNING.faults.alone.0)
+                });
                 neap_sys::wait_readable(&[space.uffd.as_fd()], Some(limit))
             }
         };
@@ -235,9 +208,9 @@ impl FaultThread {
     /// How long to sleep while faults wait.
     fn pause(&self) -> u64 {
         if self.held && !self.soon {
-            HELD_NANOS
+            TUNING.faults.held.0
         } else {
-            RETRY_NANOS
+            TUNING.faults.again.0
         }
     }
 
@@ -257,7 +230,11 @@ impl FaultThread {
             let Some(mut fault) = self.inbox.waiting.pop_front() else {
                 break;
             };
-            if fault.held_at.is_some_and(|at| now < at + HELD_AGAIN) && self.waits_its_turn() {
+            if fault
+                .held_at
+                .is_some_and(|at| now < at + TUNING.faults.held_again.0)
+                && self.waits_its_turn()
+            {
                 held += 1;
                 self.inbox.waiting.push_back(fault);
                 continue;
@@ -322,7 +299,7 @@ impl FaultThread {
     fn lets_populate(&mut self, fault: &mut Fault) -> bool {
         let now = neap_sys::monotonic_nanos();
         let since = *fault.stuck_since.get_or_insert(now);
-        if now - since < LONG_CHANGE {
+        if now - since < TUNING.faults.long_change.0 {
             return false;
         }
         if now < self.next_look {
@@ -336,7 +313,7 @@ impl FaultThread {
         };
         let populates = self.space.body.get().is_some_and(moves);
         let end = neap_sys::monotonic_nanos();
-        self.next_look = end + (end - now) * SHARE_OF_LOOKS;
+        self.next_look = end + (end - now) * TUNING.faults.looks_rest;
         if !populates {
             return false;
         }
@@ -407,7 +384,7 @@ impl FaultThread {
     /// Whether the thread might be woken elsewhere. Where no cpu is idle it stays, and the calls that keep it take a
     /// sixth of a fault; but one that strayed nevertheless is to come back soon.
     fn may_stray(&mut self) -> bool {
-        let trusts = self.trusted < MOST_TRUSTED && self.job.crowded.load(Relaxed);
+        let trusts = self.trusted < TUNING.faults.trusted && self.job.crowded.load(Relaxed);
         self.trusted = if trusts { self.trusted + 1 } else { 0 };
         !trusts
     }

@@ -2,11 +2,7 @@
 //! long a thread had to wait for its cpu, and left alone for ever longer where that was too long.
 
 use neap_sys::CpuTime;
-
-/// Faults between two looks.
-const LOOK: u32 = 256;
-/// Most looks for which it is left.
-const MOST_LEFT: u32 = 1024;
+use neap_tuning::TUNING;
 
 /// How soon it is given up, and for how long.
 #[derive(Clone, Copy)]
@@ -91,7 +87,7 @@ impl Patience {
             _ if self.left > 0 => self.left -= 1,
             Some(true) => self.fail(),
             Some(false) => {
-                if self.faults == LOOK {
+                if self.faults == TUNING.faults.judged_every {
                     self.next = self.terms.least_left;
                 }
                 self.trial = false;
@@ -99,7 +95,11 @@ impl Patience {
             None => {}
         }
         let tries = self.trial && self.left == 0;
-        self.faults = if tries { self.terms.trial } else { LOOK };
+        self.faults = if tries {
+            self.terms.trial
+        } else {
+            TUNING.faults.judged_every
+        };
         self.until = self.faults - 1;
     }
 
@@ -125,10 +125,11 @@ impl Patience {
     pub fn fail(&mut self) {
         if self.left == 0 {
             // A look that is due soon would end the pause before it has begun.
-            (self.faults, self.until) = (LOOK, LOOK - 1);
+            (self.faults, self.until) =
+                (TUNING.faults.judged_every, TUNING.faults.judged_every - 1);
             self.left = self.next;
             self.trial = true;
-            self.next = (self.next * self.terms.growth).min(MOST_LEFT);
+            self.next = (self.next * self.terms.growth).min(TUNING.faults.left_at_most);
         }
     }
 
@@ -206,7 +207,7 @@ mod tests {
                 patience.interrupt(); // something else keeps it from being done
             }
             if patience.keeps() {
-                assert!(fault <= LEAST_LEFT * LOOK, "{fault}");
+                assert!(fault <= LEAST_LEFT * TUNING.faults.judged_every, "{fault}");
                 break;
             }
         }
@@ -227,7 +228,7 @@ mod tests {
             ..TERMS
         });
         let mut kept_until = |failing: u32| {
-            for fault in 0..10 * LOOK {
+            for fault in 0..10 * TUNING.faults.judged_every {
                 if patience.is_due() {
                     patience.look(waited(0));
                 }
@@ -238,9 +239,9 @@ mod tests {
                     return fault - failing;
                 }
             }
-            10 * LOOK
+            10 * TUNING.faults.judged_every
         };
-        assert_eq!(kept_until(5), LOOK, "in a trial");
+        assert_eq!(kept_until(5), TUNING.faults.judged_every, "in a trial");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! stays, takes over at once, and has its next fault served without a wake-up, since this thread has only waited for
 //! the cpu. Where others want that cpu it would be served last of all: then it goes ahead.
 
+use neap_tuning::TUNING;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -13,15 +14,6 @@ use super::patience::{Patience, Span, Terms, Times};
 use super::watch::{Client, Doing, Post};
 use crate::job::Job;
 use crate::space::Space;
-
-/// So many faults, each soon after the one before, and this thread goes behind.
-const BURST: u32 = 16;
-/// Longest pause between two such faults, in nanoseconds.
-pub(super) const SOON: u64 = 2_000_000;
-/// So many faults in a row that had to wake this thread: the program's thread is on another cpu.
-const STRAYED: u32 = 2;
-/// Faults for which it is not looked for again.
-const SETTLED: u32 = 16;
 
 pub(super) struct Rank {
     job: Arc<Job>,
@@ -36,22 +28,20 @@ pub(super) struct Rank {
     settled: u32,
 }
 
-/// So much of what comes, in parts of all, may others than the thread that is served ask for without being minded.
-const FEW: u32 = 8;
-
 /// A fault that is served from ahead takes twice as long, so that as much may be lost to others before it pays less. What
 /// a trial loses at most, some hundred faults make good: the watch ends it where this thread stands still.
 const BEHIND: Terms = Terms {
     too_long: lost_much,
-    trial: 16,
-    least_left: 1,
-    growth: 4,
+    trial: TUNING.faults.trial,
+    least_left: TUNING.faults.behind_left,
+    growth: TUNING.faults.left_growth,
 };
 
 /// Others than the thread that is served kept this one from the cpu for longer than it needed; or that one did, while
 /// others wanted something of it.
 fn lost_much(span: &Span) -> bool {
-    let minded = span.strangers > span.faults / FEW && span.own.waited > span.own.ran;
+    let minded = u64::from(span.strangers) > TUNING.faults.strangers.of(span.faults.into())
+        && span.own.waited > span.own.ran;
     minded || span.own.waited.saturating_sub(span.its.ran) > span.own.ran
 }
 
@@ -97,14 +87,14 @@ impl Rank {
     pub fn note_fault(&mut self) -> bool {
         self.set(Doing::Work);
         let now = neap_sys::monotonic_nanos();
-        let soon = now.saturating_sub(self.last) < SOON;
+        let soon = now.saturating_sub(self.last) < TUNING.faults.soon.0;
         self.burst = if soon { self.burst + 1 } else { 0 };
         self.last = now;
         self.settled = self.settled.saturating_sub(1);
-        let strayed = self.is_behind() && self.woken >= STRAYED && self.settled == 0;
+        let strayed = self.is_behind() && self.woken >= TUNING.faults.strayed && self.settled == 0;
         if strayed {
             self.woken = 0;
-            self.settled = SETTLED;
+            self.settled = TUNING.faults.settled;
         }
         strayed
     }
@@ -135,7 +125,7 @@ impl Rank {
     /// and nothing but faults is to be served.
     pub fn choose(&mut self, able: bool) {
         let raised = self.post.as_ref().is_some_and(|post| post.was_raised());
-        let behind = able && !raised && self.patience.keeps() && self.burst >= BURST;
+        let behind = able && !raised && self.patience.keeps() && self.burst >= TUNING.faults.burst;
         match behind {
             true if !self.is_behind() => self.go_behind(),
             false if self.is_behind() => self.go_ahead(),

@@ -4,17 +4,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{Heat, State, Step};
 use neap_sys::{Progress, Stop, Word};
+use neap_tuning::TUNING;
 use neap_units::{PAGE_SIZE, PageNr};
 
 use super::{Fault, FaultThread, Served};
 use crate::job::Job;
 use crate::space::{Trait, addresses};
 
-/// Longest run of fresh pages filled for one fault.
-const MAX_FRESH: u64 = 32;
-/// The same near the limit: what may be filled without room for it.
-const LEAST_FRESH: u64 = 16;
-static ZEROS: [u8; MAX_FRESH as usize * PAGE_SIZE] = [0; MAX_FRESH as usize * PAGE_SIZE];
+static ZEROS: [u8; TUNING.faults.fresh.0 as usize * PAGE_SIZE] =
+    [0; TUNING.faults.fresh.0 as usize * PAGE_SIZE];
 
 impl FaultThread {
     pub(super) fn serve(&mut self, fault: Fault) -> Served {
@@ -169,7 +167,7 @@ impl FaultThread {
     /// The most pages that may become memory for one fault, by the room there is.
     pub(super) fn most_fresh(&self) -> u64 {
         let room = self.job.meter.room() / PAGE_SIZE as u64;
-        room.clamp(LEAST_FRESH, MAX_FRESH)
+        room.clamp(TUNING.faults.fresh_near.0, TUNING.faults.fresh.0)
     }
 
     /// How many pages from `page` on, `want` at most, may be served with it: unknown to the table, within the registered

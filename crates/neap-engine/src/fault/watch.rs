@@ -2,24 +2,15 @@
 //! again. It takes no lock that such a thread may hold.
 
 use neap_sys::Lock;
+use neap_tuning::TUNING;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::time::Duration;
 
 use crate::meter::Bell;
-
-/// Time between two looks while anybody is behind.
-const TICK: Duration = Duration::from_millis(1);
-/// Who is late at so many looks in a row is put ahead. One alone may be the machine's own pause.
-const LATE: u32 = 2;
-const LONG: Duration = Duration::from_secs(3600);
-
-/// So many threads at most are behind.
-const MOST_BEHIND: usize = 64;
 
 /// What a fault thread is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,10 +96,10 @@ impl Post {
             0
         };
         self.late.store(late, Relaxed);
-        if late < LATE {
+        if late < TUNING.faults.late {
             return false;
         }
-        if doing % KINDS == Doing::Wake as u32 && late == LATE {
+        if doing % KINDS == Doing::Wake as u32 && late == TUNING.faults.late {
             // Who is woken may have its cpu, or others took that before it came to wake anybody.
             let [start, end] = self.wakes.each_ref().map(|at| at.load(Acquire));
             if self.doing.load(Relaxed) == doing {
@@ -164,13 +155,13 @@ impl Watch {
         }
         *self.behind.lock() = Behind {
             able: true,
-            posts: Vec::with_capacity(MOST_BEHIND),
+            posts: Vec::with_capacity(TUNING.faults.behind),
         };
         while !stops() {
             if self.look() {
-                std::thread::sleep(TICK);
+                std::thread::sleep(TUNING.faults.watch.duration());
             } else {
-                self.bell.wait(LONG);
+                self.bell.wait_for_ring();
             }
         }
         let mut behind = self.behind.lock();

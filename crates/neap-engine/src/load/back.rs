@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{Heat, State, Step};
 use neap_sys::{Piece, Stop};
+use neap_tuning::TUNING;
 use neap_units::{PAGE_SIZE, PageId, PageNr, SlotId};
 use neap_wire::{BLOCK_PAGES, op};
 
@@ -13,9 +14,6 @@ use crate::agent::{Called, Errand};
 use crate::fault::Served;
 use crate::job::Job;
 use crate::space::{Body, Space, addresses};
-
-/// How often a page that cannot be read is tried before it is given up.
-const TRIES: u32 = 3;
 
 /// Staged pages that follow each other in the program.
 struct Flock {
@@ -213,7 +211,7 @@ fn copy(
         to: &mut bytes,
     }];
     // From the address space that was handed over: the process may have become another's by now.
-    if (0..TRIES).all(|_| body.remote.read(&mut pieces).is_err()) {
+    if (0..TUNING.loads.reads).all(|_| body.remote.read(&mut pieces).is_err()) {
         return Err(if space.look_for_life() {
             Stop::Refused
         } else {

@@ -3,9 +3,8 @@
 
 use neap_store::{Codec, Store};
 use neap_sys::Lock;
+use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
-
-use super::fetch::MAX_WINDOW;
 
 /// A codec, and room for the pages of a window.
 pub(crate) struct Desk {
@@ -35,7 +34,7 @@ impl Desks {
         let left = self.free.try_lock().and_then(|mut free| free.pop());
         left.unwrap_or_else(|| Desk {
             codec: store.codec(),
-            buffer: vec![0; MAX_WINDOW as usize * PAGE_SIZE],
+            buffer: vec![0; TUNING.loads.window.as_usize() * PAGE_SIZE],
         })
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use neap_policy::{Core, Heat, State, Step, WalkReadahead};
 use neap_store::Source;
 use neap_sys::Stop;
+use neap_tuning::TUNING;
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, SpaceId};
 
 use super::desk::Desk;
@@ -13,18 +14,6 @@ use super::{Filler, return_staged};
 use crate::fault::Served;
 use crate::job::Job;
 use crate::space::{Space, addresses};
-
-/// Most pages that one fault loads.
-pub(super) const MAX_WINDOW: u32 = WalkReadahead::LONGEST;
-/// The same near the limit: what may be loaded without room for it.
-const LEAST_WINDOW: u64 = 16;
-/// Loaded pages keep their compressed copies while the pool takes less than this share of the limit.
-const KEEP_BELOW_PERCENT: u64 = 25;
-/// And only where so many are loaded at once: who walks on will not come back before they leave again, so that
-/// the room of a copy is no loss. Where any page may be next, a copy is a page that is not resident.
-const KEEP_FROM: usize = 4;
-/// How often pages that were loaded are tried to be filled while the address space is changing.
-const TRIES: u32 = 32;
 
 /// One page on its way in. The store's reference taken for it keeps its bytes while the table may
 /// forget it.
@@ -70,7 +59,7 @@ impl Loader {
     pub fn new() -> Self {
         Self {
             filler: Filler::at_once(),
-            inbound: Vec::with_capacity(MAX_WINDOW as usize),
+            inbound: Vec::with_capacity(TUNING.loads.window.as_usize()),
             readahead: WalkReadahead::default(),
             stride: Stride::default(),
         }
@@ -126,7 +115,7 @@ impl Loader {
         let mut desk = job.desks.take(&job.store);
         self.find(job, space, page, &mut desk);
         let mut served = Served::Later;
-        for tries_left in (0..TRIES).rev() {
+        for tries_left in (0..TUNING.loads.tries).rev() {
             served = self.fill(job, space, page, &desk.buffer, tries_left == 0);
             if served == Served::Done {
                 break;
@@ -164,7 +153,7 @@ impl Loader {
         // A page from the pool is not worth a read of the swap file for its neighbours.
         let on_disk = job.store.is_on_disk(entry);
         let room = job.meter.room() / PAGE_SIZE as u64;
-        let most = room.clamp(LEAST_WINDOW, MAX_WINDOW.into()) as usize;
+        let most = room.clamp(TUNING.loads.window_near.0, TUNING.loads.window.0) as usize;
         self.inbound.clear();
         let inbound = &mut self.inbound;
         let mut claim = |at, id, state| {
@@ -183,7 +172,7 @@ impl Loader {
             }
         };
         core.for_range(space.id, first..last.max(PageNr(page.0 + 1)), &mut claim);
-        for at in self.stride.fault(page, MAX_WINDOW - 1) {
+        for at in self.stride.fault(page, TUNING.loads.window.0 as u32 - 1) {
             let within = bounds.contains(&at.addr()) && !window.contains(&at);
             if let Some(id) = core.find(space.id, at).filter(|_| within) {
                 claim(at, id, core.state(id));
@@ -238,8 +227,8 @@ impl Loader {
         }
         self.look_again(&job.core(), space.id);
         let keep = Keep {
-            pool: self.inbound.len() >= KEEP_FROM
-                && job.keeps_copies(KEEP_BELOW_PERCENT)
+            pool: self.inbound.len() >= TUNING.loads.keep_from
+                && job.keeps_copies(TUNING.loads.keep_below)
                 && space.copies.wanted(),
             disk: self
                 .inbound

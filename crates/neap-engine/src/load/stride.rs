@@ -1,10 +1,8 @@
 //! Faults at equal distances: a walk down a column, or over the fields of an array of structures. Readahead
 //! of neighbours sees nothing in them, so each page would cost a fault.
 
+use neap_tuning::TUNING;
 use neap_units::PageNr;
-
-/// Equal distances in a row that make a walk.
-const SEEN: u32 = 3;
 
 /// One walk at a time, as the faults of a space tell it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +25,7 @@ impl Stride {
         } else {
             (self.distance, self.seen, self.depth) = (distance, 1, 0);
         }
-        if self.seen >= SEEN {
+        if self.seen >= TUNING.loads.equal_distances {
             self.depth = (self.depth * 2).clamp(1, most);
         }
         self.last = page.0;

@@ -3,6 +3,7 @@
 mod access;
 mod rights;
 
+use neap_tuning::TUNING;
 use std::fs::File;
 
 use neap_sys::{Features, Maps, Pagemap};
@@ -106,7 +107,8 @@ fn userfaultfd(door: Result<Door, Refusal>, negotiated: &Result<Features, StartE
 fn goes_ahead() -> bool {
     let there_and_back =
         || neap_sys::raise_to_realtime() && neap_sys::give_way() && neap_sys::raise_to_realtime();
-    neap_sys::Thread::run("neap-probe", crate::spawn::STACK, there_and_back).unwrap_or(false)
+    neap_sys::Thread::run("neap-probe", TUNING.talk.stack.as_usize(), there_and_back)
+        .unwrap_or(false)
 }
 
 /// Something that neap can do without, `lacking` if it is not there.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use neap_sys::Figures;
+use neap_tuning::TUNING;
 use neap_units::Bytes;
 
 use crate::job::Job;
@@ -33,11 +34,6 @@ const REASONS: [(Reason, &str); 9] = [
     (Reason::Own, "is what neap itself takes"),
     (Reason::Pool, "is compressed already"),
 ];
-
-/// So many reasons are named at most, the largest first.
-const NAMED: usize = 3;
-/// A reason for less than this share of all is not named: 1/16.
-const SMALL: u64 = 16;
 
 /// Bytes for each reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,10 +87,10 @@ impl Inventory {
             .iter()
             .filter(|(reason, _)| among(*reason))
             .map(|&(reason, words)| (self.0[reason as usize], reason, words))
-            .filter(|&(bytes, ..)| bytes > 0 && bytes >= all / SMALL)
+            .filter(|&(bytes, ..)| bytes > 0 && bytes >= TUNING.report.small_reason.of(all))
             .collect();
         parts.sort_by_key(|&(bytes, ..)| std::cmp::Reverse(bytes));
-        parts.truncate(NAMED);
+        parts.truncate(TUNING.report.reasons);
         parts
     }
 

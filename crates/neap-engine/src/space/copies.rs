@@ -1,16 +1,7 @@
 //! Whether loaded pages of a space should leave their compressed copies in the pool.
 
+use neap_tuning::TUNING;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
-/// Looks after which what was seen counts for half.
-const WINDOW: u32 = 256;
-/// Fewer say nothing.
-const ENOUGH: u32 = 64;
-/// The first time a copy is decompressed to see whether its page is still the same, which takes two fifths of
-/// compressing the page anew: so many in a hundred must be the same for that to pay.
-const PAYS_FROM_PERCENT: u32 = 40;
-/// Where it does not pay one batch in so many leaves its copies, to see whether that is still so.
-const PROBE_EVERY: u32 = 16;
 
 /// What became of copies that were kept.
 #[derive(Debug, Default)]
@@ -24,21 +15,25 @@ impl Copies {
     /// A page that had a copy leaves again, and is the same or not.
     pub fn note(&self, same: bool) {
         self.same.fetch_add(same.into(), Relaxed);
-        if self.looked.fetch_add(1, Relaxed) + 1 == WINDOW {
+        if self.looked.fetch_add(1, Relaxed) + 1 == TUNING.loads.copies_lately {
             // What others note in between may be lost; nothing is exact here.
             self.same.store(self.same.load(Relaxed) / 2, Relaxed);
-            self.looked.store(WINDOW / 2, Relaxed);
+            self.looked.store(TUNING.loads.copies_lately / 2, Relaxed);
         }
     }
 
     /// Whether the next batch of pages is to leave copies.
     pub fn wanted(&self) -> bool {
         let (looked, same) = (self.looked.load(Relaxed), self.same.load(Relaxed));
-        let pays = looked < ENOUGH || same * 100 >= looked * PAYS_FROM_PERCENT;
+        let pays = looked < TUNING.loads.copies_enough
+            || !TUNING
+                .loads
+                .copies_pay
+                .is_more_than(same.into(), looked.into());
         pays || self
             .batches
             .fetch_add(1, Relaxed)
-            .is_multiple_of(PROBE_EVERY)
+            .is_multiple_of(TUNING.loads.copies_tried)
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{Heat, State, Step};
 use neap_sys::Stop;
+use neap_tuning::TUNING;
 use neap_units::{PAGE_SIZE, PageId, PageNr, SlotId};
 use neap_wire as wire;
 
@@ -13,8 +14,6 @@ use crate::job::Job;
 
 const EPERM: i32 = 1;
 const ENOMEM: i32 = 12;
-/// Rest of a space of whose pages none moved: 20 ms, in nanoseconds.
-const STUCK_REST: u64 = 20_000_000;
 
 impl Space {
     /// Ends what must not be under way when an event is read: a move must not meet a mapping that the
@@ -180,8 +179,10 @@ impl Space {
         if taken > 0 {
             self.rests_until.store(0, Relaxed);
         } else if round {
-            self.rests_until
-                .store(neap_sys::monotonic_nanos() + STUCK_REST, Relaxed);
+            self.rests_until.store(
+                neap_sys::monotonic_nanos() + TUNING.agents.stuck_rest.0,
+                Relaxed,
+            );
         }
         self.stuck.lock().append(&mut stuck);
     }

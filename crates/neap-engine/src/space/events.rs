@@ -11,14 +11,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use neap_policy::{Effect, State, Step};
 use neap_record::Recorded;
 use neap_sys::{Event, Piece, Uffd};
+use neap_tuning::TUNING;
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, Pages, SlotId, SpaceId};
 
 use super::order::{Registered, Shape, in_order, places_to_ask};
 use super::{Body, Ranges, Space, Trait, addresses, pages};
 use crate::job::Job;
-
-/// Discards that are looked at for the same one, to be kept once.
-const RECENT: usize = 16;
 
 /// A forked child, which waits for what it touches until it is served: that takes longer than its parent's gate
 /// may be held.
@@ -84,7 +82,7 @@ impl Space {
         let mut news = self.news.lock();
         if let Event::Remove(range) = &event {
             // Who tells the same again and again would fill all memory with it.
-            let last = news.iter().rev().take(RECENT);
+            let last = news.iter().rev().take(TUNING.changes.discards);
             let mut discards = last.map_while(|news| match &news.event {
                 Event::Remove(range) => Some(range),
                 _ => None,

@@ -19,9 +19,6 @@ use neap_units::{EntryId, PAGE_SIZE, PageNr, SpaceId};
 use super::Space;
 use crate::job::Job;
 
-/// Copies are offered while the pool takes less than this share of the limit.
-const OFFER_BELOW_PERCENT: u64 = 50;
-
 /// The spaces that come from one by forks.
 struct Family {
     number: u64,
@@ -237,7 +234,7 @@ pub(crate) fn offer(
 }
 
 fn accept(job: &Job, core: &mut Recorded, space: &Space, page: PageNr, entry: EntryId) {
-    if !job.keeps_copies(OFFER_BELOW_PERCENT) {
+    if !job.keeps_copies(TUNING.loads.offer_below) {
         return; // a copy holds its place in the pool
     }
     if let Some(id) = core.find(space.id, page)

@@ -5,13 +5,10 @@
 //! a fault, so that nobody would ever evict them again. They are looked for once the call that was
 //! announced has surely acted: a page taken before that would come back with old bytes.
 
+use neap_tuning::TUNING;
 use std::ops::Range;
 
 use super::Ranges;
-
-/// Time after which an announced madvise has surely acted, in nanoseconds: ten seconds. It has
-/// nothing left to wait for but the cpu and the lock of its address space.
-const QUARANTINE: u64 = 10_000_000_000;
 
 /// Ranges on their way out of quarantine.
 #[derive(Debug, Default)]
@@ -46,7 +43,7 @@ impl Quarantine {
     /// Ranges that have waited long enough at `now` (nanoseconds) and were not announced again.
     pub fn leave(&mut self, now: u64) -> Vec<Range<u64>> {
         let mut free = Vec::new();
-        if now.saturating_sub(self.since) < QUARANTINE {
+        if now.saturating_sub(self.since) < TUNING.changes.madvise.0 {
             return free;
         }
         for range in std::mem::take(&mut self.waiting).iter() {
@@ -69,22 +66,32 @@ mod tests {
     #[test]
     fn a_range_leaves_after_a_whole_quarantine_and_not_while_it_is_announced_again() {
         let mut quarantine = Quarantine::default();
-        let start = 100 * QUARANTINE;
+        let start = 100 * TUNING.changes.madvise.0;
         quarantine.enter(0..10);
         quarantine.enter(20..30);
         assert!(quarantine.leave(start).is_empty());
         quarantine.enter(25..26);
-        assert!(quarantine.leave(start + QUARANTINE / 2).is_empty());
-        assert_eq!(quarantine.leave(start + QUARANTINE), vec![0..10]);
-        assert_eq!(quarantine.leave(start + 2 * QUARANTINE), vec![20..30]);
+        assert!(
+            quarantine
+                .leave(start + TUNING.changes.madvise.0 / 2)
+                .is_empty()
+        );
+        assert_eq!(
+            quarantine.leave(start + TUNING.changes.madvise.0),
+            vec![0..10]
+        );
+        assert_eq!(
+            quarantine.leave(start + 2 * TUNING.changes.madvise.0),
+            vec![20..30]
+        );
     }
 
     #[test]
     fn what_is_unmapped_does_not_leave() {
         let mut quarantine = Quarantine::default();
         quarantine.enter(0..10);
-        quarantine.leave(QUARANTINE);
+        quarantine.leave(TUNING.changes.madvise.0);
         quarantine.forget(&(0..5));
-        assert_eq!(quarantine.leave(3 * QUARANTINE), vec![5..10]);
+        assert_eq!(quarantine.leave(3 * TUNING.changes.madvise.0), vec![5..10]);
     }
 }

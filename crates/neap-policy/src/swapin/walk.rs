@@ -8,20 +8,21 @@
 
 use std::ops::Range;
 
+use neap_tuning::TUNING;
 use neap_units::PageNr;
 
 use super::Readahead;
 
-/// So many walks are followed at a time. gcc goes over that many lists by turns; sort merges 16 runs.
-const WALKS: usize = 32;
+/// Pages of the largest window.
+const LONGEST: u32 = TUNING.loads.window.0 as u32;
 
 /// The readahead of one address space, told of its faults alone.
 #[derive(Clone, Debug)]
 pub struct WalkReadahead {
     /// Where each walk is: the low bits of the first page of its last window. Beside each other, since most faults are
     /// near none of them.
-    at: [u32; WALKS],
-    walks: [Walk; WALKS],
+    at: [u32; TUNING.loads.walks],
+    walks: [Walk; TUNING.loads.walks],
     /// Those that were met again since the hand has passed them: who begins takes the place of another.
     met: u32,
     hand: usize,
@@ -42,7 +43,7 @@ struct Walk {
 impl Default for WalkReadahead {
     fn default() -> Self {
         Self {
-            at: [0; WALKS],
+            at: [0; TUNING.loads.walks],
             walks: std::array::from_fn(|_| Walk::NEW),
             met: 0,
             hand: 0,
@@ -52,9 +53,6 @@ impl Default for WalkReadahead {
 }
 
 impl WalkReadahead {
-    /// Pages of the largest window, twice what the kernel has (SWAP_RA_ORDER_CEILING).
-    pub const LONGEST: u32 = 64;
-
     /// The window of a fault. `are_there`: whether all pages of a range, of one page at least, are resident.
     pub fn fault(
         &mut self,
@@ -86,7 +84,7 @@ impl WalkReadahead {
 
     /// The walks that may have come to this page.
     fn near(&self, page: PageNr) -> impl Iterator<Item = usize> {
-        const REACH: u32 = 2 * WalkReadahead::LONGEST;
+        const REACH: u32 = 2 * LONGEST;
         let reaches =
             move |at: u32| (page.0 as u32).wrapping_sub(at).wrapping_add(REACH) <= 2 * REACH;
         let near = self.at.iter().enumerate();
@@ -96,7 +94,7 @@ impl WalkReadahead {
     /// The place of the first that has not been met again.
     fn begin(&mut self) -> usize {
         loop {
-            self.hand = (self.hand + 1) % WALKS;
+            self.hand = (self.hand + 1) % TUNING.loads.walks;
             let bit = 1 << self.hand;
             if self.met & bit == 0 {
                 self.walks[self.hand] = Walk::NEW;
@@ -109,7 +107,7 @@ impl WalkReadahead {
 
 impl Walk {
     const NEW: Self = Self {
-        readahead: Readahead::cold(WalkReadahead::LONGEST),
+        readahead: Readahead::cold(LONGEST),
         window: PageNr(0)..PageNr(0),
         goes_on: false,
     };
@@ -122,7 +120,7 @@ impl Walk {
     ) -> Option<PageNr> {
         let passed = |range: Range<PageNr>| {
             let length = range.end.0 - range.start.0;
-            length == 0 || length <= u64::from(WalkReadahead::LONGEST) && are_there(range)
+            length == 0 || length <= u64::from(LONGEST) && are_there(range)
         };
         let (first, end) = (self.window.start, self.window.end);
         let next = PageNr(page.0 + 1);
@@ -224,9 +222,13 @@ mod tests {
 
     #[test]
     fn walks_by_turns_do_not_disturb_each_other() {
-        let walks = WALKS as u64;
-        assert_eq!(by_turns(walks, 8), [64; WALKS]);
-        assert_eq!(by_turns(walks + 1, 8), [1; WALKS + 1], "forgotten");
+        let walks = TUNING.loads.walks as u64;
+        assert_eq!(by_turns(walks, 8), [64; TUNING.loads.walks]);
+        assert_eq!(
+            by_turns(walks + 1, 8),
+            [1; TUNING.loads.walks + 1],
+            "forgotten"
+        );
     }
 
     #[test]
@@ -234,7 +236,7 @@ mod tests {
         let mut ahead = WalkReadahead::default();
         let mut page = 1 << 20;
         for turn in 0..8 {
-            for elsewhere in 1..WALKS as u64 {
+            for elsewhere in 1..TUNING.loads.walks as u64 {
                 let far = PageNr((1 << 24) + ((turn * 100 + elsewhere) << 12));
                 assert_eq!(ahead.fault(far, |_| true), far..PageNr(far.0 + 1));
             }
@@ -301,7 +303,7 @@ mod tests {
                 let page = PageNr(page + (u64::from(high) << 32));
                 let window = ahead.fault(page, |_| is_there);
                 prop_assert!(window.contains(&page));
-                prop_assert!(window.end.0 - window.start.0 <= u64::from(WalkReadahead::LONGEST));
+                prop_assert!(window.end.0 - window.start.0 <= u64::from(LONGEST));
                 ahead.ends_at(window.end.min(PageNr(page.0 + 1 + loaded)));
             }
         }

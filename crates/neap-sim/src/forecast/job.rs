@@ -15,10 +15,6 @@ use serde::Serialize;
 use super::NeapCosts;
 use crate::trace::{Backing, Event, Trace};
 
-/// As in the engine: copies are kept where so many pages come at once, while the pool has less than this share of the
-/// limit.
-const KEEP_FROM: usize = 4;
-const KEEP_BELOW_PERCENT: u64 = 25;
 /// The pool opens again at this share of its limit, in percent.
 const ACCEPT_PERCENT: u8 = 90;
 /// Memory of neap itself, and for each page: measured, 1.9 MiB with 128 MiB of pages.
@@ -332,8 +328,11 @@ impl Player {
         self.out.counts.pswpin += read;
         self.out.counts.zswpin += inbound.len() as u64 - read;
         self.wait_for(inbound.len() as u64);
-        let keeps = self.pool_bytes() < self.job.limit.0 / 100 * KEEP_BELOW_PERCENT;
-        let keep = keeps && inbound.len() >= KEEP_FROM;
+        let keeps = TUNING
+            .loads
+            .keep_below
+            .is_more_than(self.pool_bytes(), self.job.limit.0);
+        let keep = keeps && inbound.len() >= TUNING.loads.keep_from;
         for (id, at) in inbound {
             let heat = if at == page { Heat::Hot } else { Heat::Warm };
             self.apply(id, Step::EndLoad { keep, heat });

@@ -1,12 +1,11 @@
 //! Reclaim of an imagined job: when it runs, what it takes, and what that costs.
 
 use neap_policy::{Heat, State, Step, staged_blocks};
+use neap_tuning::TUNING;
 use neap_units::{Bytes, EntryId, Nanos, PAGE_SIZE, PageId, Pages, SlotId};
 
 use super::job::{IN_POOL, ON_DISK, Player, UNWATCHED, WRITTEN};
 
-/// As in the engine: pages taken in one go.
-const BLOCK: usize = 64;
 /// So many pages sent home for each resident one, without one that stays out: it has no end.
 const IN_VAIN: u64 = 4;
 
@@ -53,18 +52,18 @@ impl Player {
 
     /// One pass of reclaim: takes a block, and stores one if staging has its share. False: in vain.
     fn pass(&mut self) -> bool {
-        let mut picked = Vec::with_capacity(BLOCK);
-        self.core.pick(self.space, BLOCK, &mut picked);
+        let mut picked = Vec::with_capacity(TUNING.agents.block.as_usize());
+        self.core
+            .pick(self.space, TUNING.agents.block.as_usize(), &mut picked);
         let taken = picked.len();
         self.stage(picked);
-        let block = Bytes((BLOCK * PAGE_SIZE) as u64);
-        let staged = staged_blocks(self.job.limit, block);
+        let staged = staged_blocks(self.job.limit, TUNING.agents.block.bytes());
         let mut stored = 0;
         if self.blocks.len() as u64 > staged || taken == 0 {
             stored = self.store();
         }
         self.bounced = if stored > 0 { 0 } else { self.bounced };
-        if self.bounced > IN_VAIN * (self.core.total_resident().0 + BLOCK as u64) {
+        if self.bounced > IN_VAIN * (self.core.total_resident().0 + TUNING.agents.block.0) {
             self.out.endless = true;
             return false;
         }

@@ -1,14 +1,12 @@
 //! What an unmapping of a place says that a mapping has left: that the move ended, or that the empty mapping which
 //! stayed behind it (MREMAP_DONTUNMAP) is gone, too.
 
+use neap_tuning::TUNING;
 use std::collections::HashMap;
 use std::ops::Range;
 
 use super::super::Ranges;
 use super::{Registered, Shape};
-
-/// So many unmappings of one story are doubted, and all ways tried to take them.
-const MOST_DOUBTS: usize = 5;
 
 /// By move, the unmapping that ends it. And those of them that could as well be of what stayed behind, which matters if
 /// something has come there since.
@@ -31,7 +29,7 @@ pub(super) fn ends(read: &[Shape]) -> (HashMap<usize, usize>, Vec<usize>) {
                     continue;
                 };
                 ends.insert(by, at);
-                if doubts.len() < MOST_DOUBTS && arrivals.touches(range) {
+                if doubts.len() < TUNING.changes.doubts && arrivals.touches(range) {
                     doubts.push(at);
                 }
             }

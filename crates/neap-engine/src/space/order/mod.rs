@@ -10,6 +10,7 @@ mod story;
 #[cfg(test)]
 mod tests;
 
+use neap_tuning::TUNING;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
@@ -36,9 +37,6 @@ pub(crate) enum Shape {
 /// Whether a mapping that the kernel tells of is at a place now, as far as it could be asked.
 pub(crate) type Registered = BTreeMap<u64, bool>;
 
-/// Stories with more changes than this are taken as they are most of the time: an unmapping that may end a move does.
-const LONG: usize = 512;
-
 /// Where the kernel is to be asked before these changes are put in order: at the edges of all of them, where a move
 /// has been. Nowhere if nothing moved.
 pub(crate) fn places_to_ask(read: &[Shape]) -> BTreeSet<u64> {
@@ -64,7 +62,7 @@ pub(crate) fn places_to_ask(read: &[Shape]) -> BTreeSet<u64> {
 pub(crate) fn in_order(read: &[Shape], taken: Ranges, now: &Registered) -> Vec<usize> {
     let changes = read.iter().filter(|shape| **shape != Shape::Still).count();
     let (ends, mut doubts) = ends(read);
-    if changes > LONG || now.is_empty() {
+    if changes > TUNING.changes.story || now.is_empty() {
         doubts.clear(); // what a story says of itself is not enough: what a mapping grew by is told by nobody
     }
     let mut best = None;

@@ -1,0 +1,44 @@
+//! What neap says, and what it records.
+
+use neap_units::{Bytes, Nanos};
+
+use crate::Share;
+
+crate::group! {
+    /// What neap says, and what it records.
+    report: Report {
+        /// Warnings that are kept, and said.
+        /// How many there are depends on what programs do. Chosen.
+        warnings: usize = 256;
+        /// Letters of one.
+        /// Chosen.
+        letters: usize = 1024;
+        /// Processes that have a record of their own.
+        /// Chosen.
+        processes: usize = 4096;
+        /// Reasons that are named at most for what reclaim cannot take, the largest first.
+        /// Chosen.
+        reasons: usize = 3;
+        /// Share of all below which a reason is not named.
+        /// Chosen.
+        small_reason: Share = Share::one_in(16);
+        /// Longest wait for the words on who was killed.
+        /// Chosen.
+        obituary: Nanos = Nanos::secs(2);
+        /// Bytes of a record that wait to be written at most.
+        /// They count against the limit, as all memory of neap. Chosen.
+        record_waiting: Bytes = Bytes::mib(4);
+        /// A record of a run that ends suddenly lacks no more than this.
+        /// Chosen.
+        record_flush: Nanos = Nanos::secs(1);
+        /// Bytes of a record that are handed on at once.
+        /// Chosen.
+        record_block: Bytes = Bytes::kib(64);
+        /// Calls after which the counters are recorded.
+        /// Chosen.
+        record_counts: u32 = 4096;
+        /// Resolution of times in a record.
+        /// Chosen.
+        record_tick: Nanos = Nanos::micros(100);
+    }
+}

@@ -1,0 +1,63 @@
+//! Meeting processes, and doing what their libraries ask for.
+
+use neap_units::{Bytes, Nanos};
+
+crate::group! {
+    /// Meeting processes, and doing what their libraries ask for.
+    talk: Talk {
+        /// Callers that are kept.
+        /// Chosen.
+        callers: usize = 1024;
+        /// Callers of one process that are kept.
+        /// Chosen.
+        callers_of_one: usize = 64;
+        /// One that has been silent for so long gives its place to another that needs it.
+        /// Chosen.
+        silent: Nanos = Nanos::secs(2);
+        /// Callers that are spoken with at once.
+        /// Chosen.
+        at_once: usize = 64;
+        /// Threads that wait for a caller.
+        /// Chosen.
+        idle_threads: usize = 2;
+        /// How long they do.
+        /// Chosen.
+        idle: Nanos = Nanos::secs(1);
+        /// Descriptors that a caller takes, kept for when there are no others.
+        /// Its connection, what it is known by, and one to look with.
+        descriptors: usize = 3;
+        /// What no thread could be had for is tried for so long.
+        /// Chosen.
+        no_thread: Nanos = Nanos::secs(2);
+        /// Pause before what a resource limit refused is tried again.
+        /// Chosen.
+        pause: Nanos = Nanos::millis(10);
+        /// How often a thread that must be there is tried to be started.
+        /// Another may end meanwhile. Chosen.
+        starts: u32 = 200;
+        /// Stack of each thread of the engine, in bytes of addresses.
+        /// Chosen.
+        stack: Bytes = Bytes::kib(256);
+        /// Time between two looks at an address space that is changing.
+        /// Chosen.
+        look: Nanos = Nanos::micros(200);
+        /// Looks, with that time between them, for which a process that asks is waited for to be in place.
+        /// It was just told that it is managed. Chosen.
+        looks: u32 = 10_000;
+        /// Time for which memory that a process will have filled is waited for to be registered.
+        /// Chosen.
+        foresee: Nanos = Nanos::secs(2);
+        /// Times that a proof is written into a space that is changing.
+        /// Chosen.
+        proofs: usize = 100;
+        /// Bytes that prove what a process handed over to be its own.
+        /// Chosen.
+        proof: Bytes = Bytes(32);
+        /// Bytes of the secret in the name of the run's folder.
+        /// Chosen.
+        secret: Bytes = Bytes(16);
+        /// Names that are tried for that folder, where one is taken or was swept away.
+        /// Chosen.
+        names: u32 = 16;
+    }
+}
