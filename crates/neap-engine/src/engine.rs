@@ -31,10 +31,6 @@ use crate::writeback;
 
 /// Path of the device that hands out userfaultfds, unless NEAP_UFFD_DEVICE names another.
 const DEVICE: &str = "/dev/userfaultfd";
-/// Least room in the pool for staged pages that forked children share, in bytes of address space.
-const FORK_ROOM: usize = 1 << 30;
-/// Like the kernel's accept_threshold_percent.
-const ACCEPT_THRESHOLD_PERCENT: u8 = 90;
 
 /// Why the engine could not start.
 #[derive(Debug, thiserror::Error)]
@@ -182,13 +178,17 @@ fn open_store(options: &Options) -> Result<Store, StartError> {
         compressor: options.compressor,
         shrinker: options.shrinker,
         pool_max,
-        accept_threshold_percent: ACCEPT_THRESHOLD_PERCENT,
+        accept_threshold_percent: TUNING.pool.accept.as_percent() as u8,
         swap_size,
     };
     // Address space only; the cap decides what is backed. Room beyond it for fragments, and for what a
     // forked child needs whatever the cap says.
-    let room =
-        (pool_max.0 as usize * PAGE_SIZE) * 5 / 4 + FORK_ROOM.max(options.limit.0 as usize * 2);
+    let room = (pool_max.0 as usize * PAGE_SIZE) * 5 / 4
+        + TUNING
+            .pool
+            .fork_room
+            .as_usize()
+            .max(options.limit.0 as usize * 2);
     let room = room.min(neap_store::ADDRESSABLE);
     let arena = Box::new(PoolArena(neap_sys::Arena::new(room)?));
     let mut random = Box::new([0; HashKey::BYTES]);

@@ -1,6 +1,5 @@
 //! Recording: the core's calls go to a file, by way of a thread that alone waits for the disk.
 
-use neap_tuning::TUNING;
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use std::time::Duration;
 
 use neap_record::{Header, Sink, block, end_block};
 use neap_sys::Thread;
+use neap_tuning::TUNING;
 
 use crate::job::Job;
 use crate::spawn::try_spawn;

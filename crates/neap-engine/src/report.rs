@@ -1,9 +1,9 @@
 //! What the engine tells about a job: the numbers of `--stats`.
 
-use neap_tuning::TUNING;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use neap_tuning::TUNING;
 use serde::Serialize;
 
 use crate::job::Job;

@@ -4,11 +4,12 @@
 //! anything there. So processes of the job that have become another user, or live in another network namespace, come in
 //! by the path that they were given, and nobody else does. Whoever finds something there has it from this user.
 
-use neap_tuning::TUNING;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use neap_tuning::TUNING;
 
 const PREFIX: &str = "neap-";
 /// Others pass, and see nothing.

@@ -6,6 +6,7 @@ use neap_tuning::TUNING;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use neap_sys::{SysError, Waker};
+use neap_tuning::TUNING;
 
 /// What is kept. A child that is served ends only when its call has been answered, so the caller's comes first: with
 /// every descriptor in the hands of children that wait for an answer nobody would get on.

@@ -1,11 +1,11 @@
 //! Starting threads of the engine.
 
-use neap_tuning::TUNING;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use neap_sys::Thread;
+use neap_tuning::TUNING;
 
 /// Starts a thread of the engine; where the limit of threads is reached, once another has ended.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -8,6 +8,8 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use neap_tuning::TUNING;
+
 use crate::job::Job;
 use crate::spawn::try_spawn;
 

@@ -2,21 +2,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
-use std::time::Duration;
 
+use neap_policy::DEF_PRIORITY;
 use neap_store::Codec;
+use neap_tuning::TUNING;
 
 use crate::job::Job;
 
 /// Gentler than any priority of the kernel's: only what does not compress.
-const POOR: u8 = 13;
-/// So many pages that do not compress are written at once: an extent of the swap file, 256 KiB.
-const POOR_PAGES: u64 = 64;
+const POOR: u8 = DEF_PRIORITY + 1;
 
 /// Has pages that do not compress written as soon as they are enough for a long write: in the pool they take as much
 /// memory as in the program.
 pub(crate) fn write_poor(job: &Job) {
-    if job.store.poor_pages() >= POOR_PAGES {
+    if job.store.poor_pages() >= TUNING.swap.poor().0 {
         job.ask_shrinker(POOR.into());
     }
 }
@@ -27,7 +26,7 @@ pub(crate) fn run(job: &Arc<Job>) {
     neap_sys::raise_priority();
     let mut codec = job.store.codec();
     while !job.is_stopping() {
-        job.shrink.wait(Duration::from_millis(200));
+        job.shrink.wait(TUNING.swap.sleep.duration());
         job.writing.store(true, Relaxed); // before the wish is taken: it is one or the other
         let priority = job.priority.swap(u64::MAX, AcqRel);
         if priority == u64::MAX {
@@ -45,7 +44,7 @@ pub(crate) fn run(job: &Arc<Job>) {
 /// at first, once each.
 fn write_back(job: &Job, priority: u8, codec: &mut Codec) {
     if priority == POOR {
-        job.store.shrink_poor(POOR_PAGES, codec);
+        job.store.shrink_poor(TUNING.swap.poor().0, codec);
         return;
     }
     let mut left = job.store.entries();

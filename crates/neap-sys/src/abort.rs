@@ -6,14 +6,12 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use neap_tuning::TUNING;
+
 use crate::numbers::each_number;
 
 const WORDS: &[u8] = b"neap: neap itself has failed, and its job is killed rather than left without its memory; \
 if neap lacked memory (`ulimit -a`, a cgroup) give it more, else please report what it said before\n";
-
-/// Looks for children at most so often, and the pause between two looks: 2 s in all.
-const LOOKS: u32 = 400;
-const PAUSE_NANOS: libc::c_long = 5_000_000;
 
 /// The thread that kills the job; 0: none yet.
 static ABORTS: AtomicI32 = AtomicI32::new(0);
@@ -50,7 +48,7 @@ extern "C" fn end_job(_: libc::c_int) {
 fn kill_children() {
     // SAFETY: no arguments.
     let own = unsafe { libc::getpid() };
-    for _ in 0..LOOKS {
+    for _ in 0..TUNING.system.aborts {
         let mut alive = false;
         each_number(c"/proc", |pid| {
             if parent_of(pid) == Some(own) {
@@ -63,7 +61,7 @@ fn kill_children() {
         }
         let pause = libc::timespec {
             tv_sec: 0,
-            tv_nsec: PAUSE_NANOS,
+            tv_nsec: TUNING.system.between_aborts.0 as libc::c_long,
         };
         // SAFETY: the kernel reads one timespec.
         unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };

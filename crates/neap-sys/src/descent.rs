@@ -8,18 +8,15 @@
 use std::fs::File;
 use std::io::{Read, Write};
 
-use crate::process::Pidfd;
+use neap_tuning::TUNING;
 
-/// Longest chain that is followed.
-const LONGEST: usize = 1024;
-/// Looks at a chain that changes: whoever stands above us in it has just ended.
-const TRIES: usize = 16;
+use crate::process::Pidfd;
 
 /// Whether the process `pid`, which `pidfd` is, was started by this one, or by one that was, and so on.
 pub fn descends_from_us(pid: i32, pidfd: &Pidfd) -> bool {
     let own = std::process::id().cast_signed();
     for chain in std::iter::repeat_with(|| chain(pid, own))
-        .take(TRIES)
+        .take(TUNING.system.chains)
         .flatten()
     {
         if chain.is_empty() {
@@ -38,7 +35,7 @@ fn chain(pid: i32, top: i32) -> Option<Vec<i32>> {
     let mut chain = vec![pid];
     let mut next = pid;
     while next != top || chain.len() == 1 {
-        if next <= 0 || chain.len() == LONGEST {
+        if next <= 0 || chain.len() == TUNING.system.parents {
             return Some(Vec::new());
         }
         next = parent_of(next)?;

@@ -2,13 +2,12 @@
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
+use neap_tuning::TUNING;
+
 use crate::errno::{Result, SysError};
 use crate::process::Pidfd;
 use crate::socket::Peer;
 use crate::thread::{Waker, pause};
-
-/// Most tokens of one answer.
-const MOST: usize = 64;
 
 /// An epoll(7) instance. Each end is told of once, by the token that it was added with.
 #[derive(Debug)]
@@ -65,11 +64,12 @@ impl Ends {
     /// The tokens of those that have ended, at most 64 at a time; none if `millis` have passed (`None`: never). An error
     /// passes: it is told after a moment, so that who waits again and again does not spin.
     pub fn wait(&self, millis: Option<u32>) -> Result<Vec<u64>> {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; TUNING.system.ends];
         let limit = millis.map_or(-1, |millis| i32::try_from(millis).unwrap_or(i32::MAX));
         let own = self.0.as_raw_fd();
-        // SAFETY: room for MOST events.
-        let count = unsafe { libc::epoll_wait(own, events.as_mut_ptr(), MOST as i32, limit) };
+        // SAFETY: room for TUNING.system.ends events.
+        let count =
+            unsafe { libc::epoll_wait(own, events.as_mut_ptr(), TUNING.system.ends as i32, limit) };
         let Ok(count) = usize::try_from(count) else {
             let error = SysError::last("epoll_wait", "");
             pause();

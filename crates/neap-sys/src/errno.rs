@@ -2,6 +2,8 @@
 
 use std::io;
 
+use neap_tuning::TUNING;
+
 /// A system call that failed in a way its caller has no answer to.
 #[derive(Debug, thiserror::Error)]
 #[error("{call}{on}: {source}")]
@@ -104,9 +106,6 @@ pub(crate) fn passes(errno: i32) -> bool {
     )
 }
 
-/// Most tries of a call whose errors pass.
-const TRIES: u32 = 5;
-
 /// Makes a call that returns a negative number on failure: at once again after a signal, and a few times more where
 /// another error passes that is `worth` it. Its last result.
 pub(crate) fn persist(mut call: impl FnMut() -> isize, worth: impl Fn(i32) -> bool) -> isize {
@@ -120,7 +119,7 @@ pub(crate) fn persist(mut call: impl FnMut() -> isize, worth: impl Fn(i32) -> bo
         if errno == libc::EINTR {
             continue;
         }
-        if tries == TRIES || !worth(errno) {
+        if tries == TUNING.system.calls || !worth(errno) {
             return result;
         }
         tries += 1;

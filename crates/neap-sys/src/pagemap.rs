@@ -9,6 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use linux_raw_sys::general as raw;
+use neap_tuning::TUNING;
 
 use crate::errno::{Result, SysError};
 
@@ -71,7 +72,7 @@ pub struct Pagemap {
 
 impl Pagemap {
     /// Words that are read at once.
-    pub const MOST_WORDS: usize = 64;
+    pub const MOST_WORDS: usize = TUNING.system.words;
 
     /// Takes over the open file and finds out whether it can be scanned.
     pub fn adopt(file: File) -> Self {

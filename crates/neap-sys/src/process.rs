@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::thread;
-use std::time::Duration;
+
+use neap_tuning::TUNING;
 
 use crate::descent::descends_from_us;
 use crate::errno::{Result, SysError};
@@ -89,9 +90,7 @@ pub fn signal(pid: i32, signal: i32) -> Result<()> {
 /// Sends SIGKILL to every descendant of this process, until there is none: who was just being started is in
 /// no list yet. Half a second at most, for one that the kernel cannot end now.
 pub fn kill_descendants() {
-    const PAUSE: Duration = Duration::from_millis(5);
-    const TIMES: usize = 100;
-    for _ in 0..TIMES {
+    for _ in 0..TUNING.system.kills {
         let family = descendants();
         if family.is_empty() {
             break;
@@ -106,7 +105,7 @@ pub fn kill_descendants() {
         if reached.count() == 0 {
             break; // nobody that may be signalled
         }
-        thread::sleep(PAUSE);
+        thread::sleep(TUNING.system.between_kills.duration());
     }
 }
 
@@ -151,6 +150,8 @@ pub fn descendants() -> Vec<i32> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Says that a test is in a process of its own.

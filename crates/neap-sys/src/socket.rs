@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use neap_tuning::TUNING;
+
 use crate::errno::{Result, SysError, persist};
 use crate::process::Pidfd;
 use crate::start::Thread;
@@ -17,10 +19,6 @@ const MAX_FDS: usize = 8;
 const CONTROL: usize = 2 + MAX_FDS / 2;
 /// The same with who sent it: its credentials, and its descriptor.
 const CONTROL_WITH_SENDER: usize = CONTROL + 4 + 3;
-/// Stack of the thread that binds, in bytes.
-const HELPER_STACK: usize = 256 << 10;
-/// Callers that the kernel keeps until they are accepted.
-const BACKLOG: i32 = 128;
 
 /// A listening SOCK_SEQPACKET socket.
 #[derive(Debug)]
@@ -87,7 +85,7 @@ fn bind_in(socket: &OwnedFd, dir: &Path, name: &str) -> io::Result<()> {
         libc::unshare(libc::CLONE_FS) != 0
             || libc::chdir(dir.as_ptr()) != 0
             || libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) != 0
-            || libc::listen(socket.as_raw_fd(), BACKLOG) != 0
+            || libc::listen(socket.as_raw_fd(), TUNING.system.backlog) != 0
     };
     if failed {
         Err(io::Error::last_os_error())
@@ -103,7 +101,7 @@ impl Listener {
         let socket = seqpacket()?;
         let (place, name) = (dir.to_owned(), name.to_owned());
         let work = move || bind_in(&socket, &place, &name).map(|()| socket);
-        let socket = Thread::run("neap-bind", HELPER_STACK, work)
+        let socket = Thread::run("neap-bind", TUNING.talk.stack.as_usize(), work)
             .flatten()
             .map_err(|error| SysError::new("bind", dir.display().to_string(), error))?;
         // SAFETY: integers only.

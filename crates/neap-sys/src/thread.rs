@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use neap_tuning::TUNING;
+
 use crate::errno::{Result, SysError};
 
 /// Nanoseconds of CLOCK_MONOTONIC.
@@ -129,7 +131,7 @@ pub fn block_signals() {
 /// Asks for a good priority for the calling thread, or for short turns if it may have none; no error.
 pub fn raise_priority() {
     // SAFETY: integers only; on Linux, 0 names the calling thread.
-    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) } < 0 {
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, TUNING.system.nice) } < 0 {
         ask_for_short_turns();
     }
 }

@@ -13,8 +13,11 @@ mod limit;
 mod loads;
 mod looks;
 mod picking;
+mod pool;
 mod reclaim;
 mod report;
+mod swap;
+mod system;
 mod talk;
 mod value;
 
@@ -26,8 +29,11 @@ pub use limit::Limit;
 pub use loads::Loads;
 pub use looks::Looks;
 pub use picking::Picking;
+pub use pool::Pool;
 pub use reclaim::Reclaim;
 pub use report::Report;
+pub use swap::Swap;
+pub use system::System;
 pub use talk::Talk;
 pub use value::{Share, Value};
 
@@ -133,6 +139,12 @@ tuning! {
     dictionaries: Dictionaries;
     /// Meeting processes, and doing what their libraries ask for.
     talk: Talk;
+    /// The pool of compressed pages, and the tables of what is stored.
+    pool: Pool;
+    /// The swap file.
+    swap: Swap;
+    /// Calls into the kernel: batches, and how often what fails is tried.
+    system: System;
     /// What neap says, and what it records.
     report: Report;
 }

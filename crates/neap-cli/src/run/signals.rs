@@ -17,6 +17,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use neap_sys::Thread;
+use neap_tuning::TUNING;
 use rustix::fd::OwnedFd;
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpgrp, kill_process, pidfd_open, pidfd_send_signal,
@@ -42,9 +43,6 @@ const FORWARDED: [Signal; 9] = [
 
 /// With `--escalate`, two SIGINT to neap within this time mean that the first did not help (nanoseconds).
 const IMPATIENCE: u64 = 2_000_000_000;
-
-/// Stack of the thread that passes signals on, in bytes.
-const STACK: usize = 256 << 10;
 
 /// Whom signals go to.
 #[derive(Debug)]
@@ -96,7 +94,7 @@ impl Forwarder {
         let target = Arc::new(Mutex::new(Target::None));
         let (begin, begins) = channel();
         let (of_thread, root) = (target.clone(), root.clone());
-        Thread::start("neap-signals", STACK, move || {
+        Thread::start("neap-signals", TUNING.talk.stack.as_usize(), move || {
             if begins.recv().is_err() {
                 return; // there will be no command
             }

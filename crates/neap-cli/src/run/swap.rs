@@ -3,14 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use neap_engine::Swap;
+use neap_tuning::TUNING;
 use neap_units::{Bytes, Size, parse_size};
 
 use crate::env::{Lookup, SWAP_DIR};
 use crate::failure::Failure;
 use crate::machine::{Filesystem, Kind, filesystem_of};
-
-/// With less free than this a directory is no place for a swap file: 64 MiB.
-const LEAST_FREE: Bytes = Bytes::mib(64);
 
 /// What was decided, and what the user should hear.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +105,7 @@ pub fn choose(
 pub fn objection(filesystem: &Filesystem) -> Option<String> {
     let full = || {
         let free = filesystem.free;
-        (free < LEAST_FREE).then(|| format!("{free} free is hardly any room for pages"))
+        (free < TUNING.swap.least_free).then(|| format!("{free} free is hardly any room for pages"))
     };
     let kind = filesystem.kind.objection();
     kind.map(str::to_owned).or_else(full)
@@ -120,7 +118,9 @@ pub fn first_on_disk<'a>(
 ) -> Option<(&'a PathBuf, Filesystem)> {
     dirs.iter()
         .filter_map(|dir| Some((dir, inspect(dir).ok()?)))
-        .find(|(_, filesystem)| filesystem.kind == Kind::Disk && filesystem.free >= LEAST_FREE)
+        .find(|(_, filesystem)| {
+            filesystem.kind == Kind::Disk && filesystem.free >= TUNING.swap.least_free
+        })
 }
 
 /// Where a swap file goes when nothing is said: TMPDIR, /var/tmp, /tmp.

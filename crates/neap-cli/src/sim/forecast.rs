@@ -1,12 +1,12 @@
 //! `neap sim forecast`.
 
-use neap_tuning::TUNING;
 use std::path::Path;
 
 use neap_sim::{
     Align, Bytes, Curve, Models, Nanos, NeapCosts, NeapForecast, NeapJob, NeapPoint, Packing, Plot,
     Table, Trace, UnknownModel, count, forecast as of_linux, number,
 };
+use neap_tuning::TUNING;
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;

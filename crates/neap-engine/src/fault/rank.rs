@@ -5,10 +5,11 @@
 //! stays, takes over at once, and has its next fault served without a wake-up, since this thread has only waited for
 //! the cpu. Where others want that cpu it would be served last of all: then it goes ahead.
 
-use neap_tuning::TUNING;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+
+use neap_tuning::TUNING;
 
 use super::patience::{Patience, Span, Terms, Times};
 use super::watch::{Client, Doing, Post};

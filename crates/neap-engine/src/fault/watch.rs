@@ -10,6 +10,8 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use neap_tuning::TUNING;
+
 use crate::meter::Bell;
 
 /// What a fault thread is about.

@@ -3,10 +3,10 @@
 mod access;
 mod rights;
 
-use neap_tuning::TUNING;
 use std::fs::File;
 
 use neap_sys::{Features, Maps, Pagemap};
+use neap_tuning::TUNING;
 use serde::Serialize;
 
 pub use access::Refusal;

@@ -10,6 +10,8 @@ use neap_sys::Lock;
 use neap_tuning::TUNING;
 use std::time::Duration;
 
+use neap_tuning::TUNING;
+
 use super::Sampler;
 use crate::job::Job;
 

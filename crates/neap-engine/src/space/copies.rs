@@ -1,7 +1,8 @@
 //! Whether loaded pages of a space should leave their compressed copies in the pool.
 
-use neap_tuning::TUNING;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use neap_tuning::TUNING;
 
 /// What became of copies that were kept.
 #[derive(Debug, Default)]

@@ -5,8 +5,9 @@
 //! a fault, so that nobody would ever evict them again. They are looked for once the call that was
 //! announced has surely acted: a page taken before that would come back with old bytes.
 
-use neap_tuning::TUNING;
 use std::ops::Range;
+
+use neap_tuning::TUNING;
 
 use super::Ranges;
 

@@ -5,8 +5,9 @@
 //! after which it asks whether anything at all is declared free, and in those of later looks for what was not there yet
 //! when they were registered.
 
-use neap_tuning::TUNING;
 use std::ops::Range;
+
+use neap_tuning::TUNING;
 
 use super::Space;
 

@@ -15,8 +15,6 @@ use serde::Serialize;
 use super::NeapCosts;
 use crate::trace::{Backing, Event, Trace};
 
-/// The pool opens again at this share of its limit, in percent.
-const ACCEPT_PERCENT: u8 = 90;
 /// Memory of neap itself, and for each page: measured, 1.9 MiB with 128 MiB of pages.
 const OWN: u64 = 3 << 19;
 const OWN_PER_PAGE: u64 = 16;
@@ -181,7 +179,7 @@ impl Player {
             pacer,
             plan,
             next_sample: Nanos::ZERO,
-            gate: PoolGate::new(most.whole_pages(), ACCEPT_PERCENT),
+            gate: PoolGate::new(most.whole_pages(), TUNING.pool.accept.as_percent() as u8),
             readahead: WalkReadahead::default(),
             flags: vec![0; trace.pages() as usize],
             blocks: VecDeque::new(),

@@ -3,19 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use neap_tuning::TUNING;
+
 use super::Compressor;
 use super::deflate::Deflate;
 use super::lz4::Lz4;
 use super::zstd::Zstd;
-
-/// Level of zstd unless told otherwise: of the levels 1 to 3, pages of 4 KiB gain little after 1.
-const ZSTD_LEVEL: i32 = 1;
-
-/// Level of zstd where no compressor is named.
-const DEFAULT_LEVEL: i32 = -1;
-
-/// Level of deflate unless told otherwise: the speed and ratio of a hardware engine.
-const DEFLATE_LEVEL: i32 = 1;
 
 /// Which compressor, and how hard it tries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -49,7 +42,7 @@ pub enum KindError {
 impl Default for CompressorKind {
     /// Twice as dense as lz4 for half as much work again (`docs/adr/0007-dictionaries.md`).
     fn default() -> Self {
-        Self::Zstd(DEFAULT_LEVEL)
+        Self::Zstd(TUNING.pool.zstd_default)
     }
 }
 
@@ -93,10 +86,16 @@ impl FromStr for CompressorKind {
                     level: level.to_owned(),
                 }),
             },
-            "zstd" => parse("zstd", "a level from -7 to 19", -7..=19, ZSTD_LEVEL).map(Self::Zstd),
-            "deflate" => {
-                parse("deflate", "a level from 1 to 12", 1..=12, DEFLATE_LEVEL).map(Self::Deflate)
+            "zstd" => {
+                parse("zstd", "a level from -7 to 19", -7..=19, TUNING.pool.zstd).map(Self::Zstd)
             }
+            "deflate" => parse(
+                "deflate",
+                "a level from 1 to 12",
+                1..=12,
+                TUNING.pool.deflate,
+            )
+            .map(Self::Deflate),
             _ => Err(KindError::Name(text.to_owned())),
         }
     }

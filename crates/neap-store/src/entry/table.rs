@@ -1,19 +1,17 @@
 //! All entries, in chunks that never move.
 
+use neap_tuning::TUNING;
 use neap_units::EntryId;
 
 use super::{Birth, Entry, Flag, NONE, Place};
 use crate::keyed::PageHash;
 use crate::pool::MAX_ENTRY;
 
-/// Entries in a chunk: 10 KiB, so that few are allocated and little is left over.
-const CHUNK: usize = 512;
-
 #[derive(Debug)]
 pub(crate) struct EntryTable {
     chunks: Vec<Box<[Entry]>>,
     /// Hashes of pages, for each chunk of which some are known: few pages come back and leave unchanged.
-    hashes: Vec<Option<Box<[PageHash; CHUNK]>>>,
+    hashes: Vec<Option<Box<[PageHash; TUNING.pool.entries]>>>,
     /// Last freed entry; the free ones are linked by `next`.
     free: u32,
     live: usize,
@@ -39,10 +37,10 @@ impl EntryTable {
     }
 
     pub fn metadata_bytes(&self) -> usize {
-        self.chunks.len() * CHUNK * size_of::<Entry>()
+        self.chunks.len() * TUNING.pool.entries * size_of::<Entry>()
             + self.chunks.capacity() * size_of::<Box<[Entry]>>()
-            + self.hashes.iter().flatten().count() * size_of::<[PageHash; CHUNK]>()
-            + self.hashes.capacity() * size_of::<Option<Box<[PageHash; CHUNK]>>>()
+            + self.hashes.iter().flatten().count() * size_of::<[PageHash; TUNING.pool.entries]>()
+            + self.hashes.capacity() * size_of::<Option<Box<[PageHash; TUNING.pool.entries]>>>()
     }
 
     /// A new entry, placed nowhere yet, with one reference; `None` when there are too many.
@@ -72,29 +70,32 @@ impl EntryTable {
     }
 
     pub fn get(&self, id: EntryId) -> &Entry {
-        &self.chunks[id.index() / CHUNK][id.index() % CHUNK]
+        &self.chunks[id.index() / TUNING.pool.entries][id.index() % TUNING.pool.entries]
     }
 
     pub fn get_mut(&mut self, id: EntryId) -> &mut Entry {
-        &mut self.chunks[id.index() / CHUNK][id.index() % CHUNK]
+        &mut self.chunks[id.index() / TUNING.pool.entries][id.index() % TUNING.pool.entries]
     }
 
     /// The hash of an entry's page, if it is known.
     pub fn hash(&self, id: EntryId) -> Option<PageHash> {
-        let hashes = self.hashes.get(id.index() / CHUNK)?.as_deref()?;
+        let hashes = self
+            .hashes
+            .get(id.index() / TUNING.pool.entries)?
+            .as_deref()?;
         let known = self.get(id).is(Flag::Known);
-        known.then(|| hashes[id.index() % CHUNK])
+        known.then(|| hashes[id.index() % TUNING.pool.entries])
     }
 
     /// The hash of an entry's page is known from now on, until the entry is freed.
     pub fn set_hash(&mut self, id: EntryId, hash: PageHash) {
-        let chunk = id.index() / CHUNK;
+        let chunk = id.index() / TUNING.pool.entries;
         if self.hashes.len() <= chunk {
             self.hashes.resize_with(self.chunks.len(), || None);
         }
-        let hashes =
-            self.hashes[chunk].get_or_insert_with(|| Box::new([PageHash::default(); CHUNK]));
-        hashes[id.index() % CHUNK] = hash;
+        let hashes = self.hashes[chunk]
+            .get_or_insert_with(|| Box::new([PageHash::default(); TUNING.pool.entries]));
+        hashes[id.index() % TUNING.pool.entries] = hash;
         self.get_mut(id).set(Flag::Known, true);
     }
 
@@ -102,8 +103,8 @@ impl EntryTable {
     pub fn find(&self, id: EntryId) -> Option<&Entry> {
         let entry = self
             .chunks
-            .get(id.index() / CHUNK)?
-            .get(id.index() % CHUNK)?;
+            .get(id.index() / TUNING.pool.entries)?
+            .get(id.index() % TUNING.pool.entries)?;
         (entry.place() != Place::Free).then_some(entry)
     }
 
@@ -115,17 +116,17 @@ impl EntryTable {
 
     /// Numbers handed out so far, free again or not.
     pub fn numbers(&self) -> u32 {
-        (self.chunks.len() * CHUNK) as u32
+        (self.chunks.len() * TUNING.pool.entries) as u32
     }
 
     fn grow(&mut self) -> Option<()> {
-        let start = self.chunks.len() * CHUNK;
-        if start + CHUNK > self.limit {
+        let start = self.chunks.len() * TUNING.pool.entries;
+        if start + TUNING.pool.entries > self.limit {
             return None;
         }
-        let chunk = (0..CHUNK)
+        let chunk = (0..TUNING.pool.entries)
             .map(|i| {
-                let last = i + 1 == CHUNK;
+                let last = i + 1 == TUNING.pool.entries;
                 let next = if last { NONE } else { (start + i + 1) as u32 };
                 Entry {
                     next,

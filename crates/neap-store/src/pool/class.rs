@@ -4,6 +4,7 @@
 //! get the same cut share a class. Class sizes are a few percent apart. All are multiples of 16
 //! bytes, which lets a handle address 64 GiB in 32 bits.
 
+use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 
 /// Unit of slot sizes and of handles, in bytes.
@@ -14,13 +15,6 @@ const MIN_SLOT: usize = 32;
 
 /// Bytes before each object that name its entry, so that compaction can tell the owner.
 pub(crate) const HEADER: usize = 4;
-
-/// Longest zspage in pages. zsmalloc's default chain is 8 (Linux 6.3). Longer ones waste less at
-/// their end, but a small pool pays half a zspage for each class: 6 was the best over size mixes.
-const MAX_PAGES: usize = 6;
-
-/// A zspage may waste this share of itself (one part in 24) before a longer one is tried.
-const WASTE_SHARE: usize = 24;
 
 /// Distance between class sizes about `size` bytes: coarser where it matters less, since every
 /// class costs about half a zspage.
@@ -46,11 +40,13 @@ pub(crate) struct Class {
 impl Class {
     fn cut(size: usize) -> Self {
         let waste = |pages: usize| (pages * PAGE_SIZE) % size;
-        let good = |pages: &usize| waste(*pages) * WASTE_SHARE <= pages * PAGE_SIZE;
+        let good = |pages: &usize| {
+            waste(*pages) as u64 <= TUNING.pool.waste.of((pages * PAGE_SIZE) as u64)
+        };
         let least = |a: &usize, b: &usize| (waste(*a) * b).cmp(&(waste(*b) * a));
-        let pages = (1..=MAX_PAGES)
+        let pages = (1..=TUNING.pool.zspage.as_usize())
             .find(good)
-            .or_else(|| (1..=MAX_PAGES).min_by(least))
+            .or_else(|| (1..=TUNING.pool.zspage.as_usize()).min_by(least))
             .unwrap_or(1);
         let slots = pages * PAGE_SIZE / size;
         let slot_size = (pages * PAGE_SIZE / slots) / QUANTUM * QUANTUM;
@@ -138,7 +134,11 @@ mod tests {
             assert!(
                 usize::from(c.slots) * usize::from(c.slot_size) <= usize::from(c.pages) * PAGE_SIZE
             );
-            assert!(c.slots <= 128 && usize::from(c.pages) <= MAX_PAGES && c.slots > 1);
+            assert!(
+                c.slots <= 128
+                    && usize::from(c.pages) <= TUNING.pool.zspage.as_usize()
+                    && c.slots > 1
+            );
             assert!(usize::from(c.slot_size).is_multiple_of(QUANTUM));
         }
     }

@@ -1,13 +1,11 @@
 //! Compaction: moves the objects of the emptiest zspage of a class into the others.
 
+use neap_tuning::TUNING;
 use neap_units::EntryId;
 
 use super::class::HEADER;
 use super::zspage::{GROUPS, NO_PAGE, slot_at};
 use super::{Handle, Page, Pool};
-
-/// Free slots of a class beyond one zspage that are left alone: one for each so many in use.
-const SLACK_SHARE: usize = 32;
 
 impl Pool {
     /// Empties zspages of `class` until its free slots are within the bound.
@@ -19,7 +17,9 @@ impl Pool {
     fn excess(&self, class: u8) -> bool {
         let slots = usize::from(self.classes.get(class).slots);
         let state = &self.states[usize::from(class)];
-        state.zspages > 1 && state.zspages * slots - state.used > slots + state.used / SLACK_SHARE
+        state.zspages > 1
+            && state.zspages * slots - state.used
+                > slots + TUNING.pool.slack.of(state.used as u64) as usize
     }
 
     fn empty_one(&mut self, class: u8, relocate: &mut impl FnMut(EntryId, Handle)) -> bool {

@@ -17,6 +17,7 @@ mod runs;
 mod word;
 mod zspage;
 
+use neap_tuning::TUNING;
 use neap_units::{EntryId, PAGE_SIZE};
 
 use crate::arena::Arena;
@@ -26,10 +27,6 @@ use word::{Head, Page, PageWord};
 use zspage::{GROUPS, NO_PAGE};
 
 pub(crate) use word::MAX_ENTRY;
-
-/// Idle pages that are kept, at most: one for each so many in use, and a few in any case.
-const IDLE_SHARE: usize = 32;
-const MIN_IDLE: usize = 64;
 
 /// Where an object lies in the arena, in units of 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -212,7 +209,8 @@ impl Pool {
     fn give_run(&mut self, page: usize, len: usize) {
         self.words[page..page + len].fill(PageWord::default());
         self.runs.free(page as u32, len);
-        let most = (self.runs.used() / IDLE_SHARE).max(MIN_IDLE);
+        let most = (TUNING.pool.idle.of(self.runs.used() as u64) as usize)
+            .max(TUNING.pool.idle_least.as_usize());
         if self.runs.idle() > most {
             for range in self.runs.take_idle(most / 2) {
                 self.arena

@@ -4,13 +4,12 @@
 
 use std::ops::Range;
 
+use neap_tuning::TUNING;
+
 /// Longest run in pages.
 pub(crate) const MAX_RUN: usize = 8;
 
 const WORD: usize = u64::BITS as usize;
-
-/// Pages that are backed at a time, if so many are free.
-const AHEAD: usize = 32;
 
 /// Pages in a row, just taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -173,7 +172,7 @@ fn unbacked(taken: u64, bare: u64) -> Range<usize> {
     }
     let first = (taken & bare).trailing_zeros() as usize;
     let len = (bare >> first).trailing_ones() as usize;
-    first..first + len.min(AHEAD)
+    first..first + len.min(TUNING.pool.backed.as_usize())
 }
 
 fn bits(range: &Range<usize>) -> u64 {
@@ -209,11 +208,24 @@ mod tests {
     fn pages_are_backed_in_advance_and_once() {
         let mut runs = Runs::new(100);
         let run = |first, dirty, back| Some(Run { first, dirty, back });
-        assert_eq!(runs.alloc(2), run(0, false, 0..AHEAD));
-        assert_eq!((runs.used(), runs.idle()), (2, AHEAD - 2));
+        assert_eq!(
+            runs.alloc(2),
+            run(0, false, 0..TUNING.pool.backed.as_usize())
+        );
+        assert_eq!(
+            (runs.used(), runs.idle()),
+            (2, TUNING.pool.backed.as_usize() - 2)
+        );
         assert_eq!(runs.alloc(1), run(2, true, 0..0));
-        assert_eq!(runs.take_idle(0), vec![3..AHEAD], "they may be given back");
-        assert_eq!(runs.alloc(4), run(3, false, 3..3 + AHEAD));
+        assert_eq!(
+            runs.take_idle(0),
+            vec![3..TUNING.pool.backed.as_usize()],
+            "they may be given back"
+        );
+        assert_eq!(
+            runs.alloc(4),
+            run(3, false, 3..3 + TUNING.pool.backed.as_usize())
+        );
         runs.free(0, 2);
         assert_eq!(runs.take_idle(0).len(), 2);
         assert_eq!(
@@ -243,7 +255,7 @@ mod tests {
                         for page in back.clone() {
                             prop_assert!(page < limit && !owner.contains_key(&page) && idle.insert(page));
                         }
-                        prop_assert!(back.is_empty() || pages.contains(&back.start) && back.len() <= AHEAD);
+                        prop_assert!(back.is_empty() || pages.contains(&back.start) && back.len() <= TUNING.pool.backed.as_usize());
                         // Two runs of bare pages may lie in one that is taken; the second is backed when it is written.
                         pages.clone().for_each(|page| {
                             idle.remove(&page);

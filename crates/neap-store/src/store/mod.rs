@@ -19,6 +19,7 @@ mod writeback;
 
 use neap_policy::LruState;
 use neap_sys::{Lock, Locked};
+use neap_tuning::TUNING;
 use neap_units::{Bytes, EntryId, Pages, SpaceId};
 
 use crate::arena::Arena;
@@ -87,7 +88,7 @@ impl Store {
 
     /// [`Store::put`] for many, with the lock given up between every few.
     pub fn put_many(&self, ids: &[EntryId]) {
-        for few in ids.chunks(FEW) {
+        for few in ids.chunks(TUNING.pool.entries_held) {
             let mut inner = self.lock();
             few.iter().for_each(|&id| inner.put(id));
         }
@@ -203,9 +204,6 @@ impl Store {
         }
     }
 }
-
-/// Entries handled under one hold of the lock where there may be many.
-const FEW: usize = 32;
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

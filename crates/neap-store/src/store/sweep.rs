@@ -5,17 +5,13 @@
 
 use std::ops::Range;
 
+use neap_tuning::TUNING;
+
+use super::Store;
 use super::inner::Inner;
-use super::{FEW, Store};
 use crate::compress::Codec;
 use crate::entry::{Flag, Place};
 use crate::swapfile::{BLOCK, Location, Record, blocks_of, next_record, record_room};
-
-/// Extents emptied in one call: each may take a look at every entry.
-const EXTENTS_AT_ONCE: usize = 4;
-
-/// Entries looked at under one hold of the lock.
-const LOOKED_AT_ONCE: u32 = 4096;
 
 /// A record that moves.
 struct Move {
@@ -30,7 +26,7 @@ impl Store {
     /// Gives the disk space of dead extents back, and empties sparse ones when none is free.
     pub(super) fn tidy_swap(&self, codec: &mut Codec) {
         self.punch_dead();
-        for _ in 0..EXTENTS_AT_ONCE {
+        for _ in 0..TUNING.swap.emptied {
             let sparse = {
                 let inner = self.lock();
                 if inner.extents.free_extents() > inner.spare_extents() {
@@ -88,11 +84,11 @@ impl Store {
                 break;
             }
             inner.hold_some(
-                next..next.saturating_add(LOOKED_AT_ONCE),
+                next..next.saturating_add(TUNING.swap.looked_at),
                 extent,
                 &mut moves,
             );
-            next = next.saturating_add(LOOKED_AT_ONCE);
+            next = next.saturating_add(TUNING.swap.looked_at);
         }
         moves.sort_by_key(|m| m.from);
         moves
@@ -139,7 +135,7 @@ impl Store {
 
     /// Lets go of entries whose records now start at byte `to`, or stay where they were.
     fn let_go(&self, moves: &[Move], to: Option<u64>) {
-        for few in moves.chunks(FEW) {
+        for few in moves.chunks(TUNING.pool.entries_held) {
             let mut inner = self.lock();
             for m in few {
                 let id = m.record.entry;

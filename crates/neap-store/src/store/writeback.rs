@@ -6,10 +6,11 @@
 //! entry that everybody else let go of meanwhile dies when write-back lets go of it.
 
 use neap_policy::Verdict;
+use neap_tuning::TUNING;
 use neap_units::{EntryId, PAGE_SIZE, SpaceId};
 
+use super::Store;
 use super::inner::Inner;
-use super::{FEW, Store};
 use crate::compress::Codec;
 use crate::entry::{Flag, Place};
 use crate::swapfile::{BLOCK, EXTENT, Location, Record, Region, next_record, record_room};
@@ -106,7 +107,7 @@ impl Store {
         };
         loop {
             let mut inner = self.lock();
-            for _ in 0..FEW {
+            for _ in 0..TUNING.pool.entries_held {
                 if *count >= budget {
                     return false;
                 }
@@ -166,7 +167,7 @@ impl Store {
 
     /// Lets go of the entries of a batch that is written to `region`, or not at all.
     fn finish(&self, batch: &Batch, region: Option<Region>) -> u64 {
-        for few in batch.items.chunks(FEW) {
+        for few in batch.items.chunks(TUNING.pool.entries_held) {
             let mut inner = self.lock();
             for item in few {
                 let id = item.record.entry;

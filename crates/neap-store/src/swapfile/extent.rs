@@ -6,17 +6,13 @@
 
 use std::ops::Range;
 
+use neap_tuning::TUNING;
+
 use super::{BLOCK, Location};
 
 /// Length of an extent in bytes: long enough that a disk is busy with it for longer than it takes
 /// to seek, short enough that one live record does not hold much.
-pub(crate) const EXTENT: usize = 256 << 10;
-
-/// Dead extents that keep their disk space because they will be used again soon.
-const KEEP: usize = 8;
-
-/// Rest of an extent in bytes that is not worth a batch of its own.
-const LITTLE: usize = EXTENT / 8;
+pub(crate) const EXTENT: usize = TUNING.swap.extent.as_usize();
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Extent {
@@ -91,7 +87,7 @@ impl Extents {
     /// left of the open extent unless that is little, so that extents are filled.
     pub fn room(&self, spare: usize) -> usize {
         let left = self.open.map_or(0, |(_, used)| EXTENT - used);
-        if left < LITTLE && self.free_extents() > spare {
+        if left < TUNING.swap.little.of(EXTENT as u64) as usize && self.free_extents() > spare {
             EXTENT
         } else {
             left
@@ -192,7 +188,7 @@ impl Extents {
     /// Takes a dead extent whose disk space should be given back, with its range of bytes; it is
     /// not used again until [`Extents::punched`].
     pub fn take_to_punch(&mut self) -> Option<Range<u64>> {
-        if self.kept.len() <= KEEP {
+        if self.kept.len() <= TUNING.swap.kept {
             return None;
         }
         let index = self.kept.swap_remove(0);

@@ -4,12 +4,11 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::plain;
-use super::ring::{DEPTH, Ring, Transfer};
-use crate::arena::Arena;
+use neap_tuning::TUNING;
 
-/// Aligned memory of a lane; longer batches are carried out in parts. Backed only where touched.
-const BOUNCE: usize = 256 << 10;
+use super::plain;
+use super::ring::{Ring, Transfer};
+use crate::arena::Arena;
 
 #[derive(Debug, Default)]
 pub(super) struct Lane {
@@ -108,7 +107,8 @@ impl Lane {
     fn take_bounce(&mut self) -> io::Result<Arena> {
         match self.bounce.take() {
             Some(bounce) => Ok(bounce),
-            None => Arena::new(BOUNCE).map_err(|e| io::Error::other(e.to_string())),
+            None => Arena::new(TUNING.swap.extent.as_usize())
+                .map_err(|e| io::Error::other(e.to_string())),
         }
     }
 
@@ -122,7 +122,7 @@ impl Lane {
         work: &[Transfer],
         rings: &AtomicBool,
     ) -> io::Result<()> {
-        for chunk in work.chunks(DEPTH) {
+        for chunk in work.chunks(TUNING.swap.requests) {
             // SAFETY: passed on from the caller.
             let done = unsafe { self.in_ring(file, chunk, rings) };
             for (transfer, done) in chunk.iter().zip(done) {
@@ -194,13 +194,13 @@ unsafe fn finish(file: &File, transfer: &Transfer, done: usize) -> io::Result<()
 fn batches(lengths: &[usize]) -> Vec<Vec<Part>> {
     let mut all = Vec::new();
     let mut batch = Vec::new();
-    let mut room = BOUNCE;
+    let mut room = TUNING.swap.extent.as_usize();
     for (request, &length) in lengths.iter().enumerate() {
         let mut skip = 0;
         while skip < length {
             if room == 0 {
                 all.push(std::mem::take(&mut batch));
-                room = BOUNCE;
+                room = TUNING.swap.extent.as_usize();
             }
             let len = room.min(length - skip);
             batch.push(Part { request, skip, len });

@@ -25,12 +25,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::errno::{Result, SysError};
 use lane::Lane;
+use neap_tuning::TUNING;
 
 /// Unit of offsets and lengths: the largest logical block size of common disks.
 pub(crate) const BLOCK: usize = 4096;
-
-/// Names tried for the fallback without `O_TMPFILE` before giving up.
-const NAME_TRIES: u32 = 16;
 
 /// An unnamed file of blocks of 4096 bytes. All calls may be made from several threads at once.
 #[derive(Debug)]
@@ -190,7 +188,7 @@ fn open(dir: &Path, flags: i32) -> Result<File> {
 /// A new file whose name is removed at once.
 fn open_and_unlink(dir: &Path, flags: i32) -> Result<File> {
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
-    for attempt in 0..NAME_TRIES {
+    for attempt in 0..TUNING.system.names {
         let path = dir.join(format!(".neap-swap-{}-{attempt}", std::process::id()));
         let named = OpenOptions::new()
             .read(true)

@@ -5,10 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, Probe, opcode, squeue, types};
-
-/// Requests in flight at once: enough to fill the queue of a disk, small enough that the rings of
-/// all lanes fit the memory that kernels before 5.12 charge to `RLIMIT_MEMLOCK`.
-pub(super) const DEPTH: usize = 32;
+use neap_tuning::TUNING;
 
 /// One transfer. The memory at `addr` belongs to a borrow that outlives the call it is passed to.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +31,7 @@ impl Ring {
     /// A ring, or `None` where the kernel has none, a filter forbids it, or it cannot read and
     /// write plain buffers (before 5.6).
     pub(super) fn new() -> Option<Self> {
-        let ring = IoUring::new(DEPTH as u32).ok()?;
+        let ring = IoUring::new(TUNING.swap.requests as u32).ok()?;
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe).ok()?;
         let able =
@@ -42,7 +39,7 @@ impl Ring {
         able.then_some(Self(ring))
     }
 
-    /// Carries out at most [`DEPTH`] transfers and says how far each came. When this returns, with
+    /// Carries out at most [`TUNING.swap.requests`] transfers and says how far each came. When this returns, with
     /// either result, the kernel no longer touches any of the buffers. `Err` means that the ring
     /// is useless and must be dropped; transfers may or may not have happened.
     ///
@@ -55,9 +52,10 @@ impl Ring {
         work: &[Transfer],
     ) -> io::Result<Vec<Outcome>> {
         assert!(
-            work.len() <= DEPTH,
-            "{} transfers in a ring of {DEPTH}",
-            work.len()
+            work.len() <= TUNING.swap.requests,
+            "{} transfers in a ring of {}",
+            work.len(),
+            TUNING.swap.requests
         );
         let mut outcomes: Vec<Outcome> = vec![Err(libc::EIO); work.len()];
         for (index, transfer) in work.iter().enumerate() {

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use linux_raw_sys::general as raw;
+use neap_tuning::TUNING;
 
 use super::Uffd;
 use crate::errno::{Result, SysError};
@@ -41,14 +42,11 @@ pub enum Event {
     Unmap(Range<u64>),
 }
 
-/// Messages taken by one read.
-const BATCH: usize = 16;
-
 impl Uffd {
     /// Reads what is there, up to 16 messages, without waiting, and passes each to `each`. Returns how many there were.
     /// The process may have made the descriptor block its readers: from Linux 6.10 on that does not matter.
     pub fn read_events(&self, mut each: impl FnMut(Event)) -> Result<usize> {
-        let mut buffer = [const { MaybeUninit::<raw::uffd_msg>::uninit() }; BATCH];
+        let mut buffer = [const { MaybeUninit::<raw::uffd_msg>::uninit() }; TUNING.system.messages];
         let got = read_at_once(self.fd.as_raw_fd(), &mut buffer);
         if got < 0 {
             return match SysError::last("read", "userfaultfd") {

@@ -1,9 +1,10 @@
 //! What an unmapping of a place says that a mapping has left: that the move ended, or that the empty mapping which
 //! stayed behind it (MREMAP_DONTUNMAP) is gone, too.
 
-use neap_tuning::TUNING;
 use std::collections::HashMap;
 use std::ops::Range;
+
+use neap_tuning::TUNING;
 
 use super::super::Ranges;
 use super::{Registered, Shape};

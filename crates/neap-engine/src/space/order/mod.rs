@@ -10,12 +10,12 @@ mod story;
 #[cfg(test)]
 mod tests;
 
-use neap_tuning::TUNING;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::Ranges;
 use doubt::{ends, faults};
+use neap_tuning::TUNING;
 use story::Story;
 
 /// What a change does to places.
