@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use neap_store::{Arena as StoreArena, BlockFile, Config, HashKey, NoFile, Store};
 use neap_sys::{Features, Listener, SwapFile, SysError, Thread, Uffd, Waker};
 use neap_tuning::TUNING;
-use neap_units::{Bytes, PAGE_SIZE};
+use neap_units::Bytes;
 
 use crate::attend::Attendance;
 use crate::job::Job;
@@ -183,12 +183,13 @@ fn open_store(options: &Options) -> Result<Store, StartError> {
     };
     // Address space only; the cap decides what is backed. Room beyond it for fragments, and for what a
     // forked child needs whatever the cap says.
-    let room = (pool_max.0 as usize * PAGE_SIZE) * 5 / 4
-        + TUNING
-            .pool
-            .fork_room
-            .as_usize()
-            .max(options.limit.0 as usize * 2);
+    let pool = pool_max.bytes().0;
+    let forks = TUNING
+        .pool
+        .fork_room
+        .0
+        .max(options.limit.0 * TUNING.pool.fork_times);
+    let room = (pool + TUNING.pool.fragments.of(pool) + forks) as usize;
     let room = room.min(neap_store::ADDRESSABLE);
     let arena = Box::new(PoolArena(neap_sys::Arena::new(room)?));
     let mut random = Box::new([0; HashKey::BYTES]);

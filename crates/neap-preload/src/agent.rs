@@ -20,10 +20,8 @@ use crate::sys::{self, Fd, Received, nr};
 /// Guard page below the stack, in bytes.
 pub const GUARD: usize = 4096;
 /// Guard, stack and arguments, in bytes.
-pub const BYTES: usize = GUARD + 32 * 1024;
+pub const BYTES: usize = GUARD + wire::library::AGENT_STACK;
 
-/// Stack of the task that starts the agent, in bytes: below the agent's.
-const STARTER: usize = 8 * 1024;
 /// CLONE_VM | CLONE_UNTRACED: a tracer that follows new tasks would stop this one too, and then wait for a page that
 /// only it can bring. No signal tells its parent of its end, so who waits for children does not see it.
 const CLONE_FLAGS: usize = 0x100 | 0x80_0000;
@@ -153,7 +151,7 @@ fn beget(start: &Start) -> i64 {
         // SAFETY: the stack is the agent's own and stays mapped; `run` never returns.
         unsafe { sys::clone_task(CLONE_FLAGS, top, run, top) }
     } else {
-        let stack = start.guard + GUARD + STARTER;
+        let stack = start.guard + GUARD + wire::library::STARTER_STACK;
         // SAFETY: the lower part of the agent's memory is this task's, which has ended before `start` returns.
         match unsafe { sys::clone_task(CLONE_FLAGS, stack, start_agent, top) } {
             starter if starter > 0 => {
@@ -169,11 +167,9 @@ fn beget(start: &Start) -> i64 {
 
 /// What the starter said before it ended: it has, unless a filter lets nobody wait for children.
 fn await_start(start: &Start) -> i64 {
-    const PAUSE: u32 = 1_000_000;
-    const TRIES: u32 = 2000;
-    for _ in 0..TRIES {
+    for _ in 0..wire::library::START_LOOKS {
         match start.begun.load(SeqCst) {
-            0 => sys::sleep(PAUSE),
+            0 => sys::sleep(wire::library::START_PAUSE),
             begun => return begun,
         }
     }

@@ -134,17 +134,15 @@ static WIPES: AtomicBool = AtomicBool::new(false);
 /// One message to the engine and its answer, for the hooks. False if the engine is not there, or could not be
 /// told within two seconds or so: the program has no descriptor left, or may make no socket.
 pub fn tell(purpose: u32, arg: u64, arg2: u64) -> bool {
-    const PAUSE: u32 = 10_000_000;
-    const TRIES: u32 = 200;
     if purpose == wire::purpose::WIPE {
         WIPES.store(true, Relaxed);
     }
     let hello = hello(purpose, (arg, arg2), state().names.space.number);
-    for _ in 0..TRIES {
+    for _ in 0..wire::library::TELL_TRIES {
         match sys::connect(engine_name()) {
             Ok(socket) if say(socket, &hello) => return true,
             Err(errno) if is_gone(errno) => return false,
-            _ => sys::sleep(PAUSE),
+            _ => sys::sleep(wire::library::TELL_PAUSE),
         }
     }
     false

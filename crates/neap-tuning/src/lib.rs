@@ -9,6 +9,7 @@ mod agents;
 mod changes;
 mod dictionaries;
 mod faults;
+mod library;
 mod limit;
 mod loads;
 mod looks;
@@ -25,6 +26,7 @@ pub use agents::Agents;
 pub use changes::Changes;
 pub use dictionaries::Dictionaries;
 pub use faults::Faults;
+pub use library::Library;
 pub use limit::Limit;
 pub use loads::Loads;
 pub use looks::Looks;
@@ -145,6 +147,8 @@ tuning! {
     swap: Swap;
     /// Calls into the kernel: batches, and how often what fails is tried.
     system: System;
+    /// The library in each program.
+    library: Library;
     /// What neap says, and what it records.
     report: Report;
 }

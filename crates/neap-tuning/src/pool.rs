@@ -13,6 +13,12 @@ crate::group! {
         /// Least room for staged pages that forked children share, in bytes of addresses.
         /// Chosen.
         fork_room: Bytes = Bytes::gib(1);
+        /// The same in times the limit.
+        /// Chosen.
+        fork_times: u64 = 2;
+        /// Room in the pool for fragments, as a share of its limit, in addresses.
+        /// Chosen.
+        fragments: Share = Share::one_in(4);
         /// Level of zstd where no compressor is named.
         /// ADR 0007 has what it compresses to, and in what time.
         zstd_default: i32 = -1;

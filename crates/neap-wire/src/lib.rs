@@ -21,6 +21,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod library;
 #[cfg(feature = "pod")]
 mod read;
 #[cfg(feature = "pod")]

@@ -6,6 +6,8 @@ mod mappings;
 
 use core::ffi::{c_int, c_void};
 
+use neap_wire::library;
+
 use super::{as_libc_long, turn};
 use crate::{agent, boot, sys};
 use mappings::{Mappings, Shape};
@@ -14,8 +16,6 @@ const MAYMOVE: usize = 1;
 const FIXED: usize = 2;
 const DONTUNMAP: usize = 4;
 const PAGE: usize = 4096;
-/// What became one mapping between two looks is one at the third.
-const TRIES: usize = 3;
 
 /// The program's mremap.
 ///
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn mremap(
 
 fn retried(wanted: &Move, plainly: impl Fn() -> i64) -> i64 {
     let mut result = plainly();
-    for _ in 0..TRIES {
+    for _ in 0..library::MAPPING_LOOKS {
         if result != -sys::EFAULT {
             break;
         }
@@ -128,7 +128,7 @@ impl Move {
     fn move_whole(&mut self, flags: usize) -> i64 {
         let (from, to) = (self.from, self.to);
         let mut result = sys::mremap(from, self.old, self.new, flags, to);
-        for _ in 0..TRIES {
+        for _ in 0..library::MAPPING_LOOKS {
             // What stays behind says nothing of what has moved.
             if result != -sys::EFAULT || self.stays {
                 break;

@@ -8,7 +8,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use neap_wire::purpose;
+use neap_wire::{library, purpose};
 
 use crate::{agent, boot, sys};
 
@@ -21,11 +21,6 @@ const MAP_NONBLOCK: c_int = 0x1_0000;
 const MAP_HUGETLB: c_int = 0x4_0000;
 const PROT_WRITE: c_int = 2;
 const PAGE: usize = 4096;
-
-/// Bytes of one step: some 0.1 ms of the kernel's time.
-const STEP: usize = 256 << 10;
-/// From here on the engine is told, which takes some 0.1 ms.
-const MUCH: usize = 16 * STEP;
 
 /// Bytes mapped and not unmapped since the engine was told of some.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
@@ -41,7 +36,7 @@ pub fn note_mapped(protection: c_int, flags: c_int, len: usize) {
         return;
     }
     let mapped = MAPPED.fetch_add(len, Relaxed).saturating_add(len);
-    if mapped >= MUCH {
+    if mapped >= library::FORESEE_FROM {
         MAPPED.store(0, Relaxed);
         boot::ring();
     }
@@ -70,21 +65,22 @@ pub fn take_wish(protection: c_int, flags: &mut c_int) -> bool {
 pub fn in_steps(start: usize, len: usize) -> i64 {
     let fill = |from, len| sys::madvise(from, len, sys::MADV_POPULATE_WRITE);
     let end = start.checked_add(len);
-    let Some(end) = end.filter(|_| start.is_multiple_of(PAGE) && len > STEP) else {
+    let Some(end) = end.filter(|_| start.is_multiple_of(PAGE) && len > library::POPULATE_STEP)
+    else {
         return fill(start, len);
     };
     match agent::is_armed() {
-        _ if len < MUCH => {}
+        _ if len < library::FORESEE_FROM => {}
         true => boot::ring(),
         false => boot::mention(purpose::FORESEE, len as u64),
     }
     let mut from = start;
     while from < end {
-        let result = fill(from, STEP.min(end - from));
+        let result = fill(from, library::POPULATE_STEP.min(end - from));
         if result < 0 {
             return result;
         }
-        from += STEP;
+        from += library::POPULATE_STEP;
     }
     0
 }

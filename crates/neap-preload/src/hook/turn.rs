@@ -9,11 +9,9 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use crate::{agent, sys};
+use neap_wire::library;
 
-const NAP: u32 = 10_000_000;
-/// A quarter of a second for one turn; less where signals end the naps.
-const NAPS: u32 = 25;
+use crate::{agent, sys};
 
 /// The turn, which adjoins a file's mapping in the program and so is never managed.
 static TURNS: Turns = Turns::new();
@@ -66,7 +64,7 @@ impl Turns {
             if held & !OTHERS != seen {
                 (seen, naps) = (held & !OTHERS, 0);
             }
-            if seen == 0 || naps == NAPS {
+            if seen == 0 || naps == library::TURN_NAPS {
                 // Who has waited was perhaps not alone.
                 let others = if waited { OTHERS } else { held & OTHERS };
                 let taken = self
@@ -82,7 +80,7 @@ impl Turns {
             } else {
                 waited = true;
                 naps += 1;
-                sys::futex_wait(&self.held, held, NAP);
+                sys::futex_wait(&self.held, held, library::TURN_NAP);
             }
         }
     }

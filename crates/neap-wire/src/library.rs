@@ -1,0 +1,25 @@
+//! What the library in a program chose, in plain integers: it has no other types. `neap-tuning` lists these values, with
+//! their reasons, beside those of the engine.
+
+/// Bytes of the agent's stack, with its arguments.
+pub const AGENT_STACK: usize = 32 << 10;
+/// Bytes of the stack of the task that starts the agent: below the agent's.
+pub const STARTER_STACK: usize = 8 << 10;
+/// Looks for what that task said, and the nanoseconds between two.
+pub const START_LOOKS: u32 = 2000;
+/// See [`START_LOOKS`].
+pub const START_PAUSE: u32 = 1_000_000;
+/// Tries to tell the engine something, and the nanoseconds between two.
+pub const TELL_TRIES: u32 = 200;
+/// See [`TELL_TRIES`].
+pub const TELL_PAUSE: u32 = 10_000_000;
+/// Naps after which a turn is taken from whoever has it, and the nanoseconds of one.
+pub const TURN_NAPS: u32 = 25;
+/// See [`TURN_NAPS`].
+pub const TURN_NAP: u32 = 10_000_000;
+/// Bytes that are populated in one step.
+pub const POPULATE_STEP: usize = 256 << 10;
+/// Bytes from which on the engine is told of memory that will be filled.
+pub const FORESEE_FROM: usize = 16 * POPULATE_STEP;
+/// Looks at a mapping that changes before it is taken as it is.
+pub const MAPPING_LOOKS: usize = 3;
