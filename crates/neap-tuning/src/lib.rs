@@ -6,9 +6,12 @@
 #![forbid(unsafe_code)]
 
 mod agents;
+mod bench;
 mod changes;
+mod command;
 mod dictionaries;
 mod faults;
+mod forecast;
 mod library;
 mod limit;
 mod loads;
@@ -23,9 +26,12 @@ mod talk;
 mod value;
 
 pub use agents::Agents;
+pub use bench::Bench;
 pub use changes::Changes;
+pub use command::Command;
 pub use dictionaries::Dictionaries;
 pub use faults::Faults;
+pub use forecast::Forecast;
 pub use library::Library;
 pub use limit::Limit;
 pub use loads::Loads;
@@ -151,6 +157,12 @@ tuning! {
     library: Library;
     /// What neap says, and what it records.
     report: Report;
+    /// The command: `neap run` and `neap doctor`.
+    command: Command;
+    /// `neap bench`.
+    bench: Bench;
+    /// What the forecast of `neap sim` takes neap to cost.
+    forecast: Forecast;
 }
 
 #[cfg(test)]

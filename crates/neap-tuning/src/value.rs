@@ -37,6 +37,12 @@ impl Share {
         all as u128 * self.part as u128 > part as u128 * self.whole as u128
     }
 
+    /// As a number.
+    #[must_use]
+    pub const fn as_f64(self) -> f64 {
+        self.part as f64 / self.whole as f64
+    }
+
     /// In hundredths, rounded down.
     #[must_use]
     pub const fn as_percent(self) -> u64 {
@@ -76,7 +82,7 @@ impl Value {
             Self::Time(time) => time.0 as f64,
             Self::Bytes(bytes) => bytes.0 as f64,
             Self::Pages(pages) => pages.0 as f64,
-            Self::Share(share) => share.part as f64 / share.whole as f64,
+            Self::Share(share) => share.as_f64(),
             Self::Number(number) => number as f64,
         }
     }

@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use neap_tuning::TUNING;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
@@ -26,12 +27,6 @@ const FRESH: &str = "/run/neap-bench/journal.fresh";
 const LOCK: &str = "/run/neap-bench/lock";
 /// Differs after each boot (random(4)).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// How often a group is tried to be removed while its last processes die.
-const TRIES: u32 = 1000;
-/// How often the lock is tried: a tenth of a second is long for who only reads.
-const READER_TRIES: u32 = 10;
-/// How long between two tries.
-const BETWEEN_TRIES: std::time::Duration = std::time::Duration::from_millis(10);
 
 /// A kernel setting as it was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -271,9 +266,9 @@ pub fn left_behind(root: &Root) -> Option<String> {
 
 /// Takes the lock. Whoever only reads the journal holds it for an instant, and is waited for.
 fn locked(lock: &File, kernel: &dyn Kernel) -> Result<(), TryLockError> {
-    for _ in 1..READER_TRIES {
+    for _ in 1..TUNING.bench.locks {
         match lock.try_lock() {
-            Err(TryLockError::WouldBlock) => kernel.wait(BETWEEN_TRIES),
+            Err(TryLockError::WouldBlock) => kernel.wait(TUNING.bench.between_tries.duration()),
             done => return done,
         }
     }
@@ -382,13 +377,13 @@ pub fn members(root: &Root, group: &Path) -> Vec<i32> {
 
 fn remove_group(root: &Root, kernel: &dyn Kernel, group: &Path) -> Result<(), String> {
     let mut last = String::new();
-    for _ in 0..TRIES {
+    for _ in 0..TUNING.bench.removals {
         match absent_is_fine(kernel.remove_group(&root.path(group))) {
             Ok(()) => return Ok(()),
             Err(error) => last = error.to_string(),
         }
         kill_all(root, kernel, group);
-        kernel.wait(BETWEEN_TRIES);
+        kernel.wait(TUNING.bench.between_tries.duration());
     }
     Err(last)
 }

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use neap_tuning::TUNING;
 use neap_units::{Bytes, PAGE_SIZE};
 use rustix::fs::{FallocateFlags, fallocate};
 
@@ -25,8 +26,6 @@ const ZSWAP: &str = "/sys/module/zswap/parameters";
 const COMPRESSORS: [&str; 5] = ["zstd", "lz4", "lzo-rle", "lzo", "deflate"];
 /// The highest priority of a swap area (linux/swap.h, SWAP_FLAG_PRIO_MASK): ours is used first.
 const PRIORITY: u16 = 0x7fff;
-/// What a swap file leaves of what is free on its disk, for all others that write there.
-const SPARE: Bytes = Bytes::mib(64);
 /// Where the signature of a swap area ends: at the end of its first page (linux/swap.h, union
 /// swap_header).
 const SIGNATURE: &[u8; 10] = b"SWAPSPACE2";
@@ -171,11 +170,12 @@ impl Lab {
             Missing::new(format!("{}: {error}", path.display())).remedy("another --swap-dir")
         };
         let free = filesystem_of(&self.root.path(dir)).map(|found| found.free);
+        let spare = TUNING.bench.spare;
         if let Ok(free) = free
-            && free < size + SPARE
+            && free < size + spare
         {
             let text = format!(
-                "{}: a swap file of {size} leaves less than {SPARE} of the {free} that are free",
+                "{}: a swap file of {size} leaves less than {spare} of the {free} that are free",
                 dir.display()
             );
             return Err(Missing::new(text).remedy("another --swap-dir"));

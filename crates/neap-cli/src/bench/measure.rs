@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use neap_sys::{Usage, start_within, usage_of_children};
+use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -30,12 +31,6 @@ use crate::machine::{Root, own_ticks};
 use crate::run::launch::Target;
 use crate::talk;
 
-/// Between two looks at the memory of a run, in nanoseconds: 10 ms, a look costs some 20 us.
-const BETWEEN_LOOKS: i64 = 10_000_000;
-/// Between two looks for processes that are dying, in milliseconds.
-const DYING: u64 = 2;
-/// How much longer neap may take to tell of a run that was ended, in nanoseconds: 2 s.
-const TO_TELL: u64 = 2_000_000_000;
 fn machine(what: &'static str) -> impl Fn(io::Error) -> Stop {
     move |source| Stop::Failed(Failure::Machine { what, source })
 }
@@ -96,9 +91,6 @@ fn written(root: &Root) -> u64 {
     let text = root.read("/proc/self/io").unwrap_or_default();
     field(&text, "write_bytes:").unwrap_or(0)
 }
-
-/// After how long neap's wait for what a command left behind is told of, in nanoseconds: 5 s.
-const TO_LEAVE: u64 = 5_000_000_000;
 
 /// What is known when the last process has ended.
 struct Ended {
@@ -206,7 +198,7 @@ impl Runner {
         let fd = fd.map_err(|errno| machine("pidfd_open")(errno.into()))?;
         let timeout = Timespec {
             tv_sec: 0,
-            tv_nsec: BETWEEN_LOOKS,
+            tv_nsec: TUNING.bench.looks.0 as i64,
         };
         let (mut peak, mut late) = (Peak::default(), None);
         let (mut left, mut left_running) = (Left::default(), false);
@@ -218,12 +210,14 @@ impl Runner {
                 Ok(_) => break,
                 Err(errno) => return Err(machine("poll")(errno.into())),
             }
-            if self.interrupt.caught().is_some() || self.overrun(start, TO_TELL).is_some() {
+            if self.interrupt.caught().is_some()
+                || self.overrun(start, TUNING.bench.to_tell.0).is_some()
+            {
                 kill_everything(watch.group);
             }
             if late.is_none() && watch.neap {
                 let ended = fate.metadata().is_ok_and(|facts| facts.len() > 0);
-                let times = (neap_sys::monotonic_nanos(), TO_LEAVE);
+                let times = (neap_sys::monotonic_nanos(), TUNING.bench.to_leave.0);
                 left.look(ended, times, waits)
                     .inspect(|line| talk::note(line));
             }
@@ -265,7 +259,7 @@ impl Runner {
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) | Err(Errno::CHILD) => {
                     kill_everything(group);
-                    std::thread::sleep(std::time::Duration::from_millis(DYING));
+                    std::thread::sleep(TUNING.bench.dying.duration());
                 }
                 Err(errno) => return Err(machine("wait")(errno.into())),
             }

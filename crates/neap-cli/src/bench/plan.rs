@@ -268,14 +268,10 @@ impl First {
     }
 }
 
-/// What a pool can take that holds nothing: a zram device has a page from its start, of the allocator
-/// others.
-const EMPTY_POOL: Bytes = Bytes::kib(16);
-
 /// The pool that a first run used, in whole pages; one that held nothing is none.
 #[must_use]
 pub fn pool_used(peak: Bytes) -> Bytes {
-    match peak > EMPTY_POOL {
+    match peak > TUNING.bench.empty_pool {
         true => peak.pages_up().into(),
         false => Bytes::ZERO,
     }

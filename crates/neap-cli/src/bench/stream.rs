@@ -10,6 +10,7 @@ use std::process::Stdio;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use neap_tuning::TUNING;
 use neap_units::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -18,15 +19,6 @@ use sha2::{Digest as _, Sha256};
 use super::interrupt::{Interrupt, Stop};
 use crate::failure::Failure;
 use crate::talk;
-
-/// How much of standard error is kept, in bytes: its last lines.
-const TAIL: usize = 4096;
-/// Between two looks for a signal while standard input is read.
-const PAUSE: Duration = Duration::from_millis(100);
-/// After how long it is said that standard input is still read.
-const HINT: Duration = Duration::from_secs(3);
-/// How much is read at once, in bytes: what a pipe holds (pipe(7)).
-const CHUNK: usize = 65536;
 
 /// Standard output as far as it matters here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,7 +62,7 @@ pub fn tail(stream: impl Read + Send + 'static) -> io::Result<JoinHandle<String>
     thread(stream, move |chunk| match chunk {
         Some(chunk) => {
             kept.extend_from_slice(chunk);
-            let over = kept.len().saturating_sub(TAIL);
+            let over = kept.len().saturating_sub(TUNING.bench.tail.as_usize());
             kept.drain(..over);
             None
         }
@@ -85,7 +77,7 @@ fn thread<T: Default + Send + 'static>(
     Builder::new()
         .name("neap-reader".to_owned())
         .spawn(move || {
-            let mut chunk = vec![0; CHUNK];
+            let mut chunk = vec![0; TUNING.bench.read.as_usize()];
             loop {
                 match stream.read(&mut chunk) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -130,7 +122,13 @@ impl Input {
         }
         let dir = std::env::temp_dir();
         let hint = |line: &str| talk::note(line);
-        copied(&file, &dir, interrupt, (HINT, hint)).map(Input::Copy)
+        copied(
+            &file,
+            &dir,
+            interrupt,
+            (TUNING.bench.input_hint.duration(), hint),
+        )
+        .map(Input::Copy)
     }
 
     /// For one run.
@@ -166,11 +164,12 @@ fn copied(
         source,
     };
     let mut copy = nameless(dir).map_err(refused)?;
-    let (mut chunk, mut told, mut bytes) = (vec![0; CHUNK], false, Bytes::ZERO);
+    let (mut chunk, mut told, mut bytes) =
+        (vec![0; TUNING.bench.read.as_usize()], false, Bytes::ZERO);
     let start = neap_sys::monotonic_nanos();
     let pause = Timespec {
         tv_sec: 0,
-        tv_nsec: PAUSE.subsec_nanos().into(),
+        tv_nsec: TUNING.bench.input_looks.duration().subsec_nanos().into(),
     };
     loop {
         interrupt.check()?;
@@ -242,7 +241,7 @@ mod tests {
     fn of_complaints_the_end_is_kept() {
         let text = format!("{}the end", "x".repeat(10_000));
         let kept = tail(io::Cursor::new(text)).unwrap().join().unwrap();
-        assert_eq!(kept.len(), TAIL);
+        assert_eq!(kept.len(), TUNING.bench.tail.as_usize());
         assert!(kept.ends_with("xthe end"));
     }
 

@@ -13,10 +13,6 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::talk;
 
-/// What a run may take more than the size its table is of: one part of so many. A group's limit is kept within
-/// batches of pages (mm/memcontrol.c, MEMCG_CHARGE_BATCH), and pools grow after they were measured.
-const EXCESS_DIVISOR: u64 = 20;
-
 impl Bench<'_> {
     /// Prints the report and writes the file; the status.
     pub(super) fn tell(mut self, entrants: &[plan::Entrant]) -> Result<u8, Stop> {
@@ -131,7 +127,7 @@ fn excess(size: Bytes, entrants: &[Entrant], runs: &[Raw]) -> Vec<String> {
                 continue;
             };
             let most = memory(worst);
-            if most > size.0 + size.0 / EXCESS_DIVISOR {
+            if most > size.0 + TUNING.bench.excess.of(size.0) {
                 let percent = (most - size.0) * 100 / size.0.max(1);
                 lines.push(format!(
                     "{} {} took {} {what} in turn {}, {percent} % more than {size}",

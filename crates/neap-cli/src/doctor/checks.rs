@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use neap_tuning::TUNING;
 use neap_units::Bytes;
 use rustix::process::{Resource, getrlimit};
 
@@ -10,11 +11,6 @@ use crate::machine::{Root, own_memory_cgroup, ram, transparent_huge_pages};
 use crate::run::library::{self, Library};
 use crate::run::{NO_PLACE, swap};
 use crate::{bench, env};
-
-/// Below this `ulimit -v` is in neap's way: 2 GiB.
-const ENOUGH_ADDRESSES: u64 = 2 << 30;
-/// Below this `ulimit -n` is: some thirty processes.
-const ENOUGH_FILES: u64 = 256;
 
 /// Every check, in the order in which a run meets them.
 pub fn all(root: &Root, swap_dir: Option<&Path>) -> Vec<Check> {
@@ -104,13 +100,14 @@ fn folder_of(library: &Library) -> String {
 /// bytes, `None` for no limit.
 fn room_check(name: &'static str, limit: Option<u64>, remedy: &str) -> Check {
     match limit {
-        Some(limit) if limit < ENOUGH_ADDRESSES => with_remedy(
+        Some(limit) if limit < TUNING.command.enough_addresses.0 => with_remedy(
             check(
                 name,
                 Verdict::Limited,
                 format!(
-                    "{}: neap may not find room for its own mappings, nor for 64MiB in each process",
-                    Bytes(limit)
+                    "{}: neap may not find room for its own mappings, nor for {} in each process",
+                    Bytes(limit),
+                    TUNING.agents.stage
                 ),
             ),
             remedy,
@@ -146,7 +143,7 @@ fn mappings_check(root: &Root) -> Check {
 fn descriptors_check(most: Option<u64>) -> Check {
     const NAME: &str = "open files";
     match most {
-        Some(most) if most < ENOUGH_FILES => with_remedy(
+        Some(most) if most < TUNING.command.enough_files => with_remedy(
             check(
                 NAME,
                 Verdict::Limited,

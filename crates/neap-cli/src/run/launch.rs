@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::time::Duration;
 
 use neap_sys::hand_down;
+use neap_tuning::TUNING;
 
 use crate::failure::{Failure, is_missing};
 use crate::run::command;
@@ -19,9 +19,6 @@ const OUT_OF_PROCESSES: [i32; 2] = [11, 12];
 
 /// fork: as many processes and threads as this user may have. Threads of neap's own end while it starts.
 const EAGAIN: i32 = 11;
-/// So often it is tried again then, and the pause before: half a second in all.
-const TRIES: usize = 50;
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// The command line and the file it runs.
 #[derive(Clone, Debug)]
@@ -43,9 +40,11 @@ impl Target {
             other => other,
         };
         let mut started = start();
-        for _ in 0..TRIES {
+        for _ in 0..TUNING.command.starts {
             match &started {
-                Err(error) if error.raw_os_error() == Some(EAGAIN) => std::thread::sleep(PAUSE),
+                Err(error) if error.raw_os_error() == Some(EAGAIN) => {
+                    std::thread::sleep(TUNING.command.between_starts.duration())
+                }
                 _ => break,
             }
             started = start();

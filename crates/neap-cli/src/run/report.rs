@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use neap_tuning::TUNING;
 use neap_units::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -39,11 +40,6 @@ const MEMORY: [&str; 7] = [
     "pool_compressed_bytes",
     "overhead_bytes",
 ];
-
-/// Times over that as many pages as the limit has came back before the summary speaks of it.
-const OFTEN: u64 = 2;
-/// And in each second: fewer leave the program most of its time.
-const FAST: f64 = 10_000.0;
 
 /// A file the user asked for, made before the command starts so that a bad path is found in time.
 #[derive(Debug)]
@@ -244,7 +240,9 @@ impl Finished<'_> {
     /// One line more where the program did little but wait for its pages; else nothing.
     fn hint(&self, refaults: u64, limit: Bytes) -> String {
         let over = refaults / limit.whole_pages().0.max(1);
-        if over < OFTEN || (refaults as f64) < FAST * self.wall_seconds {
+        if over < TUNING.command.often
+            || (refaults as f64) < TUNING.command.fast as f64 * self.wall_seconds
+        {
             return String::new();
         }
         format!(

@@ -41,9 +41,6 @@ const FORWARDED: [Signal; 9] = [
     Signal::CONT,
 ];
 
-/// With `--escalate`, two SIGINT to neap within this time mean that the first did not help (nanoseconds).
-const IMPATIENCE: u64 = 2_000_000_000;
-
 /// Whom signals go to.
 #[derive(Debug)]
 enum Target {
@@ -204,7 +201,9 @@ impl Patience {
         if signal != Signal::INT {
             return signal;
         }
-        let soon = self.last.is_some_and(|last| now - last < IMPATIENCE);
+        let soon = self
+            .last
+            .is_some_and(|last| now - last < TUNING.command.impatience.0);
         self.repeats = if soon { self.repeats + 1 } else { 0 };
         self.last = Some(now);
         match self.repeats {

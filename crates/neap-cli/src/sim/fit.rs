@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use neap_sim::{Fitter, Measured, Models, Nanos, with_dictionary};
 use neap_store::{CodecError, Compressor, CompressorKind, Dictionary, Page, SCRATCH};
 use neap_sys::monotonic_nanos;
+use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 
 use super::failure::Failure;
@@ -16,9 +17,6 @@ use super::output::{Output, distinct, is_stdout};
 /// Bits of a pagemap entry: the page is in memory, or in swap.
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
-
-/// Pages that a dictionary is chosen from, as in the engine.
-const SAMPLES: usize = 64;
 
 /// One way to compress: a compressor, with a dictionary of these pages or without.
 struct Way {
@@ -54,11 +52,11 @@ fn ways(kinds: &[CompressorKind], samples: &[u8]) -> Vec<Way> {
 /// Pages to make a dictionary of, spread over all.
 fn samples(input: &mut File, offsets: &[u64]) -> Vec<u8> {
     let mut page = [0; PAGE_SIZE];
-    let mut samples = Vec::with_capacity(SAMPLES * PAGE_SIZE);
-    let stride = (offsets.len() / (2 * SAMPLES)).max(1);
+    let mut samples = Vec::with_capacity(TUNING.dictionaries.samples().as_usize() * PAGE_SIZE);
+    let stride = (offsets.len() / (2 * TUNING.dictionaries.samples().as_usize())).max(1);
     for &offset in offsets.iter().step_by(stride) {
         let kept = page_at(input, offset, &mut page).is_ok() && page[8..] != page[..PAGE_SIZE - 8];
-        if kept && samples.len() < SAMPLES * PAGE_SIZE {
+        if kept && samples.len() < TUNING.dictionaries.samples().as_usize() * PAGE_SIZE {
             samples.extend_from_slice(&page);
         }
     }

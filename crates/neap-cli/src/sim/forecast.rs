@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::flags::ForecastArgs;
 use super::output::{Output, distinct, is_stdout};
 use super::print;
-use super::trace::{self, flag, machine, size, time};
+use super::trace::{flag, machine, size, time};
 use super::workload::read_trace;
 
 /// Least and most that pages may be said to get smaller.
@@ -34,7 +34,7 @@ const NEAP: Floor = Floor {
     who: "neap run takes no less",
 };
 const LINUX: Floor = Floor {
-    least: trace::LEAST,
+    least: TUNING.forecast.least,
     who: "no program runs in less",
 };
 

@@ -10,6 +10,7 @@ use neap_sim::{
     Size, forecast as predict, from_lackey, from_oracle, page_model, parse_duration, parse_size,
     parse_version,
 };
+use neap_tuning::TUNING;
 
 use super::failure::Failure;
 use super::flags::{Format, ImportArgs, MachineArgs, ReplayArgs};
@@ -19,9 +20,6 @@ use super::print;
 use super::record;
 use super::workload::{as_json, read_trace};
 use crate::talk;
-
-/// Least memory that a program is given on an imagined Linux: no program runs in less.
-pub(super) const LEAST: Bytes = Bytes::kib(64);
 
 /// The flags of the imagined machine.
 const MACHINE: &str =
@@ -213,7 +211,7 @@ fn limit(args: &ReplayArgs) -> Result<Option<Bytes>, Failure> {
     let limit = args.memory.as_deref();
     let limit = limit.map(|text| bytes("--memory", text)).transpose()?;
     match limit {
-        Some(limit) if limit < LEAST => {
+        Some(limit) if limit < TUNING.forecast.least => {
             let fault = "write at least 64K: no program runs in less";
             Err(flag("--memory", fault))
         }

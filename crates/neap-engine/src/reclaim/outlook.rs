@@ -9,9 +9,10 @@
 //! Time alone never decides: a busy machine may keep reclaim from its work for tenths of a second, so as
 //! many passes must have been made in vain.
 
-use super::Pass;
 use neap_tuning::TUNING;
 use neap_wire::BLOCK_PAGES;
+
+use super::Pass;
 
 /// Whether memory comes to those who wait for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

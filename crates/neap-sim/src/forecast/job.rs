@@ -15,12 +15,6 @@ use serde::Serialize;
 use super::NeapCosts;
 use crate::trace::{Backing, Event, Trace};
 
-/// Memory of neap itself, and for each page: measured, 1.9 MiB with 128 MiB of pages.
-const OWN: u64 = 3 << 19;
-const OWN_PER_PAGE: u64 = 16;
-/// What the pool takes over the compressed bytes, in percent (measured: 6).
-const POOL_OVERHEAD: u64 = 6;
-
 pub(super) const WRITTEN: u8 = 1;
 pub(super) const IN_POOL: u8 = 2;
 pub(super) const ON_DISK: u8 = 4;
@@ -231,12 +225,13 @@ impl Player {
         let of = |pages: u64, ratio: f64| pages as f64 * PAGE_SIZE as f64 / ratio.max(1.0);
         let (alone, dictionary) = self.assumed.ratio;
         let bytes = of(self.pool - self.helped, alone) + of(self.helped, dictionary);
-        bytes as u64 * (100 + POOL_OVERHEAD) / 100
+        let bytes = bytes as u64;
+        bytes + TUNING.forecast.pool_overhead.of(bytes)
     }
 
     pub(super) fn usage(&self) -> Bytes {
         let pages = self.core.total_resident().0 + self.staged;
-        let own = OWN + self.flags.len() as u64 * OWN_PER_PAGE;
+        let own = TUNING.forecast.own.0 + self.flags.len() as u64 * TUNING.forecast.own_per_page.0;
         Bytes(pages * PAGE_SIZE as u64 + self.pool_bytes() + own)
     }
 

@@ -11,6 +11,7 @@ mod reclaim;
 #[cfg(test)]
 mod tests;
 
+use neap_tuning::TUNING;
 use neap_units::{Bytes, Nanos};
 use serde::Serialize;
 
@@ -20,16 +21,6 @@ pub use packing::{Packing, Ratio, page_model, with_dictionary};
 
 use crate::trace::{Event, Trace, as_bytes};
 use job::{Assumed, Played, play};
-
-/// Least and most of the costs, in percent of the likely ones. Chosen: machines, and how busy they are, differ.
-const COSTS: (u64, u64) = (70, 170);
-/// Of a record's own time, what the program itself takes at least: what is taken off for waits is only
-/// modelled.
-const LEAST_OWN: f64 = 0.02;
-
-/// Share of what neap took in a recorded run that it takes in one that is not recorded, likely and at
-/// least: three programs waited 0.59, 0.74 and 0.78 times as long without the recorder.
-const RECORDED: (f64, f64) = (0.75, 0.55);
 
 /// What a forecast is asked.
 #[derive(Clone, PartialEq, Debug)]
@@ -87,8 +78,13 @@ impl NeapForecast {
         };
         [
             of(100, |ratio| ratio.likely, true, false),
-            of(COSTS.0, |ratio| ratio.most, false, false),
-            of(COSTS.1, |ratio| ratio.least, true, true),
+            of(
+                TUNING.forecast.costs_least,
+                |ratio| ratio.most,
+                false,
+                false,
+            ),
+            of(TUNING.forecast.costs_most, |ratio| ratio.least, true, true),
         ]
     }
 
@@ -193,13 +189,14 @@ impl NeapForecast {
         // The program's own time, how many times what is modelled neap took, and the time there without
         // the recorder.
         let bases = [
-            (&there.likely, RECORDED.0),
-            (&there.low, RECORDED.1),
+            (&there.likely, TUNING.forecast.recorded.as_f64()),
+            (&there.low, TUNING.forecast.recorded_least.as_f64()),
             (&there.high, 1.0),
         ]
         .map(|(there, share)| {
             let stall = there.stall.0.max(1) as f64;
-            let own = known.unwrap_or((took - stall).max(took * LEAST_OWN));
+            let own =
+                known.unwrap_or((took - stall).max(took * TUNING.forecast.least_own.as_f64()));
             let waited = (took - own) * share;
             (own, waited / stall, own + waited)
         });

@@ -6,9 +6,6 @@ use neap_units::{Bytes, EntryId, Nanos, PAGE_SIZE, PageId, Pages, SlotId};
 
 use super::job::{IN_POOL, ON_DISK, Player, UNWATCHED, WRITTEN};
 
-/// So many pages sent home for each resident one, without one that stays out: it has no end.
-const IN_VAIN: u64 = 4;
-
 impl Player {
     /// The program waits until so many pages have room.
     pub(super) fn wait_for(&mut self, pages: u64) {
@@ -63,7 +60,9 @@ impl Player {
             stored = self.store();
         }
         self.bounced = if stored > 0 { 0 } else { self.bounced };
-        if self.bounced > IN_VAIN * (self.core.total_resident().0 + TUNING.agents.block.0) {
+        if self.bounced
+            > TUNING.forecast.in_vain * (self.core.total_resident().0 + TUNING.agents.block.0)
+        {
             self.out.endless = true;
             return false;
         }

@@ -23,9 +23,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use neap_tuning::TUNING;
+
 use crate::errno::{Result, SysError};
 use lane::Lane;
-use neap_tuning::TUNING;
 
 /// Unit of offsets and lengths: the largest logical block size of common disks.
 pub(crate) const BLOCK: usize = 4096;

@@ -13,9 +13,10 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
+use neap_tuning::TUNING;
+
 use super::Ranges;
 use doubt::{ends, faults};
-use neap_tuning::TUNING;
 use story::Story;
 
 /// What a change does to places.
