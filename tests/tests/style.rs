@@ -162,6 +162,22 @@ fn nothing_is_left_to_be_done_later_in_code() {
 }
 
 #[test]
+fn times_and_sizes_of_the_engine_stand_in_the_list_of_what_neap_chose() {
+    let makers = ["Duration::from_", "Nanos::", "Nanos(", "Bytes::", "Bytes("];
+    let starts = |rest: &str| rest.starts_with(|c| ('1'..='9').contains(&c));
+    for (path, text) in files(&[".rs"]) {
+        let engine = path.starts_with("crates/neap-engine/src/") && !path.contains("/tests");
+        let code = text.split("#[cfg(test)]").next().filter(|_| engine);
+        for (i, line) in strip(code.unwrap_or_default()).lines().enumerate() {
+            let mut made = makers.iter().flat_map(|maker| line.split(maker).skip(1));
+            let value = |rest: &str| starts(rest.trim_start_matches(|c: char| !c.is_numeric()));
+            let at_once = |rest: &str| value(rest.split([',', ')', '.']).next().unwrap_or(rest));
+            assert!(!made.any(at_once), "{path}:{}: not in neap-tuning", i + 1);
+        }
+    }
+}
+
+#[test]
 fn the_changelog_keeps_its_format() {
     const KINDS: [&str; 6] = [
         "Added",

@@ -244,7 +244,7 @@ impl Meter {
     }
 
     fn far(&self) -> u64 {
-        self.limit.0 + self.limit.0 / 50 + (4 << 20)
+        TUNING.limit.allowed(self.limit).0
     }
 
     /// Whether fills may take the job over its limit from now on: better than stuck.

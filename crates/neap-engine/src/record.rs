@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
 
 use neap_record::{Header, Sink, block, end_block};
 use neap_sys::Thread;
@@ -82,7 +81,7 @@ impl Recording {
         while !self.writer.is_finished()
             && self.queue.waiting.load(Relaxed) > TUNING.report.record_waiting.as_usize()
         {
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(TUNING.report.record_look.duration());
         }
         job.core().finish();
         self.writer.join();

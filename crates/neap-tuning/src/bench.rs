@@ -28,8 +28,8 @@ crate::group! {
         /// Pause between two such tries.
         /// Chosen.
         between_tries: Nanos = Nanos::millis(10);
-        /// What a swap file leaves of what is free on its disk.
-        /// It is for all others that write there. Chosen.
+        /// What a swap file leaves of what is free on its disk, and has beyond twice of what the command used.
+        /// The first is for all others that write there. Chosen.
         spare: Bytes = Bytes::mib(64);
         /// What a pool can take that holds nothing.
         /// A zram device has a page from its start, of the allocator others.

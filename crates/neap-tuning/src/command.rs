@@ -17,7 +17,7 @@ crate::group! {
         /// Pages that came back, in times those of the limit, from which on the summary speaks of it.
         /// Chosen.
         often: u64 = 2;
-        /// And so many in each second.
+        /// Pages that came back in each second, from which on it does.
         /// Fewer leave the program most of its time.
         fast: u64 = 10_000;
         /// Below this `ulimit -v` is in neap's way.

@@ -100,7 +100,7 @@ crate::group! {
         /// Reads in a row that may find nothing, though there was to be something, before each is followed by a pause.
         /// The process can make the kernel say so, and read what there is itself. Chosen.
         fruitless: u32 = 64;
-        /// That pause.
+        /// Pause after such a read.
         /// Chosen.
         fruitless_pause: Nanos = Nanos::millis(1);
         /// Pause before events that could not be read are tried again.

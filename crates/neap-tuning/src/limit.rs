@@ -89,3 +89,12 @@ crate::group! {
         much_own: Share = Share::one_in(8);
     }
 }
+
+impl Limit {
+    /// What a job with this limit may be for a moment.
+    #[must_use]
+    pub const fn allowed(&self, limit: Bytes) -> Bytes {
+        let burst = self.burst.0 + self.burst_share.of(limit.0);
+        limit.saturating_add(Bytes(burst))
+    }
+}

@@ -31,7 +31,7 @@ crate::group! {
         /// Loaded pages keep their compressed copies while the pool takes less than this share of the limit.
         /// Chosen.
         keep_below: Share = Share::percent(25);
-        /// And only where so many are loaded at once.
+        /// They keep them only where so many are loaded at once.
         /// Who walks on will not come back before they leave again, so that the room of a copy is no loss. Where any page may be
         /// next, a copy is a page that is not resident.
         keep_from: usize = 4;
@@ -41,7 +41,7 @@ crate::group! {
         /// Looks at copies after which what was seen counts for half.
         /// Chosen.
         copies_lately: u32 = 256;
-        /// Fewer say nothing.
+        /// Looks at copies of which fewer say nothing.
         /// Chosen.
         copies_enough: u32 = 64;
         /// Share of the copies that must be the same as their page when it leaves.

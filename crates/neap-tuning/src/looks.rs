@@ -16,7 +16,7 @@ crate::group! {
         /// Mappings are looked for this often once memory is registered.
         /// Chosen.
         mappings: Nanos = Nanos::millis(50);
-        /// And not before so many times the time that the last look took.
+        /// Mappings are not looked for again before so many times the time that the last look took.
         /// A look takes this thread's cpu from everybody else. Chosen.
         mappings_rest: u64 = 16;
         /// The same where the job has grown.
@@ -88,7 +88,7 @@ crate::group! {
         /// Shortest time between two looks for processes without neap's library.
         /// Chosen.
         strays: Nanos = Nanos::secs(1);
-        /// And not before so many times the cpu time that the last one took.
+        /// They are not looked for again before so many times the cpu time that the last look took.
         /// It reads what all processes of the machine say of themselves. By the clock a busy machine would put it off for long.
         strays_rest: u64 = 200;
         /// Share of the limit above which such a process is named.

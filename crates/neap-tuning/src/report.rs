@@ -31,6 +31,9 @@ crate::group! {
         /// A record of a run that ends suddenly lacks no more than this.
         /// Chosen.
         record_flush: Nanos = Nanos::secs(1);
+        /// Time between two looks whether the rest of a record is written.
+        /// Chosen.
+        record_look: Nanos = Nanos::millis(1);
         /// Bytes of a record that are handed on at once.
         /// Chosen.
         record_block: Bytes = Bytes::kib(64);

@@ -20,7 +20,7 @@ crate::group! {
         /// Threads that wait for a caller.
         /// Chosen.
         idle_threads: usize = 2;
-        /// How long they do.
+        /// How long such a thread waits.
         /// Chosen.
         idle: Nanos = Nanos::secs(1);
         /// Descriptors that a caller takes, kept for when there are no others.

@@ -1,5 +1,6 @@
 //! How much memory a command takes by itself, which no single figure tells.
 
+use neap_tuning::TUNING;
 use neap_units::Bytes;
 
 use super::figures::Raw;
@@ -33,11 +34,11 @@ impl Need {
     }
 
     /// How large a swap file must be: what the command used plainly, again as much for what is free in
-    /// between, and 64 MiB. First by all that is known, then by what was seen, for page cache needs none.
+    /// between, and a little more. First by all that is known, then by what was seen, for page cache needs none.
     #[must_use]
     pub fn swap_sizes(self) -> [Bytes; 2] {
         let most = self.told.map_or(self.seen, |(told, _)| told);
-        [most, self.seen].map(|need| (need * 2 + Bytes::mib(64)).whole_pages().into())
+        [most, self.seen].map(|need| (need * 2 + TUNING.bench.spare).whole_pages().into())
     }
 
     /// What is said of a limit of `size` that the command may fit in.

@@ -65,8 +65,7 @@ impl Bench<'_> {
         let mut lines = Vec::new();
         for run in &self.raw {
             let limit = run.limit_bytes.unwrap_or(u64::MAX);
-            let allowed =
-                limit.saturating_add(TUNING.limit.burst_share.of(limit) + TUNING.limit.burst.0);
+            let allowed = TUNING.limit.allowed(Bytes(limit)).0;
             if run.contender == Contender::Neap && run.held_bytes() > allowed {
                 let peak = Bytes(run.held_bytes());
                 let (who, limit) = (who(run, entrants), Bytes(limit));

@@ -14,15 +14,13 @@ use neap_policy::staged_blocks;
 use neap_store::CompressorKind;
 use neap_sys::Thread;
 use neap_tuning::TUNING;
-use neap_units::{Bytes, PAGE_SIZE};
+use neap_units::PAGE_SIZE;
 
 use super::samples::Samples;
 use super::store::{Storer, Taken};
 use crate::job::Job;
 use crate::space::{Space, Stage};
 use crate::spawn::try_spawn;
-
-const BLOCK: Bytes = Bytes(neap_wire::BLOCK_PAGES * PAGE_SIZE as u64);
 
 /// What reclaim and its workers share.
 pub(crate) struct Work {
@@ -47,7 +45,7 @@ impl Work {
     pub fn new(job: Arc<Job>) -> Self {
         let zstd = matches!(job.options.compressor, CompressorKind::Zstd(_));
         Self {
-            stage_target: staged_blocks(job.options.limit, BLOCK) as usize,
+            stage_target: staged_blocks(job.options.limit, TUNING.agents.block.bytes()) as usize,
             pool_max: job.options.pool_max.0,
             workers: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
