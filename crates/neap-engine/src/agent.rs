@@ -5,7 +5,6 @@
 //! program (SIGSTOP, a debugger) does not reply: then the command is *late*, the caller goes on with
 //! other spaces, and whoever comes next completes what the command was for.
 
-use neap_sys::{Lock, Locked};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{
@@ -13,7 +12,7 @@ use std::sync::atomic::{
 };
 
 use bytemuck::{Zeroable, bytes_of};
-use neap_sys::{Keeper, Kept, Peer, Process, SysError};
+use neap_sys::{Keeper, Kept, Lock, Locked, Peer, Process, SysError};
 use neap_units::{Nanos, PageId, SlotId};
 use neap_wire as wire;
 

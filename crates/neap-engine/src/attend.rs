@@ -1,14 +1,13 @@
 //! The agent from its first word to its end. It shares the memory of its process and outlives it, so the memory is
 //! there until the agent is gone: the engine has it end as soon as the process has ended, or has become another by exec.
 
-use neap_sys::{Lock, Locked};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytemuck::{Zeroable, bytes_of};
-use neap_sys::{CpuTime, End, Ends, Peer, Pidfd, Process, Sender, Statm, Waker};
+use neap_sys::{CpuTime, End, Ends, Lock, Locked, Peer, Pidfd, Process, Sender, Statm, Waker};
 use neap_tuning::TUNING;
 use neap_units::Nanos;
 use neap_wire as wire;

@@ -1,6 +1,5 @@
 //! Starting and ending the engine.
 
-use neap_sys::Lock;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::ops::Range;
@@ -11,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use neap_store::{Arena as StoreArena, BlockFile, Config, HashKey, NoFile, Store};
-use neap_sys::{Features, Listener, SwapFile, SysError, Thread, Uffd, Waker};
+use neap_sys::{Features, Listener, Lock, SwapFile, SysError, Thread, Uffd, Waker};
 use neap_tuning::TUNING;
 use neap_units::Bytes;
 

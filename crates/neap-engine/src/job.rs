@@ -1,6 +1,5 @@
 //! What all threads of the engine share.
 
-use neap_sys::{Gate, Lock, Locked};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
@@ -11,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use neap_policy::{Effect, Illegal};
 use neap_record::Recorded;
 use neap_store::Store;
-use neap_sys::{Features, Keeper, SysError, Uffd, Wake, Waker};
+use neap_sys::{Features, Gate, Keeper, Lock, Locked, SysError, Uffd, Wake, Waker};
 use neap_tuning::{Share, TUNING};
 use neap_units::{PAGE_SIZE, PageNr, Pages, SpaceId};
 

@@ -1,11 +1,11 @@
 //! How much memory the job uses, between two looks at the kernel's accounting.
 
-use neap_sys::Lock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use neap_store::Holding;
+use neap_sys::Lock;
 use neap_tuning::TUNING;
 use neap_units::{Bytes, PAGE_SIZE, Pages};
 

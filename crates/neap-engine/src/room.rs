@@ -1,9 +1,10 @@
 //! Who waits for memory: spaces whose faults would take the job over its limit, first come, first served.
 
-use neap_sys::Lock;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+
+use neap_sys::Lock;
 
 use crate::space::Space;
 

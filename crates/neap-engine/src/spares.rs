@@ -1,11 +1,9 @@
 //! Descriptors kept for when no other is left: who calls the engine waits until it is answered, and a process that
 //! forks until somebody has the userfaultfd of its child.
 
-use neap_sys::{Lock, Locked};
-use neap_tuning::TUNING;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use neap_sys::{SysError, Waker};
+use neap_sys::{Lock, Locked, SysError, Waker};
 use neap_tuning::TUNING;
 
 /// What is kept. A child that is served ends only when its call has been answered, so the caller's comes first: with

@@ -1,13 +1,12 @@
 //! Those who are never met: what a program starts without neap's library takes memory that nobody counts. It is
 //! looked for now and then, and named once it takes much.
 
-use neap_sys::Lock;
-use neap_tuning::TUNING;
 use std::collections::HashSet;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use neap_sys::Lock;
 use neap_tuning::TUNING;
 
 use crate::job::Job;

@@ -1,11 +1,10 @@
 //! What the kernel tells of one space: changes are kept until nothing is still to come, faults wait here to be
 //! served.
 
-use neap_sys::Alone;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use neap_sys::Event;
+use neap_sys::{Alone, Event};
 use neap_tuning::TUNING;
 use neap_units::PageNr;
 

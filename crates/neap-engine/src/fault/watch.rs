@@ -1,8 +1,6 @@
 //! The watch over fault threads that run behind the program's: one that is ready to run and gets no cpu is put ahead
 //! again. It takes no lock that such a thread may hold.
 
-use neap_sys::Lock;
-use neap_tuning::TUNING;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -10,6 +8,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use neap_sys::Lock;
 use neap_tuning::TUNING;
 
 use crate::meter::Bell;

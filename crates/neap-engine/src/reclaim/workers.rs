@@ -6,13 +6,12 @@
 //! then the programs will have to wait, and their cpus are better used so. Where workers do not keep up either reclaim
 //! goes on storing: one that gets no cpu holds up one block.
 
-use neap_sys::Lock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use neap_policy::staged_blocks;
 use neap_store::CompressorKind;
-use neap_sys::Thread;
+use neap_sys::{Lock, Thread};
 use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 

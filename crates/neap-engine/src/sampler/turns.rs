@@ -6,10 +6,9 @@
 //! it for 24 ms, in which 60 MiB came that nothing had registered. So until memory is registered, and fresh pages wait
 //! for themselves, a second thread sleeps on another cpu, and looks where the first is late.
 
-use neap_sys::Lock;
-use neap_tuning::TUNING;
 use std::time::Duration;
 
+use neap_sys::Lock;
 use neap_tuning::TUNING;
 
 use super::Sampler;

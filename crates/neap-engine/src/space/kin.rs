@@ -5,14 +5,13 @@
 //! gets a copy of its own, which leaves at once, and what the store keeps of the first is offered to the
 //! others, so that the same bytes are compressed and kept once.
 
-use neap_sys::Lock;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 
 use neap_policy::{State, Step};
 use neap_record::Recorded;
-use neap_sys::Process;
+use neap_sys::{Lock, Process};
 use neap_tuning::TUNING;
 use neap_units::{EntryId, PAGE_SIZE, PageNr, SpaceId};
 

@@ -24,7 +24,6 @@ mod threads;
 mod traits;
 mod vouch;
 
-use neap_sys::{Gate, Lock};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{
@@ -32,7 +31,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
-use neap_sys::{Maps, Pagemap, Pidfd, Process, Remote, Stop, Uffd, Waker, Word};
+use neap_sys::{Gate, Lock, Maps, Pagemap, Pidfd, Process, Remote, Stop, Uffd, Waker, Word};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;

@@ -5,9 +5,9 @@
 //! *live* while its page may still come back from it. A block whose slots are all dead and that
 //! nobody reads (no pins) is recycled by the agent and used again, never before.
 
-use neap_sys::{Lock, Locked};
 use std::collections::VecDeque;
 
+use neap_sys::{Lock, Locked};
 use neap_units::{PAGE_SIZE, PageId, SlotId};
 use neap_wire::BLOCK_PAGES;
 

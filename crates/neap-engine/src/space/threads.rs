@@ -4,9 +4,9 @@
 //! robust futexes), and at that point it does not wait for a page: the write would be lost. So these
 //! pages stay. libc keeps both beside the list of robust futexes, whose place the kernel tells.
 
-use neap_sys::Lock;
 use std::collections::HashSet;
 
+use neap_sys::Lock;
 use neap_tuning::TUNING;
 use neap_units::PageNr;
 

@@ -14,7 +14,6 @@ mod lane;
 mod plain;
 mod ring;
 
-use crate::Lock;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
@@ -25,6 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use neap_tuning::TUNING;
 
+use crate::Lock;
 use crate::errno::{Result, SysError};
 use lane::Lane;
 
