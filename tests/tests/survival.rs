@@ -130,6 +130,16 @@ fn a_child_finds_new_memory_new_where_its_parent_keeps_some_to_itself() {
 }
 
 #[test]
+fn what_a_child_makes_of_a_place_that_its_parent_keeps_to_itself_is_new() {
+    survives(
+        "what_a_child_makes_of_a_place_that_its_parent_keeps_to_itself_is_new",
+        "kept",
+        "64",
+        "32M",
+    );
+}
+
+#[test]
 fn addresses_that_came_and_went_are_managed_again() {
     let test = "addresses_that_came_and_went_are_managed_again";
     if let Some(run) = survives(test, "churn", "64", "48M") {

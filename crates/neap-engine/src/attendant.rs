@@ -41,8 +41,9 @@ pub(crate) enum Plea {
         family: u64,
         wipes: bool,
     },
-    /// A forked child, whose userfaultfd the kernel gave us, offers the rest.
-    Adopt(Arc<Space>),
+    /// A forked child, whose userfaultfd the kernel gave us, offers the rest. `keeps`: its parent may have memory that it has
+    /// not.
+    Adopt { space: Arc<Space>, keeps: bool },
 }
 
 impl Plea {
@@ -63,13 +64,14 @@ impl Plea {
                 };
                 (spaces.iter().filter(its).count() < TUNING.agents.spaces).then_some(plea)
             }
-            _ => {
+            Request::Adopt { keeps } => {
                 let space = spaces
                     .into_iter()
                     .find(|space| space.cookie == caller.number)?;
                 let first = !space.is_dead() && !space.claimed.swap(true, Relaxed);
-                first.then_some(Self::Adopt(space))
+                first.then_some(Self::Adopt { space, keeps })
             }
+            _ => None,
         }
     }
 
@@ -77,6 +79,13 @@ impl Plea {
     pub fn needs_device(&self) -> bool {
         matches!(self, Self::Attach { .. })
     }
+}
+
+/// How a forked child came by its space.
+#[derive(Clone, Copy)]
+struct Adopted {
+    /// Its parent may have memory that it has not.
+    keeps: bool,
 }
 
 /// A process that was taken over, but for its agent.
@@ -169,14 +178,17 @@ pub(crate) fn take_over(job: &Arc<Job>, caller: &Caller, plea: Plea) -> Option<M
                 space.0.kin.inherit_from(&parent);
                 space.0.kin.end_inherits(); // it was not registered, so all of its mappings will be found
             }
-            let met = admit(job, &space.0, caller, offer, space.1, false);
+            let met = admit(job, &space.0, caller, offer, space.1, None);
             if met.is_none() {
                 job.end_space(&space.0);
             }
             met
         }
         // If this fails the child is still served, like one that never asked.
-        Plea::Adopt(space) => admit(job, &space, caller, offer, message, true),
+        Plea::Adopt { space, keeps } => {
+            let adopted = Adopted { keeps };
+            admit(job, &space, caller, offer, message, Some(adopted))
+        }
     }
 }
 
@@ -208,7 +220,7 @@ fn admit(
     caller: &Caller,
     offer: Offer,
     message: Message,
-    adopted: bool,
+    adopted: Option<Adopted>,
 ) -> Option<Met> {
     let files = message
         .fds
@@ -238,12 +250,14 @@ fn admit(
         }
         return None;
     };
-    if job.options.require && !adopted {
-        job.serve_early(space)?;
+    match adopted {
+        None if job.options.require => job.serve_early(space)?,
+        Some(Adopted { keeps: true }) => space.forget_at_birth(job, &proven.maps),
+        _ => {}
     }
     // Before the process may go on, and perhaps end, or ask for something, at once.
     space.pid.store(caller.pid, Relaxed);
-    let_begin(job, space, caller, adopted).or_else(|| {
+    let_begin(job, space, caller, adopted.is_some()).or_else(|| {
         space.pid.store(0, Relaxed);
         None
     })?;
@@ -253,7 +267,7 @@ fn admit(
         room,
         proven,
         offer,
-        adopted,
+        adopted: adopted.is_some(),
     })
 }
 

@@ -264,7 +264,7 @@ impl Reception {
         caller.number = number;
         caller.since = neap_sys::monotonic_nanos();
         caller.next = match request {
-            Request::Attach { .. } | Request::Adopt => {
+            Request::Attach { .. } | Request::Adopt { .. } => {
                 let plea = Plea::of(&self.job, &caller, request)?;
                 self.welcome(&caller, &plea)?;
                 Next::Offer(plea)

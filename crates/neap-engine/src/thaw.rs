@@ -30,7 +30,7 @@ pub(crate) fn answer(job: &Arc<Job>, caller: &Caller, request: Request) {
             Request::Resume => resume(job, &space),
             Request::Forked => forked(&space),
             Request::Foresee(bytes) => foresee(job, &space, bytes),
-            Request::Attach { .. } | Request::Adopt => {}
+            Request::Attach { .. } | Request::Adopt { .. } => {}
         },
         Whose::Another => {}
         Whose::Unknown => return,
@@ -118,6 +118,10 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
         earlier
     };
     space.thawed.fetch_add(1, Relaxed);
+    // What is nowhere can not be brought back.
+    while !space.has_its_own(job) && !space.is_dead() {
+        std::thread::sleep(TUNING.talk.look.duration());
+    }
     let end = || {
         let grown = space.may_have_grown(&range);
         let mut ranges = space.ranges.lock();

@@ -130,6 +130,13 @@ pub fn start_in_child() {
 
 /// Set once the program has asked for memory that forked children find empty; they inherit it.
 static WIPES: AtomicBool = AtomicBool::new(false);
+/// The same of memory that they do not have.
+static KEEPS: AtomicBool = AtomicBool::new(false);
+
+/// The program is about to ask for such memory.
+pub fn note_kept() {
+    KEEPS.store(true, Relaxed);
+}
 
 /// One message to the engine and its answer, for the hooks. False if the engine is not there, or could not be
 /// told within two seconds or so: the program has no descriptor left, or may make no socket.
@@ -199,10 +206,10 @@ fn hello(purpose: u32, (arg, arg2): (u64, u64), number: u64) -> wire::Hello {
         magic: wire::MAGIC,
         version: wire::VERSION,
         purpose,
-        flags: match WIPES.load(Relaxed) {
-            true => wire::HELLO_WIPES,
-            false => 0,
-        },
+        flags: [(&WIPES, wire::HELLO_WIPES), (&KEEPS, wire::HELLO_KEEPS)]
+            .iter()
+            .filter(|(asked, _)| asked.load(Relaxed))
+            .fold(0, |flags, (_, flag)| flags | flag),
         arg,
         arg2,
         number,

@@ -68,6 +68,8 @@ pub mod purpose {
 
 /// The process, or one that it comes from by forks, has asked for [`purpose::WIPE`].
 pub const HELLO_WIPES: u32 = 1;
+/// It has memory that forked children do not have (MADV_DONTFORK).
+pub const HELLO_KEEPS: u32 = 2;
 
 /// First message of a connection.
 #[repr(C)]

@@ -6,7 +6,8 @@ use core::ops::Range;
 use bytemuck::Pod;
 
 use crate::{
-    Attach, BLOCK_PAGES, HELLO_WIPES, Hello, MAGIC, MAX_RANGES, Reply, VERSION, lack, purpose,
+    Attach, BLOCK_PAGES, HELLO_KEEPS, HELLO_WIPES, Hello, MAGIC, MAX_RANGES, Reply, VERSION, lack,
+    purpose,
 };
 
 const PAGE: u64 = 4096;
@@ -35,7 +36,10 @@ pub enum Request {
         wipes: bool,
     },
     /// See [`purpose::ADOPT`].
-    Adopt,
+    Adopt {
+        /// Its parent may have memory that it has not.
+        keeps: bool,
+    },
     /// See [`purpose::RELEASE`].
     Release(Range<u64>),
     /// See [`purpose::WIPE`].
@@ -101,7 +105,9 @@ pub fn request(bytes: &[u8]) -> Result<(u64, Request), Bad> {
             family: hello.arg,
             wipes: hello.flags & HELLO_WIPES != 0,
         },
-        purpose::ADOPT => Request::Adopt,
+        purpose::ADOPT => Request::Adopt {
+            keeps: hello.flags & HELLO_KEEPS != 0,
+        },
         purpose::RELEASE => Request::Release(range),
         purpose::WIPE => Request::Wipe(range),
         purpose::THAW => Request::Thaw,

@@ -26,6 +26,7 @@ int wiped(size_t pages);
 int grows_locked(size_t pages);
 int covered(size_t pages);
 int holes(size_t pages);
+int kept(size_t pages);
 int children(size_t pages);
 int shuffle(size_t pages);
 int cut(size_t pages);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use neap_policy::{Heat, State, Step};
-use neap_sys::{Found, Mapping, Mode};
+use neap_sys::{Found, Mapping, Maps, Mode};
 use neap_tuning::TUNING;
 use neap_units::{PAGE_SIZE, PageNr};
 
@@ -57,7 +57,7 @@ impl Space {
         if self.traits.has(Trait::Wipes) {
             self.let_go_of_wiped(body, &taken);
         }
-        let sure = self.keep_registered(body, &new);
+        let sure = self.keep_registered(&body.maps, &new);
         let kept = self.registered_of(&taken);
         let runs = match sure {
             true => self.note_present(job, body, &kept),
@@ -127,10 +127,10 @@ impl Space {
     /// A mapping that is not registered may leave, and another come, without a word, also between the look at the
     /// list of mappings and the registration, which then missed that. From the registration on changes are told: what
     /// of these places is not registered now is none of ours. False: not to be told now.
-    pub(super) fn keep_registered(&self, body: &Body, places: &[Range<u64>]) -> bool {
+    pub(super) fn keep_registered(&self, maps: &Maps, places: &[Range<u64>]) -> bool {
         let mut gone = Vec::new();
         for place in places {
-            let Ok(mappings) = body.maps.extents(place.clone()) else {
+            let Ok(mappings) = maps.extents(place.clone()) else {
                 return false;
             };
             let mut at = place.start;

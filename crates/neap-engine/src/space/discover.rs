@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_sys::{Mapping, Mode};
+use neap_sys::{Mapping, Maps, Mode};
 use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 
@@ -32,7 +32,7 @@ impl Space {
             first: self.ranges.lock().is_empty(),
             inherits: self.kin.inherits(),
         };
-        if look.inherits && !self.forget_unregistered(job, body) {
+        if look.inherits && !self.forget_unregistered(job, &body.maps) {
             return;
         }
         self.forget_refused(body);
@@ -146,11 +146,11 @@ impl Space {
     /// A forked child has not all that its parent had registered (MADV_DONTFORK, or unmapped before the fork
     /// by another thread that has not told yet), and what comes to such a place is not registered: forgets
     /// what the table has of it. False: not now.
-    fn forget_unregistered(&self, job: &Job, body: &Body) -> bool {
+    fn forget_unregistered(&self, job: &Job, maps: &Maps) -> bool {
         let _gate = self.gate.write();
         let all = || self.ranges.lock().iter().collect();
         let inherited: Vec<Range<u64>> = all();
-        if !self.keep_registered(body, &inherited) {
+        if !self.keep_registered(maps, &inherited) {
             return false;
         }
         // Asked afterwards: a mapping that moved since the last event has records at its old place.
@@ -160,6 +160,23 @@ impl Space {
         let registered: Vec<Range<u64>> = all();
         self.forget_holes(job, &(0..HIGHEST), &registered);
         true
+    }
+
+    /// The same before the child goes on, where its parent is known to have memory that it has not. What the child maps there,
+    /// or grows by, would be taken for that. If it cannot be done now the first look does it.
+    pub fn forget_at_birth(&self, job: &Job, maps: &Maps) {
+        for _ in 0..TUNING.looks.tries {
+            if self.forget_unregistered(job, maps) || self.is_dead() {
+                break;
+            }
+            std::thread::sleep(TUNING.looks.between_tries.duration());
+        }
+    }
+
+    /// Whether the table has no record but of memory that the space has; it is made so, if it can be now.
+    pub fn has_its_own(&self, job: &Job) -> bool {
+        let body = self.body.get().filter(|_| self.kin.inherits());
+        body.is_none_or(|body| self.forget_unregistered(job, &body.maps))
     }
 
     /// What the program asked to be left alone is forgotten with its mapping.

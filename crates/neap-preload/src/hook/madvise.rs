@@ -1,6 +1,7 @@
-//! madvise(2), for two advices. Memory that is to be filled is filled in steps ([`populate`]). And memory that a forked
-//! child must find empty. The kernel announces a fork
-//! but not this flag, so the engine would give the child its parent's pages; it lets go before.
+//! madvise(2), for three advices. Memory that is to be filled is filled in steps ([`populate`]). And memory that a forked
+//! child must find empty, or not at all. The kernel announces a fork
+//! but not this flag, so the engine would give the child its parent's pages. Of what is to be empty it lets go before; of what
+//! is not to be there it learns from the child.
 
 use core::ffi::{c_int, c_void};
 
@@ -21,6 +22,9 @@ pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> 
         if !boot::tell(purpose::WIPE, start as u64, end as u64) && !agent::stay_native() {
             return as_libc(-sys::EAGAIN);
         }
+    }
+    if advice as usize == sys::MADV_DONTFORK {
+        boot::note_kept();
     }
     if advice as usize == sys::MADV_POPULATE_WRITE {
         return as_libc(populate::in_steps(start, len));
