@@ -139,6 +139,17 @@ fn what_a_child_makes_of_a_place_that_its_parent_keeps_to_itself_is_new() {
     );
 }
 
+/// 256 of 19,200 pages were lost.
+#[test]
+fn memory_that_moves_to_where_children_are_to_find_nothing_keeps_its_bytes() {
+    survives(
+        "memory_that_moves_to_where_children_are_to_find_nothing_keeps_its_bytes",
+        "advised",
+        "64",
+        "32M",
+    );
+}
+
 #[test]
 fn addresses_that_came_and_went_are_managed_again() {
     let test = "addresses_that_came_and_went_are_managed_again";

@@ -123,6 +123,11 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
         std::thread::sleep(TUNING.talk.look.duration());
     }
     let end = || {
+        // What has moved there, and has not been told yet, would lose what of it is elsewhere: the kernel refuses a fill
+        // then, and not this.
+        if space.is_changing() {
+            return false;
+        }
         let grown = space.may_have_grown(&range);
         let mut ranges = space.ranges.lock();
         let known: Vec<Range<u64>> = ranges.within(&range);
@@ -138,6 +143,7 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
                 job.release(space, effect);
             }
         }
+        true
     };
     bring_back(job, space, &pages(&range), || {}, end);
     space.thawed.fetch_sub(1, Relaxed);
@@ -148,7 +154,7 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
 fn thaw(job: &Arc<Job>, space: &Arc<Space>) {
     space.thawed.fetch_add(1, Relaxed);
     let all = PageNr(0)..PageNr(u64::MAX);
-    bring_back(job, space, &all, || job.meter.note_thaw(), || {});
+    bring_back(job, space, &all, || job.meter.note_thaw(), || true);
 }
 
 fn resume(job: &Arc<Job>, space: &Arc<Space>) {
@@ -189,13 +195,14 @@ fn foresee(job: &Arc<Job>, space: &Arc<Space>, bytes: u64) {
 }
 
 /// Fills every page of the range that is elsewhere, after a call of `some` if there are any, until none is;
-/// then calls `end` before anything can leave again. The caller has set `thawed`, so reclaim takes no new pages.
+/// then calls `end`, until that is true, before anything can leave again. The caller has set `thawed`, so reclaim takes no new
+/// pages.
 fn bring_back(
     job: &Arc<Job>,
     space: &Arc<Space>,
     range: &Range<PageNr>,
     some: impl Fn(),
-    end: impl FnOnce(),
+    end: impl Fn() -> bool,
 ) {
     let mut loader = Loader::new();
     while !space.is_dead() {
@@ -205,17 +212,16 @@ fn bring_back(
                 return;
             }
             let found = elsewhere(job, space, range);
-            if space.expects() {
-                drop(_gate);
-                std::thread::sleep(TUNING.talk.look.duration());
-                continue;
-            }
-            if found.is_empty() {
-                end();
+            let settled = !space.expects();
+            if settled && found.is_empty() && end() {
                 return;
             }
             found
         };
+        if found.is_empty() || space.expects() {
+            std::thread::sleep(TUNING.talk.look.duration());
+            continue;
+        }
         some();
         let mut again = false;
         for page in found {

@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_void};
 
 use neap_wire::purpose;
 
-use super::{as_libc, populate};
+use super::{as_libc, populate, turn};
 use crate::{agent, boot, sys};
 
 /// The program's madvise.
@@ -17,7 +17,10 @@ use crate::{agent, boot, sys};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int {
     let start = at as usize;
-    if advice as usize == sys::MADV_WIPEONFORK && !boot::engine_name().is_empty() {
+    let wipes = advice as usize == sys::MADV_WIPEONFORK && !boot::engine_name().is_empty();
+    // Nothing is to move there between what the engine does and what the kernel does.
+    let _turn = wipes.then(turn::take);
+    if wipes {
         let end = start.saturating_add(len).saturating_add(4095) & !4095;
         if !boot::tell(purpose::WIPE, start as u64, end as u64) && !agent::stay_native() {
             return as_libc(-sys::EAGAIN);
