@@ -359,6 +359,13 @@ fn a_program_with_a_userfaultfd_of_its_own_is_asked_for_every_page() {
     survives(test, "trapped", "40", "20M");
 }
 
+/// All that it moved read as zeros.
+#[test]
+fn a_program_with_a_userfaultfd_of_its_own_moves_pages_that_are_out() {
+    let test = "a_program_with_a_userfaultfd_of_its_own_moves_pages_that_are_out";
+    survives(test, "carried", "64", "24M");
+}
+
 /// What is mapped anew in the middle of registered memory is another mapping to the kernel; mremap moves one.
 #[test]
 fn memory_of_which_parts_were_mapped_anew_can_be_moved() {

@@ -53,7 +53,7 @@ int verdict(size_t bad, size_t pages)
 int main(int argc, char **argv)
 {
 	if (argc != 3) {
-		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|heirs|orphans|moves|churn|husks|wiped|grows-locked|covered|holes|kept|advised|children|shuffle|turns|cut|trapped|pieced MIB\n", stderr);
+		fputs("usage: survive sandbox-kill|sandbox-errno|vforked|heirs|orphans|moves|churn|husks|wiped|grows-locked|covered|holes|kept|carried|advised|children|shuffle|turns|cut|trapped|pieced MIB\n", stderr);
 		return 2;
 	}
 	const char *mode = argv[1];
@@ -86,6 +86,8 @@ int main(int argc, char **argv)
 		return kept(pages);
 	if (!strcmp(mode, "advised"))
 		return advised(pages);
+	if (!strcmp(mode, "carried"))
+		return carried(pages);
 	if (!strcmp(mode, "children"))
 		return children(pages);
 	if (!strcmp(mode, "shuffle"))

@@ -27,6 +27,7 @@ int grows_locked(size_t pages);
 int covered(size_t pages);
 int holes(size_t pages);
 int kept(size_t pages);
+int carried(size_t pages);
 int advised(size_t pages);
 int children(size_t pages);
 int shuffle(size_t pages);
