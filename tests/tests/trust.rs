@@ -88,13 +88,15 @@ impl Case {
 
     /// A client that is a member of the job.
     fn within(&self, mode: &str, as_nobody: bool) -> Managed {
+        self.beside_a_member(self.client(mode, as_nobody))
+    }
+
+    /// A job in which these words run as well.
+    fn beside_a_member(&self, member: Vec<OsString>) -> Managed {
         let script = "hog=$1 rounds=$2; shift 2; \"$hog\" 96 $rounds & \"$@\" >&2; came=$?; wait $! && exit $came";
         let words = ["sh", "-c", script, "sh"].map(OsString::from);
         let hog = [self.hog.clone().into(), ROUNDS.into()];
-        let all = words
-            .into_iter()
-            .chain(hog)
-            .chain(self.client(mode, as_nobody));
+        let all = words.into_iter().chain(hog).chain(member);
         let run = Neap::limit("64M")
             .env("NEAP_CHECK", "1")
             .run(&Run::new(all).limit(LONGEST));
@@ -214,4 +216,21 @@ fn who_takes_the_place_of_a_dead_engine_is_handed_nothing() {
         "{}",
         outcome.stderr
     );
+}
+
+/// A forked child without a name, whose pages nobody has, costs nobody else anything, and reads no wrong byte.
+#[test]
+fn a_member_that_forks_without_its_staging_area_ends_no_other() {
+    let Some(case) = Case::of("a_member_that_forks_without_its_staging_area_ends_no_other") else {
+        return;
+    };
+    let _alone = exclusive();
+    let razed = case.user.copy(&program("razed"));
+    let ends = ["sh", "-c", "\"$@\"; test $? -ne 3", "sh"]; // it may be killed
+    let words = ends.iter().chain(&NOBODY).map(OsString::from);
+    let words: Vec<OsString> = words.chain([razed.into()]).collect();
+    for _ in 0..3 {
+        let run = case.beside_a_member(words.clone());
+        assert!(!run.stderr.contains("wrong\n"), "{}", run.stderr);
+    }
 }

@@ -328,6 +328,7 @@ fn embody(job: &Job, caller: Caller, met: Met, task: Option<Task>) -> Option<()>
         own,
         left: AtomicBool::new(false),
         doubted: AtomicBool::new(false),
+        lost: AtomicBool::new(false),
     };
     space.cookie_page.store(offer.cookie, Relaxed);
     // A forked child depends on the engine from the start, and its agent was told so.

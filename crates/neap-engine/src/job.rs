@@ -278,12 +278,11 @@ impl Job {
         }
     }
 
-    /// A page cannot be brought back: the program dies and is told why. It never reads other bytes.
-    pub fn lose(&self, space: &Space, page: PageNr, why: &str) {
+    /// A page cannot be brought back: the program dies and is told why. It never reads other bytes. False: its address space
+    /// is changing, and it must be asked for again.
+    pub fn lose(&self, space: &Space, page: PageNr, why: &str) -> bool {
         let Some(body) = space.body.get() else {
-            // A forked child that gave no name: everything in the job goes with it.
-            self.lose_all(why);
-            return;
+            return self.lose_of_nameless(space, page, why);
         };
         let address = page.addr();
         let range = address..address + PAGE_SIZE as u64;
@@ -296,11 +295,30 @@ impl Job {
             let _ = body.process.signal(SIGKILL);
         }
         let _ = space.uffd.wake(range);
-        self.warn(format!(
-            "process {}: the page at {address:#x} is lost ({why}); the process is killed rather than let it read wrong bytes",
-            body.pid
-        ));
+        if !body.lost.swap(true, Relaxed) {
+            self.warn(format!(
+                "process {}: the page at {address:#x} is lost ({why}); the process is killed rather than let it read wrong bytes",
+                body.pid
+            ));
+        }
         self.obituaries.fetch_sub(1, Release);
+        true
+    }
+
+    /// The same of a forked child that gave no name: whoever touches the page gets SIGBUS, or an error of its call. Where the
+    /// kernel cannot do that (before Linux 6.6) everything in the job goes with it.
+    fn lose_of_nameless(&self, space: &Space, page: PageNr, why: &str) -> bool {
+        let range = page.addr()..page.addr() + PAGE_SIZE as u64;
+        match space.uffd.poison(range.clone(), Wake::Now) {
+            Ok(()) => self.warn(format!(
+                "a forked process lost memory ({why}); it gets SIGBUS where it touches that, rather than wrong bytes"
+            )),
+            Err(error) if error.passes() => return false,
+            Err(error) if error.is_unknown_flag() => self.lose_all(why),
+            // Its memory is gone, or the page there is not ours any more: the thread finds out itself.
+            Err(_) => _ = space.uffd.wake(range),
+        }
+        true
     }
 
     /// Waits, but not for ever, until it was told why processes were killed: their end may be that of the job.

@@ -122,6 +122,13 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
     while !space.has_its_own(job) && !space.is_dead() {
         std::thread::sleep(TUNING.talk.look.duration());
     }
+    if let Some((page, why)) = space
+        .lost
+        .first_of(&range)
+        .and_then(|page| Some((page, space.lost.why(page)?)))
+    {
+        job.lose(space, page, &why); // the kernel would fill it
+    }
     let end = || {
         // What has moved there, and has not been told yet, would lose what of it is elsewhere: the kernel refuses a fill
         // then, and not this.

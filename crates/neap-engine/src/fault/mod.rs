@@ -318,6 +318,10 @@ impl FaultThread {
             return false;
         }
         let _gate = self.space.gate.write();
+        if let Some(why) = self.space.lost.why(fault.page) {
+            self.job.lose(&self.space, fault.page, &why);
+            return false;
+        }
         let known = self.job.core().find(self.space.id, fault.page).is_some();
         // What the table has of a place that was left is not its bytes; of what came there it has none yet.
         let (comes, left) = self.space.is_awaited(fault.page);

@@ -41,6 +41,14 @@ impl FaultThread {
                 }
             }
         };
+        if let None | Some((_, State::Absent)) = found
+            && let Some(why) = self.space.lost.why(fault.page)
+        {
+            return match self.job.lose(&self.space, fault.page, &why) {
+                true => Served::Done,
+                false => Served::Later,
+            };
+        }
         if fault.protected {
             return match found {
                 None | Some((_, State::Absent)) => self.first_write(fault),
@@ -173,7 +181,7 @@ impl FaultThread {
     /// How many pages from `page` on, `want` at most, may be served with it: unknown to the table, within the registered
     /// range, and but for `page` itself `such`.
     pub(super) fn run_of(&self, page: PageNr, want: u64, such: fn(Word) -> bool) -> usize {
-        if want <= 1 || self.space.traits.has(Trait::Exact) {
+        if want <= 1 || self.space.traits.has(Trait::Exact) || self.space.lost.is_some() {
             return 1;
         }
         let Some(range) = self.space.registered(page) else {
@@ -206,8 +214,10 @@ impl FaultThread {
                 return Served::Later; // what is still to be read may explain it
             }
             let why = "it is neither in the program nor with neap";
-            self.job.lose(&self.space, page, why);
-            return Served::Done;
+            return match self.job.lose(&self.space, page, why) {
+                true => Served::Done,
+                false => Served::Later,
+            };
         }
         let filler = &mut self.loader.filler;
         let (progress, _) = filler.zero(&self.space, addresses(page, 1));

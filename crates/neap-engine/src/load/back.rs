@@ -233,11 +233,12 @@ fn refuse(job: &Job, space: &Space, filler: &mut Filler, page: PageNr, stop: Sto
         Stop::Absent => {
             filler.let_go(space, addresses(page, 1));
         }
-        other => job.lose(
-            space,
-            page,
-            &format!("it could not be moved back: {other:?}"),
-        ),
+        other => {
+            let why = format!("it could not be moved back: {other:?}");
+            if !job.lose(space, page, &why) {
+                return Served::Later;
+            }
+        }
     }
     Served::Done
 }

@@ -20,20 +20,12 @@ use crate::job::Job;
 
 /// A forked child, which waits for what it touches until it is served: that takes longer than its parent's gate
 /// may be held.
-pub(crate) struct Born {
-    child: Arc<Space>,
-    /// A page that could not be kept for it, and why.
-    lost: Option<(PageNr, String)>,
-}
+pub(crate) struct Born(Arc<Space>);
 
 impl Born {
-    /// Serves the child, or ends what cannot be served.
+    /// Serves the child.
     pub fn attend(self, job: &Arc<Job>) {
-        if let Some((page, why)) = self.lost {
-            let why = format!("no copy for a forked child: {why}");
-            job.lose(&self.child, page, &why);
-        }
-        job.start_serving(&self.child);
+        job.start_serving(&self.0);
     }
 }
 
@@ -246,6 +238,7 @@ impl Space {
         for effect in effects {
             job.release(self, effect);
         }
+        self.lost.forget(&(range.start.addr()..range.end.addr()));
         // Threads that waited for a page in transit look again, and find what the program left there.
         let _ = self.uffd.wake(range.start.addr()..range.end.addr());
     }
@@ -270,6 +263,7 @@ impl Space {
                 vouched.insert(to..to + len);
             }
         }
+        self.lost.remap(&(from..from + len), to);
         let mut core = job.core();
         let (source, target) = (PageNr::containing(from), PageNr::containing(to));
         let count = Pages(len / PAGE_SIZE as u64);
@@ -327,7 +321,7 @@ impl Space {
                         Some(entry)
                     }
                     Some(Err(why)) => {
-                        lost.push((page, why));
+                        lost.push((page, format!("no copy for a forked child: {why}")));
                         None
                     }
                     None => {
@@ -350,10 +344,8 @@ impl Space {
         for entry in kept.into_values().flatten() {
             job.store.put(entry);
         }
-        Born {
-            child,
-            lost: lost.into_iter().next(),
-        }
+        child.lost.inherit(&self.lost, lost);
+        Born(child)
     }
 
     /// Copies the bytes of every staged page into the store. Outside the core's lock: the exclusive

@@ -14,6 +14,7 @@ mod events;
 mod judge;
 mod kin;
 mod look;
+mod lost;
 mod order;
 mod quarantine;
 mod ranges;
@@ -39,6 +40,7 @@ use crate::proof::Token;
 use copies::Copies;
 pub(crate) use events::{Born, News};
 pub(crate) use kin::{Kin, offer};
+use lost::Lost;
 use quarantine::Quarantine;
 pub(crate) use ranges::Ranges;
 pub(crate) use refused::Refused;
@@ -72,6 +74,8 @@ pub(crate) struct Body {
     pub left: AtomicBool,
     /// At the last look it seemed so.
     pub doubted: AtomicBool,
+    /// The user knows that it lost a page.
+    pub lost: AtomicBool,
 }
 
 impl Body {
@@ -136,6 +140,7 @@ pub(crate) struct Space {
     pub vouched: Lock<Ranges, 6>,
     pub quarantine: Lock<Quarantine, 6>,
     pub kin: Kin,
+    pub lost: Lost,
     /// Changes that were read and not applied yet, in this order.
     pub news: Lock<Vec<News>, 4>,
     pub copies: Copies,
@@ -189,6 +194,7 @@ impl Space {
             vouched: Lock::default(),
             quarantine: Lock::default(),
             kin,
+            lost: Lost::default(),
             news: Lock::default(),
             copies: Copies::default(),
             unsure: AtomicBool::new(false),
