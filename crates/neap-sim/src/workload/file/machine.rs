@@ -10,6 +10,7 @@ use neap_units::{Bytes, Nanos};
 use super::node::Node;
 use super::{GroupSpec, WorkloadFault};
 use crate::kernel::{KernelConfig, Limits, SwapConfig, ZswapConfig};
+use crate::swap::DeviceConfig;
 
 /// The smallest size that is any memory.
 pub(super) const PAGE: Bytes = Bytes::kib(4);
@@ -38,6 +39,7 @@ pub(super) fn kernel(node: &Node<'_>, seed: u64) -> Result<KernelConfig, Workloa
         min_ttl: node.duration("min_ttl", base.min_ttl)?,
         page_cluster: node.within("page_cluster", 3, 0, 9)? as u32,
         swap: node.table("swap")?.map(|node| swap(&node)).transpose()?,
+        disk: node.word("disk", disks())?.unwrap_or(base.disk),
         zswap: node.table("zswap")?.map(|node| zswap(&node)).transpose()?,
         seed,
         ..base
@@ -45,6 +47,14 @@ pub(super) fn kernel(node: &Node<'_>, seed: u64) -> Result<KernelConfig, Workloa
     node.finish()?;
     agree(node, version, &config)?;
     Ok(config)
+}
+
+/// What files may lie on.
+const DISKS: [&str; 4] = ["ram", "nvme", "ssd", "disk"];
+
+fn disks() -> impl Iterator<Item = (&'static str, DeviceConfig)> {
+    let named = |name| Some((name, DeviceConfig::named(name)?));
+    DISKS.into_iter().filter_map(named)
 }
 
 /// Refuses keys that are each sound, but of which one does nothing beside the other.

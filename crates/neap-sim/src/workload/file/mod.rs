@@ -156,7 +156,8 @@ impl Workload {
         let mut tasks = Vec::new();
         for spec in &self.tasks {
             let memcg = id_of(&groups, spec.group.as_ref());
-            spec.spawn(&mut machine, memcg, self.duration, &mut tasks);
+            let run = (&mut tasks, &mut groups);
+            spec.spawn(&mut machine, memcg, self.duration, run);
         }
         let finished = if self.tasks.iter().all(|task| task.endless()) {
             machine.run_until(self.duration);

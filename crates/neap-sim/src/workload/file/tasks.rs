@@ -15,6 +15,9 @@ use crate::workload::{
     Build, BuildShape, Burst, Compiler, LinkShape, Load, Pattern, Reclaimer, Replay, Stream, Walker,
 };
 
+/// Things of a run with their names.
+type Named<T> = Vec<(String, T)>;
+
 /// Where a task's memory is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
@@ -80,6 +83,7 @@ pub struct TaskSpec {
     hold: Nanos,
     start: Nanos,
     count: u64,
+    own_groups: bool,
 }
 
 const KINDS: &[&str] = &[
@@ -141,14 +145,30 @@ pub(super) fn task(
         hold: node.duration("hold", Nanos::ZERO)?,
         start: node.duration("start", Nanos::ZERO)?,
         count: node.within("count", 1, 1, 1_000_000)?,
+        own_groups: node.flag("own_groups", false)?,
     };
     node.finish()?;
-    spec.does_something()
-        .then_some(spec)
-        .ok_or_else(|| node.fault("until", "write a time after start"))
+    agree(node, &spec)?;
+    Ok(spec)
+}
+
+/// Refuses keys that are each sound, but of which one does nothing beside the other.
+fn agree(node: &Node<'_>, spec: &TaskSpec) -> Result<(), WorkloadFault> {
+    if spec.own_groups && !spec.has_memory() {
+        return Err(node.fault("own_groups", "is of tasks with memory of their own"));
+    }
+    match spec.does_something() {
+        true => Ok(()),
+        false => Err(node.fault("until", "write a time after start")),
+    }
 }
 
 impl TaskSpec {
+    /// Whether each of those alike maps memory that is its own.
+    fn has_memory(&self) -> bool {
+        !matches!(self.kind, Kind::Compile(_) | Kind::Reclaim { .. })
+    }
+
     /// Who is to end before the start still populates, and holds what was populated.
     fn does_something(&self) -> bool {
         self.until > self.start || self.populate
@@ -274,6 +294,7 @@ impl TaskSpec {
             hold: Nanos::ZERO,
             start: Nanos::ZERO,
             count: 1,
+            own_groups: false,
         }
     }
 
@@ -316,20 +337,21 @@ impl TaskSpec {
         }
     }
 
-    /// Starts the task, or all of them, and adds their names and ids.
+    /// Starts the task, or all of them, and adds their names and ids, and their cgroups where each has its own.
     pub(super) fn spawn(
         &self,
         machine: &mut Machine,
-        memcg: MemcgId,
+        parent: MemcgId,
         end: Nanos,
-        tasks: &mut Vec<(String, TaskId)>,
+        run: (&mut Named<TaskId>, &mut Named<MemcgId>),
     ) {
+        let (tasks, groups) = run;
         let build = match &self.kind {
             Kind::Compile(shape) => {
                 let queue = machine.shared().make(shape.units);
                 let kernel = machine.kernel();
                 let compiler = Compiler::new(Compiler::recorded_trace(), 1.0, kernel);
-                let mut build = Build::new(*shape, memcg, compiler, queue, kernel);
+                let mut build = Build::new(*shape, parent, compiler, queue, kernel);
                 let running = machine.shared().make(self.count);
                 if let Some(link) = build.link(running, machine.kernel()) {
                     let id = machine.spawn(link, self.start, true);
@@ -343,15 +365,20 @@ impl TaskSpec {
         let prepare = link.map_or(Nanos::ZERO, |link| link.prepare);
         let start = self.start.saturating_add(prepare);
         for i in 0..self.count {
+            let name = match self.count {
+                1 => self.name.clone(),
+                _ => format!("{}-{}", self.name, i + 1),
+            };
+            let mut memcg = parent;
+            if self.own_groups {
+                memcg = machine.kernel().create_memcg(parent, &name);
+                groups.push((name.clone(), memcg));
+            }
             let program = match &build {
                 Some(build) => build.job(),
                 None => self.program(machine, memcg, tasks.len() as u64, end),
             };
             let id = machine.spawn(program, start, !self.endless());
-            let name = match self.count {
-                1 => self.name.clone(),
-                _ => format!("{}-{}", self.name, i + 1),
-            };
             tasks.push((name, id));
         }
     }

@@ -1,5 +1,7 @@
 use std::path::Path;
 
+use neap_units::Pages;
+
 use super::*;
 use crate::trace::Trace;
 
@@ -236,6 +238,14 @@ fn keys_that_do_nothing_beside_another_are_refused() {
             "task 1.until: write a time after start",
         ),
         ("duration = \"0s\"", "duration: write a time of more than 0"),
+        (
+            "[[task]]\nkind = \"reclaim\"\nsize = \"1M\"\nown_groups = true",
+            "task 1.own_groups: is of tasks with memory of their own",
+        ),
+        (
+            "[machine]\ndisk = \"tape\"",
+            "machine.disk: \"tape\" is none of ram, nvme, ssd, disk",
+        ),
     ] {
         assert_eq!(with(lines), want);
     }
@@ -349,4 +359,47 @@ start = "5s"
     let kernel = run.machine.kernel();
     assert!(kernel.vmstat(asked).pgsteal() >= 3 * 1024);
     assert_eq!(kernel.vmstat(spared).pgsteal(), 0);
+}
+
+#[test]
+fn tasks_may_have_a_cgroup_each_and_files_lie_where_it_says() {
+    let text = r#"
+schema = "neap.workload/1"
+duration = "20s"
+[machine]
+ram = "256M"
+disk = "DISK"
+[[group]]
+name = "all"
+[[task]]
+name = "reader"
+kind = "scan"
+group = "all"
+memory = "file"
+size = "4M"
+touches = 1024
+count = 3
+own_groups = true
+"#;
+    let run = |disk| {
+        Workload::parse(&text.replace("DISK", disk), no_trace)
+            .unwrap()
+            .run()
+    };
+    let mut found = run("ram");
+    let names: Vec<&str> = found.groups.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["all", "reader-1", "reader-2", "reader-3"]);
+    let kernel = found.machine.kernel();
+    for (name, id) in &found.groups[1..] {
+        assert!(kernel.usage(*id) >= Pages(1024), "{name}");
+    }
+    assert!(kernel.usage(found.groups[0].1) >= Pages(3 * 1024));
+    let stalled = |run: &WorkloadRun| {
+        run.times()
+            .iter()
+            .map(|(_, t)| t.times.stalled.0)
+            .sum::<u64>()
+    };
+    assert_eq!(stalled(&found), 0, "a RAM disk keeps nobody waiting");
+    assert!(stalled(&run("disk")) > 0);
 }
