@@ -8,13 +8,59 @@ use super::cost::costs;
 use super::fairness::{Fairness, seconds, slower, swap, whole};
 use super::hints::{ORDER, order};
 use super::mail::MEMCG_LRU as MAIL;
-use super::{ANY_SCALE, Experiment, ExperimentFault, Parameter, Reported, Run, Setup};
+use super::{ANY_SCALE, Effect, Experiment, ExperimentFault, Parameter, Reported, Run, Setup};
 use crate::kernel::KernelConfig;
 use crate::swap::DeviceConfig;
 use crate::workload::Pattern;
 
+/// Where memory lies: the mail does not say on how many nodes, so that each number of them is a row of its own.
+macro_rules! on_nodes {
+    ($($nodes:literal)+) => {
+        (
+            &[$(concat!("mglru-off/", $nodes), concat!("memcg-lru/", $nodes)),+],
+            &[$(
+                posted("pgsteal_stddev_over_mean", concat!("mglru-off/", $nodes), 0.75),
+                posted("pgsteal_stddev_over_mean", concat!("memcg-lru/", $nodes), 0.20),
+                posted("pgsteal_sum_over_requested", concat!("mglru-off/", $nodes), 4.25),
+                posted("pgsteal_sum_over_requested", concat!("memcg-lru/", $nodes), 0.95),
+            )+],
+            &[$(
+                effect(
+                    "stddev_change",
+                    "pgsteal_stddev_over_mean",
+                    concat!("memcg-lru/", $nodes),
+                    concat!("mglru-off/", $nodes),
+                ),
+                effect(
+                    "sum_change",
+                    "pgsteal_sum_over_requested",
+                    concat!("memcg-lru/", $nodes),
+                    concat!("mglru-off/", $nodes),
+                ),
+            )+],
+        )
+    };
+}
+
+const fn posted(metric: &'static str, config: &'static str, value: f64) -> Reported {
+    Reported {
+        metric,
+        config,
+        value,
+    }
+}
+
+const ON_NODES: (&[&str], &[Reported], &[Effect]) = on_nodes!("1-node" "2-nodes" "4-nodes");
+
+/// What a configuration's name says: whether there are generations, and on how many nodes.
+fn meaning(config: &str) -> (bool, u32) {
+    let (lru, nodes) = config.split_once('/').unwrap_or((config, "1"));
+    let digits = nodes.trim_end_matches(|c: char| !c.is_ascii_digit());
+    (lru == "memcg-lru", digits.parse().unwrap_or(1))
+}
+
 fn memcg_lru(setup: &Setup<'_>) -> Result<Run, ExperimentFault> {
-    let generations = setup.config == "memcg-lru";
+    let (generations, nodes) = meaning(setup.config);
     let switches = Switches {
         lru: if generations {
             Lru::Mglru63
@@ -35,7 +81,7 @@ fn memcg_lru(setup: &Setup<'_>) -> Result<Run, ExperimentFault> {
     let test = Fairness {
         kernel: KernelConfig {
             ram: mib("ram"),
-            nodes: whole(setup.number("nodes")) as u32,
+            nodes,
             cpus: whole(setup.number("cpus")) as u32,
             switches,
             swap: swap(mib("ram")),
@@ -65,7 +111,7 @@ pub(super) const MEMCG_LRU: Experiment = Experiment {
     title: "who pays for root memory.reclaim: 128 cgroups touched at random",
     source: "S2",
     mails: &[&MAIL],
-    configs: &["mglru-off", "memcg-lru"],
+    configs: ON_NODES.0,
     parameters: &[
         Parameter::posted("cgroups", "128", "cgroups", &MAIL, "MEMCGS=128"),
         Parameter::posted("memory", "1920", "MiB", &MAIL, "--size=1920M"),
@@ -108,59 +154,19 @@ pub(super) const MEMCG_LRU: Experiment = Experiment {
             "how evenly fio spreads its rate",
             &["10", "50", "200"],
         ),
-        Parameter::chosen(
-            "nodes",
-            "1",
-            "NUMA nodes",
-            "not stated; with several, one cgroup's memory lies where its job ran, each node is asked on its own, and the \
-             writer goes on on the node with most idle CPUs",
-            &["1", "2", "4"],
-        ),
     ],
-    reported: &[
-        Reported {
-            metric: "pgsteal_stddev_over_mean",
-            config: "mglru-off",
-            value: 0.75,
-        },
-        Reported {
-            metric: "pgsteal_stddev_over_mean",
-            config: "memcg-lru",
-            value: 0.20,
-        },
-        Reported {
-            metric: "pgsteal_sum_over_requested",
-            config: "mglru-off",
-            value: 4.25,
-        },
-        Reported {
-            metric: "pgsteal_sum_over_requested",
-            config: "memcg-lru",
-            value: 0.95,
-        },
-    ],
-    effects: &[
-        effect(
-            "stddev_change",
-            "pgsteal_stddev_over_mean",
-            "memcg-lru",
-            "mglru-off",
-        ),
-        effect(
-            "sum_change",
-            "pgsteal_sum_over_requested",
-            "memcg-lru",
-            "mglru-off",
-        ),
-    ],
+    reported: ON_NODES.1,
+    effects: ON_NODES.2,
     headline: &["pgsteal_stddev_over_mean", "pgsteal_sum_over_requested"],
     scale: 1.0 / 64.0,
     scales: ANY_SCALE,
-    seconds: 91,
+    seconds: 273,
     notes: &[
         "Scale divides memory, rates, requests, and the speed of the device and of the kernel alike: the \
          share of pages touched between two writes stays, and while a pass lasts, and how long a job \
          waits for a page; batches of the kernel (32, 64 pages) do not scale.",
+        "The mail does not say over how many nodes memory was spread. With several, a cgroup's memory lies where its job \
+         ran, each node is asked on its own, and the writer goes on on the node with most idle CPUs.",
     ],
     run: memcg_lru,
 };
@@ -264,3 +270,16 @@ pub(super) const MEMCG_LRU_6_12: Experiment = Experiment {
     notes: &["Scale changes the number of cgroups and the size of a request, nothing else."],
     run: memcg_lru_6_12,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_which_lru_and_how_many_nodes() {
+        let all: Vec<_> = MEMCG_LRU.configs.iter().map(|name| meaning(name)).collect();
+        let both = |nodes| [(false, nodes), (true, nodes)];
+        assert_eq!(all, [both(1), both(2), both(4)].concat());
+        assert_eq!(MEMCG_LRU.reported.len(), 4 * 3);
+    }
+}
