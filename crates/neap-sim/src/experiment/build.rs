@@ -28,7 +28,7 @@ pub(super) fn scaled_bytes(setup: &Setup<'_>, key: &str) -> Bytes {
 }
 
 /// What the memory of a compiler compresses to: as fitted from a real cc1, or all alike.
-fn pages(compressor: &str) -> PageModel {
+pub(super) fn pages_of(compressor: &str) -> PageModel {
     let fitted = Models::built_in().page_model("cc1", compressor);
     fitted.unwrap_or_else(|_| PageModel::fixed(1024, Nanos(5_000), Nanos(2_000)))
 }
@@ -62,7 +62,7 @@ fn completion(setup: &Setup<'_>) -> Completion {
 
 fn kernel(setup: &Setup<'_>, switches: Switches) -> KernelConfig {
     KernelConfig {
-        contents: vec![pages(setup.word("compressor"))],
+        contents: vec![pages_of(setup.word("compressor"))],
         ram: scaled_bytes(setup, "ram"),
         cpus: setup.scaled("cpus", 1) as u32,
         switches,

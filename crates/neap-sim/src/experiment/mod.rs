@@ -18,6 +18,7 @@ mod open;
 mod outcome;
 mod parameter;
 mod prefix;
+mod questions;
 mod range;
 mod rotation;
 mod runner;
@@ -189,6 +190,8 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &open::CONCURRENT,
     &open::USEFUL,
     &open::PENALTY,
+    &questions::FULL_POOL,
+    &questions::RATIO_SCOPE,
     &prefix::LARGE_STORE_LIMIT,
 ];
 
