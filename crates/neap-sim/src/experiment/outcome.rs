@@ -27,8 +27,8 @@ pub struct Row {
     pub p: Option<f64>,
 }
 
-/// A table shows every so manyth point of a series; the plot and the JSON object have all.
-const EVERY: usize = 10;
+/// Rows of a table of a series, about: the plot and the JSON object have every point.
+const ROWS: usize = 20;
 
 /// A change that is more probable by chance is not told from it.
 const CHANCE: f64 = 0.05;
@@ -332,7 +332,8 @@ impl Outcome {
         columns.extend(all.iter().map(|series| (series.config, Align::Right)));
         let mut table = Table::new(&columns);
         let longest = all.iter().map(|series| series.points.len()).max();
-        for at in (0..longest.unwrap_or(0)).step_by(EVERY) {
+        let longest = longest.unwrap_or(0);
+        for at in (0..longest).step_by((longest / ROWS).max(1)) {
             let of = |series: &&Series| series.points.get(at).copied();
             let time = all.iter().find_map(of).map_or(0.0, |(time, _)| time);
             let cell = |series| of(series).map_or_else(String::new, |(_, value)| number(value));

@@ -107,6 +107,13 @@ pub(super) const SECOND_CHANCE: Experiment = Experiment {
         effect("real_change", "real_seconds", BOTH, "old"),
         effect("sys_change", "sys_seconds", "second-chance", "old"),
         effect("sys_change", "sys_seconds", BOTH, "old"),
+        effect(
+            "after_bursts_change",
+            "zswpwb_after_bursts",
+            "second-chance",
+            "old",
+        ),
+        effect("after_bursts_change", "zswpwb_after_bursts", BOTH, "old"),
     ],
     headline: &[
         "swapins",
