@@ -4,6 +4,7 @@
 use neap_policy::{Counter, Lru, MemcgWalk, ReclaimBatching, Switches};
 use neap_units::{Bytes, Nanos};
 
+use super::build::effect;
 use super::cost::costs;
 use super::fairness::{Fairness, swap};
 use super::{ANY_SCALE, Experiment, ExperimentFault, Measure, Parameter, Run, Setup};
@@ -20,6 +21,16 @@ macro_rules! configs {
             concat!("memcg-lru67/", $groups),
             concat!("heat/", $groups),
         )+]
+    };
+}
+
+/// A change of one metric by some walks against another, for each number of cgroups.
+macro_rules! against {
+    ($name:literal $metric:literal: $($walk:literal)+ against $base:literal for $groups:tt) => {
+        &[$(against!(@ $name $metric $walk $base $groups)),+].as_flattened()
+    };
+    (@ $name:literal $metric:literal $walk:literal $base:literal [$($groups:literal)+]) => {
+        [$(effect($name, $metric, concat!($walk, "/", $groups), concat!($base, "/", $groups))),+]
     };
 }
 
@@ -136,7 +147,11 @@ pub(super) const ALTERNATIVES: Experiment = Experiment {
         LRU,
     ],
     reported: &[],
-    effects: &[],
+    effects: against!(
+        "stddev_change" "pgsteal_stddev_over_mean":
+        "memcg-lru63" "memcg-lru67" "heat" against "partial-cookie"
+        for ["8" "64" "512" "4096" "64-unequal" "512-unequal"]
+    ),
     headline: &[
         "pgsteal_stddev_over_mean",
         "pgsteal_sum_over_requested",
@@ -262,7 +277,11 @@ pub(super) const WALK_COST: Experiment = Experiment {
         LRU,
     ],
     reported: &[],
-    effects: &[],
+    effects: against!(
+        "system_change" "system_per_request":
+        "partial-cookie" "memcg-lru63" "memcg-lru67" "heat" against "full-linear"
+        for ["128" "1024" "4096" "16384"]
+    ),
     headline: &["visits_per_request", "system_per_request"],
     scale: 1.0,
     scales: ANY_SCALE,

@@ -208,3 +208,22 @@ pub fn find(name: &str) -> Result<&'static Experiment, ExperimentFault> {
         name: name.to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who compares configurations claims signs, and a sign wants a test over seeds.
+    #[test]
+    fn every_experiment_tests_its_changes_between_configurations_that_it_has() {
+        for experiment in EXPERIMENTS {
+            let Experiment { name, effects, .. } = experiment;
+            assert!(!effects.is_empty(), "{name} tests no change");
+            for effect in *effects {
+                for config in [effect.config, effect.base] {
+                    assert!(experiment.configs.contains(&config), "{name}: {config}");
+                }
+            }
+        }
+    }
+}
