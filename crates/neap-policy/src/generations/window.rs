@@ -263,4 +263,33 @@ mod tests {
             assert_eq!(aging(6, spread(young, old, 100)), Aging::Not);
         }
     }
+
+    #[test]
+    fn no_kind_runs_ahead_of_the_other_where_both_can_be_evicted() {
+        // Youngest 9, so that 7 is the youngest that is not active.
+        let leave = |min_seq, reached, both, lru| {
+            let mut window = Window {
+                max_seq: 9,
+                min_seq,
+            };
+            let moved = window.leave(reached, both, lru);
+            (window.min_seq, moved)
+        };
+        let new = |reached| leave([6, 6], reached, true, Lru::Mglru614);
+        // From 6.14 on the kind that is ahead stays at 7 while the other has not come so far.
+        assert_eq!(new([8, 6]), ([7, 6], [true, false]));
+        assert_eq!(new([6, 8]), ([6, 7], [false, true]));
+        assert_eq!(new([8, 7]), ([8, 7], [true, true]));
+        assert_eq!(new([7, 6]), ([7, 6], [true, false]));
+        assert_eq!(new([8, 8]), ([8, 8], [true, true]));
+        // Before, both are where the older is, and files do not go back.
+        let old = |min_seq, reached| leave(min_seq, reached, true, Lru::Mglru63);
+        assert_eq!(old([6, 6], [8, 6]), ([6, 6], [false, false]));
+        assert_eq!(old([6, 6], [7, 8]), ([7, 7], [true, true]));
+        assert_eq!(old([6, 7], [6, 7]), ([6, 7], [false, false]));
+        // Where one kind alone can be evicted it goes where it is.
+        for lru in [Lru::Mglru63, Lru::Mglru614] {
+            assert_eq!(leave([6, 6], [6, 8], false, lru), ([6, 8], [false, true]));
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Vectors for the classic lists, worked out by hand from the rules (SPEC 3.2).
 
+use super::super::Request;
 use super::super::tests::{Fake, machine, request, switches};
 use super::*;
 use crate::folio::FolioId;
@@ -106,6 +107,91 @@ fn a_balance_trims_the_cache_only_while_many_inactive_files_are_enough() {
         let balance = reclaim.balance_of(&mm, &host);
         assert_eq!(balance.cache_trim, want, "{sizes:?} at {priority}");
     }
+}
+
+/// Files and free pages together do not reach the high watermark, and there are anonymous pages to scan.
+#[test]
+fn few_files_are_spared_while_anonymous_pages_are_enough() {
+    let tiny = |cause, sizes, priority, above: u64| {
+        let (mm, _, mut host) = lists(sizes);
+        host.high = (1 << 20) + above;
+        let mut reclaim = Reclaim::new(Request {
+            cause,
+            ..request(32)
+        });
+        reclaim.priority = priority;
+        reclaim.balance_of(&mm, &host).file_is_tiny
+    };
+    let sizes = [4000, 100, 120, 80];
+    assert!(tiny(Cause::Kswapd, sizes, 2, 200));
+    assert!(tiny(Cause::Direct, sizes, 2, 200));
+    assert!(!tiny(Cause::Proactive, sizes, 2, 200), "of a cgroup");
+    assert!(!tiny(Cause::Kswapd, sizes, 2, 199), "one page more");
+    assert!(!tiny(Cause::Kswapd, sizes, 12, 200), "nothing to scan");
+    let active = [2000, 2100, 120, 80];
+    assert!(!tiny(Cause::Kswapd, active, 2, 200), "they are deactivated");
+}
+
+#[test]
+fn of_a_cgroup_that_is_gone_short_lists_are_scanned_too() {
+    let found = |online: bool| {
+        let (mut mm, lruvec, _) = lists(SIZES);
+        if !online {
+            let memcg = mm.memcg_of(lruvec);
+            mm.offline_memcg(memcg, |_| 0);
+        }
+        let mut reclaim = Reclaim::new(request(32));
+        reclaim.priority = 12;
+        reclaim.scan_targets(lruvec, &mut mm).left
+    };
+    assert_eq!(found(true), [0; 4]);
+    // 32 of each list, split 60 to 140, and parts of a page are a page.
+    assert_eq!(found(false), [10, 10, 23, 23]);
+}
+
+/// A visit whose goal is met goes on in proportion, but for the first pass of a task that wants a page.
+#[test]
+fn a_goal_that_is_met_trims_what_is_left() {
+    let after_one = |cause, priority, goal| {
+        let (mut mm, lruvec, mut host) = lists([100, 50, 400, 200]);
+        let mut reclaim = Reclaim::new(Request {
+            cause,
+            ..request(goal)
+        });
+        reclaim.priority = priority;
+        let targets = [100, 50, 400, 200];
+        let mut chunks = Chunks {
+            left: targets,
+            targets,
+            reclaimed: 0,
+        };
+        assert!(reclaim.classic_chunk(lruvec, &mut chunks, &mut mm, &mut host));
+        chunks.left
+    };
+    let goes_on = [68, 18, 368, 168];
+    let trimmed = [0, 0, 400 * 44 / 100 - 32, 200 * 44 / 100 - 32];
+    assert_eq!(after_one(Cause::Direct, 12, 1), goes_on);
+    assert_eq!(after_one(Cause::Direct, 11, 1), trimmed);
+    assert_eq!(after_one(Cause::Kswapd, 12, 1), trimmed);
+    assert_eq!(after_one(Cause::Proactive, 12, 1), trimmed);
+    assert_eq!(after_one(Cause::Kswapd, 12, 10_000), goes_on);
+}
+
+#[test]
+fn at_the_end_of_a_visit_active_anonymous_pages_are_kept_in_proportion() {
+    let left = |sizes, swap: bool| {
+        let (mut mm, lruvec, mut host) = lists(sizes);
+        if !swap {
+            mm.free_swap = Pages::ZERO;
+        }
+        let mut reclaim = Reclaim::new(request(32));
+        reclaim.end_classic(lruvec, &mut mm, &mut host);
+        let own = &mm.lruvec(lruvec).own;
+        [own[0], own[1], own[2], own[3]]
+    };
+    assert_eq!(left([99, 100, 0, 100], true), [131, 68, 0, 100]);
+    assert_eq!(left([100, 100, 0, 100], true), [100, 100, 0, 100]);
+    assert_eq!(left([99, 100, 0, 100], false), [99, 100, 0, 100]);
 }
 
 #[test]

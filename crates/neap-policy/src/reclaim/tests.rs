@@ -19,6 +19,8 @@ pub(super) struct Fake {
     freed: u64,
     full: bool,
     pub(super) kills: u64,
+    /// The high watermark, if it is more than 100 pages; 1,048,576 are free.
+    pub(super) high: u64,
     /// Visits of each cgroup, by its number.
     pub(super) visits: BTreeMap<u32, u64>,
 }
@@ -76,7 +78,7 @@ impl Host for Fake {
         false
     }
     fn free_and_high(&self, _: u32) -> (u64, u64) {
-        (1 << 20, 100)
+        (1 << 20, self.high.max(100))
     }
     fn drain_batches(&mut self, _: &mut Mm) {}
 }
