@@ -171,7 +171,7 @@ pub(super) const RECENCY: Experiment = Experiment {
     headline: &["iops"],
     scale: 1.0 / 128.0,
     scales: ANY_SCALE,
-    seconds: 7,
+    seconds: 13,
     notes: &[
         "Reported: 6 to 8 %; the middle is shown.",
         "The files lie on a RAM disk, which copies a page within the call. Scale divides memory.",
@@ -359,7 +359,7 @@ pub(super) const NOREUSE: Experiment = Experiment {
     headline: &["fps"],
     scale: 1.0 / 128.0,
     scales: ANY_SCALE,
-    seconds: 3,
+    seconds: 1,
     notes: &[
         "Reported: 9 to 11 % with MGLRU; the middle is shown. Scale divides memory, the size of frames and \
          the touches for each, and makes the device slower by as much.",

@@ -222,7 +222,7 @@ pub(super) const FULL_POOL: Experiment = Experiment {
     headline: &["swapins", "past_the_pool", "real_seconds"],
     scale: 1.0 / 16.0,
     scales: ANY_SCALE,
-    seconds: 4,
+    seconds: 3,
     notes: &[
         "Nobody reported a number for this: the question is of the description's open ones, the remedy and the machine are ours.",
         "past_the_pool: pages that the full pool refused, which went to the device while older ones stayed.",
