@@ -29,7 +29,7 @@ mod folio;
 mod generations;
 mod job;
 mod limits;
-mod list;
+pub mod list;
 mod lru;
 mod memcg;
 mod memcg_lru;

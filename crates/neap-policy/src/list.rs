@@ -1,24 +1,44 @@
-//! Doubly linked lists through records that lie elsewhere. What is new goes to the head,
-//! reclaim takes from the tail.
+//! Doubly linked lists through records that lie elsewhere. In lists of pages and folios what is new goes to the head, and
+//! reclaim takes from the tail. In those of compressed entries the head is the oldest (SPEC 1.1), in the bins of the memcg LRU
+//! what is visited first (SPEC 3.10).
 
 use std::marker::PhantomData;
 
+use neap_units::EntryId;
+
 /// "None" in links, and never an id.
-pub(crate) const NONE: u32 = u32::MAX;
+pub const NONE: u32 = u32::MAX;
 
 /// Names a record in lists.
-pub(crate) trait LinkId: Copy {
+pub trait LinkId: Copy {
+    /// The record of this number.
     fn from_raw(raw: u32) -> Self;
+    /// Its number.
     fn raw(self) -> u32;
 }
 
+impl LinkId for EntryId {
+    #[inline]
+    fn from_raw(raw: u32) -> EntryId {
+        EntryId(raw)
+    }
+
+    #[inline]
+    fn raw(self) -> u32 {
+        self.0
+    }
+}
+
 /// Whoever holds the records. Links are ids, or [`NONE`].
-pub(crate) trait Links<I: LinkId> {
+pub trait Links<I: LinkId> {
     /// The record nearer to the head, and the one nearer to the tail.
     fn links(&self, id: I) -> (u32, u32);
+    /// Sets the record nearer to the head.
     fn set_prev(&mut self, id: I, prev: u32);
+    /// Sets the record nearer to the tail.
     fn set_next(&mut self, id: I, next: u32);
 
+    /// Sets both.
     #[inline]
     fn set_links(&mut self, id: I, prev: u32, next: u32) {
         self.set_prev(id, prev);
@@ -28,7 +48,7 @@ pub(crate) trait Links<I: LinkId> {
 
 /// A list of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct List<I> {
+pub struct List<I> {
     head: u32,
     tail: u32,
     len: u32,
@@ -49,33 +69,39 @@ impl<I> Default for List<I> {
 impl<I: LinkId> List<I> {
     /// Records on the list.
     #[inline]
-    pub(crate) fn len(&self) -> u32 {
+    pub fn len(&self) -> u32 {
         self.len
     }
 
     /// Whether it has none.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.head == NONE
     }
 
-    /// What reclaim takes next.
+    /// The record at the head.
     #[inline]
-    pub(crate) fn tail(&self) -> Option<I> {
+    pub fn head(&self) -> Option<I> {
+        (self.head != NONE).then(|| I::from_raw(self.head))
+    }
+
+    /// The record at the tail.
+    #[inline]
+    pub fn tail(&self) -> Option<I> {
         (self.tail != NONE).then(|| I::from_raw(self.tail))
     }
 
-    /// Puts a record where reclaim comes last.
+    /// Puts a record at the head.
     #[inline]
-    pub(crate) fn push_head(&mut self, records: &mut impl Links<I>, id: I) {
+    pub fn push_head(&mut self, records: &mut impl Links<I>, id: I) {
         records.set_links(id, NONE, self.head);
         self.join(records, NONE, self.head, id.raw(), id.raw());
         self.len += 1;
     }
 
-    /// Puts a record where reclaim comes first.
+    /// Puts a record at the tail.
     #[inline]
-    pub(crate) fn push_tail(&mut self, records: &mut impl Links<I>, id: I) {
+    pub fn push_tail(&mut self, records: &mut impl Links<I>, id: I) {
         records.set_links(id, self.tail, NONE);
         self.join(records, self.tail, NONE, id.raw(), id.raw());
         self.len += 1;
@@ -83,14 +109,27 @@ impl<I: LinkId> List<I> {
 
     /// Takes a record of this list out.
     #[inline]
-    pub(crate) fn unlink(&mut self, records: &mut impl Links<I>, id: I) {
+    pub fn unlink(&mut self, records: &mut impl Links<I>, id: I) {
         let (prev, next) = records.links(id);
         self.join(records, prev, next, next, prev);
         self.len -= 1;
     }
 
+    /// The records from head to tail.
+    pub fn iter<'a>(&self, records: &'a impl Links<I>) -> impl Iterator<Item = I> + 'a
+    where
+        I: 'a,
+    {
+        let mut at = self.head;
+        std::iter::from_fn(move || {
+            let id = (at != NONE).then(|| I::from_raw(at))?;
+            at = records.links(id).1;
+            Some(id)
+        })
+    }
+
     /// Tells the neighbours of a record that it goes by `id` now.
-    pub(crate) fn rename(&mut self, records: &mut impl Links<I>, id: I) {
+    pub fn rename(&mut self, records: &mut impl Links<I>, id: I) {
         let (prev, next) = records.links(id);
         self.join(records, prev, next, id.raw(), id.raw());
     }
@@ -110,8 +149,11 @@ impl<I: LinkId> List<I> {
         }
     }
 
-    /// From head to tail; panics when the links or the count are wrong.
-    pub(crate) fn check(&self, records: &impl Links<I>, mut visit: impl FnMut(I)) {
+    /// Visits the records from head to tail.
+    ///
+    /// # Panics
+    /// When the links or the count are wrong.
+    pub fn check(&self, records: &impl Links<I>, mut visit: impl FnMut(I)) {
         let (mut at, mut before, mut count) = (self.head, NONE, 0);
         while at != NONE {
             let id = I::from_raw(at);
@@ -146,6 +188,8 @@ mod tests {
         let mut seen = Vec::new();
         list.check(&folios, |id| seen.push(id));
         assert_eq!(seen, [ids[2], ids[0], ids[3]]);
+        assert!(list.iter(&folios).eq(seen));
+        assert_eq!(list.head(), Some(ids[2]));
         for id in [ids[3], ids[0], ids[2]] {
             assert_eq!(list.tail(), Some(id));
             list.unlink(&mut folios, id);

@@ -1,15 +1,14 @@
 //! The memcg LRU: which cgroup global reclaim visits next (SPEC 3.10).
 
 use crate::folio::LruvecId;
-use crate::lru::Mm;
+use crate::list::{Links, List, NONE};
+use crate::lru::{Lruvec, Mm};
 
 /// Bins of a generation (SPEC 0).
 pub(crate) const MEMCG_NR_BINS: u32 = 8;
 /// Slots for generations. Two are live; two slots would do (and did in 6.3), but a third
 /// keeps a walk that has not noticed `seq` advance from meeting its successors.
 const SLOTS: usize = 3;
-
-const NONE: u32 = u32::MAX;
 
 /// Where a cgroup was put last within its generation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,7 +35,7 @@ pub(crate) struct Place {
     pub(crate) seq: u64,
     pub(crate) bin: u32,
     prev: u32,
-    pub(crate) next: u32,
+    next: u32,
 }
 
 impl Default for Place {
@@ -51,32 +50,28 @@ impl Default for Place {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Fifo {
-    head: u32,
-    tail: u32,
-}
+impl Links<LruvecId> for Vec<Lruvec> {
+    fn links(&self, id: LruvecId) -> (u32, u32) {
+        let place = self[id.index()].place;
+        (place.prev, place.next)
+    }
 
-const EMPTY: Fifo = Fifo {
-    head: NONE,
-    tail: NONE,
-};
+    fn set_prev(&mut self, id: LruvecId, prev: u32) {
+        self[id.index()].place.prev = prev;
+    }
+
+    fn set_next(&mut self, id: LruvecId, next: u32) {
+        self[id.index()].place.next = next;
+    }
+}
 
 /// The memcg LRU of one node: old is `seq`, young `seq + 1`.
+#[derive(Default)]
 pub(crate) struct MemcgLru {
     pub(crate) seq: u64,
-    fifo: [[Fifo; MEMCG_NR_BINS as usize]; SLOTS],
+    /// Each bin, from what is visited first.
+    fifo: [[List<LruvecId>; MEMCG_NR_BINS as usize]; SLOTS],
     members: [u64; SLOTS],
-}
-
-impl Default for MemcgLru {
-    fn default() -> MemcgLru {
-        MemcgLru {
-            seq: 0,
-            fifo: [[EMPTY; MEMCG_NR_BINS as usize]; SLOTS],
-            members: [0; SLOTS],
-        }
-    }
 }
 
 fn slot(seq: u64) -> usize {
@@ -99,23 +94,9 @@ impl Mm {
         let fifo = &mut lru.fifo[slot(seq)][bin as usize];
         let place = &mut self.lruvecs[id.index()].place;
         (place.seq, place.bin) = (seq, bin);
-        (place.prev, place.next) = if head {
-            (NONE, fifo.head)
-        } else {
-            (fifo.tail, NONE)
-        };
-        let neighbour = if head { fifo.head } else { fifo.tail };
-        if head {
-            fifo.head = id.0;
-        } else {
-            fifo.tail = id.0;
-        }
-        if neighbour == NONE {
-            (fifo.head, fifo.tail) = (id.0, id.0);
-        } else if head {
-            self.lruvecs[neighbour as usize].place.prev = id.0;
-        } else {
-            self.lruvecs[neighbour as usize].place.next = id.0;
+        match head {
+            true => fifo.push_head(&mut self.lruvecs, id),
+            false => fifo.push_tail(&mut self.lruvecs, id),
         }
     }
 
@@ -125,14 +106,7 @@ impl Mm {
         let lru = &mut self.memcg_lru[node];
         lru.members[slot(place.seq)] -= 1;
         let fifo = &mut lru.fifo[slot(place.seq)][place.bin as usize];
-        match place.prev {
-            NONE => fifo.head = place.next,
-            prev => self.lruvecs[prev as usize].place.next = place.next,
-        }
-        match place.next {
-            NONE => fifo.tail = place.prev,
-            next => self.lruvecs[next as usize].place.prev = place.prev,
-        }
+        fifo.unlink(&mut self.lruvecs, id);
     }
 
     /// Moves a cgroup; when old runs out of members, young becomes old.
@@ -163,8 +137,7 @@ impl Mm {
 
     /// First cgroup of a bin.
     pub(crate) fn first_memcg(&self, node: u32, seq: u64, bin: u32) -> Option<LruvecId> {
-        let head = self.memcg_lru[node as usize].fifo[slot(seq)][bin as usize].head;
-        (head != NONE).then_some(LruvecId(head))
+        self.memcg_lru[node as usize].fifo[slot(seq)][bin as usize].head()
     }
 
     /// The cgroup after another in its bin.

@@ -2,10 +2,10 @@
 //! bytes. The table does not know them, so they would be filled as memory that was never touched: whoever touches one is
 //! ended instead. They move and go with their mappings.
 
-use neap_sys::{Lock, Locked};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use neap_sys::{Lock, Locked};
 use neap_units::PageNr;
 
 use super::{Ranges, addresses};

@@ -1,71 +1,54 @@
 //! A list of entries in the pool, an owner's or of pages that do not compress, oldest first (SPEC 1.1: the head is the
 //! oldest).
 
+use neap_policy::list::{Links, List};
 use neap_units::EntryId;
 
-use super::{EntryTable, Flag, NONE, id_of, link_of};
+use super::{EntryTable, Flag};
 
-/// Ends and length of a list whose links are in the entries.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LruList {
-    head: u32,
-    tail: u32,
-    len: u32,
-}
+impl Links<EntryId> for EntryTable {
+    fn links(&self, id: EntryId) -> (u32, u32) {
+        let entry = self.get(id);
+        (entry.prev, entry.next)
+    }
 
-impl Default for LruList {
-    fn default() -> Self {
-        Self {
-            head: NONE,
-            tail: NONE,
-            len: 0,
-        }
+    fn set_prev(&mut self, id: EntryId, prev: u32) {
+        self.get_mut(id).prev = prev;
+    }
+
+    fn set_next(&mut self, id: EntryId, next: u32) {
+        self.get_mut(id).next = next;
     }
 }
 
+/// A list of entries. Each is on one at most, and knows whether it is.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct LruList(List<EntryId>);
+
 impl LruList {
     pub fn len(&self) -> u64 {
-        u64::from(self.len)
+        u64::from(self.0.len())
     }
 
     /// The oldest entry.
     pub fn head(&self) -> Option<EntryId> {
-        id_of(self.head)
+        self.0.head()
     }
 
     /// Adds an entry as the newest.
     pub fn push_tail(&mut self, entries: &mut EntryTable, id: EntryId) {
-        let old = id_of(self.tail);
         let entry = entries.get_mut(id);
         debug_assert!(!entry.is(Flag::Listed), "{id} is on a list already");
-        entry.prev = link_of(old);
-        entry.next = NONE;
         entry.set(Flag::Listed, true);
-        match old {
-            Some(old) => entries.get_mut(old).next = id.0,
-            None => self.head = id.0,
-        }
-        self.tail = id.0;
-        self.len += 1;
+        self.0.push_tail(entries, id);
     }
 
     /// Takes an entry off.
     pub fn remove(&mut self, entries: &mut EntryTable, id: EntryId) {
         let entry = entries.get_mut(id);
         debug_assert!(entry.is(Flag::Listed), "{id} is on no list");
-        let (prev, next) = (id_of(entry.prev), id_of(entry.next));
-        entry.prev = NONE;
-        entry.next = NONE;
         entry.set(Flag::Listed, false);
-        match prev {
-            Some(prev) => entries.get_mut(prev).next = link_of(next),
-            None => self.head = link_of(next),
-        }
-        match next {
-            Some(next) => entries.get_mut(next).prev = link_of(prev),
-            None => self.tail = link_of(prev),
-        }
-        self.len -= 1;
+        self.0.unlink(entries, id);
     }
 
     /// Makes an entry the newest.
@@ -76,12 +59,7 @@ impl LruList {
 
     /// The entries, oldest first.
     pub fn iter<'a>(&self, entries: &'a EntryTable) -> impl Iterator<Item = EntryId> + 'a {
-        let mut next = id_of(self.head);
-        std::iter::from_fn(move || {
-            let id = next?;
-            next = id_of(entries.get(id).next);
-            Some(id)
-        })
+        self.0.iter(entries)
     }
 }
 

@@ -8,7 +8,7 @@
 mod lru;
 mod table;
 
-use neap_units::{EntryId, SpaceId};
+use neap_units::SpaceId;
 
 use crate::pool::Handle;
 use crate::swapfile::Location;
@@ -200,14 +200,6 @@ impl Birth {
 }
 
 /// An [`EntryId`] out of a link.
-fn id_of(link: u32) -> Option<EntryId> {
-    (link != NONE).then_some(EntryId(link))
-}
-
-fn link_of(id: Option<EntryId>) -> u32 {
-    id.map_or(NONE, |id| id.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
