@@ -40,7 +40,7 @@ fn assertions_hold_under_torture() {
             "--seed",
             "1",
             "--seconds",
-            "15",
+            "8",
             "--threads",
             "4",
             "--memory",

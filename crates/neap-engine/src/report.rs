@@ -3,20 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use neap_store::Group;
 use neap_tuning::TUNING;
 use serde::Serialize;
 
 use crate::job::Job;
-
-/// The store's counters that the kernel has in /proc/vmstat; the others belong to zswap's debugfs.
-const VMSTAT: [&str; 6] = [
-    "zswpout",
-    "zswpin",
-    "zswpwb",
-    "pswpout",
-    "pswpin",
-    "slabs_scanned",
-];
 
 /// All bytes; peaks are sampled from the kernel's accounting.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -153,11 +144,9 @@ impl Job {
         report.neap.insert("attached", roll.attached as u64);
         drop(roll);
         for (metric, value) in self.store.stats().iter() {
-            let vmstat = VMSTAT.contains(&metric.name);
-            let table = if vmstat {
-                &mut report.vmstat
-            } else {
-                &mut report.zswap
+            let table = match metric.group {
+                Group::Vmstat => &mut report.vmstat,
+                Group::Zswap => &mut report.zswap,
             };
             table.insert(metric.name, value);
         }
