@@ -16,6 +16,7 @@ pub struct Lock<T, const PLACE: u8>(Mutex<T>);
 pub struct Gate<T, const PLACE: u8>(RwLock<T>);
 
 /// A lock that is held, until this is dropped.
+#[must_use = "the lock is given back at once"]
 #[derive(Debug)]
 pub struct Held<G, const PLACE: u8> {
     guard: G,

@@ -70,9 +70,6 @@ crate::group! {
         /// First sleep while changes wait for others that are still to come; the next is twice as long, and so on.
         /// Chosen.
         unsure: Nanos = Nanos::micros(30);
-        /// The first where a mapping has come to a place that one just left.
-        /// It waits for nothing until the change is applied. Chosen.
-        unsure_replaced: Nanos = Nanos::micros(5);
         /// Longest such sleep.
         /// Chosen.
         unsure_at_most: Nanos = Nanos::millis(1);
@@ -82,9 +79,6 @@ crate::group! {
         /// How long its end is then looked for after each event.
         /// More than a call takes that changes an address space, and no more than its thread can do without a cpu that we share.
         look: Nanos = Nanos::micros(50);
-        /// The same where a mapping has come to a place that one just left.
-        /// It is looked at again soon. Chosen.
-        look_replaced: Nanos = Nanos::micros(3);
         /// A change of the address space that takes longer is looked into.
         /// Chosen.
         long_change: Nanos = Nanos::millis(5);

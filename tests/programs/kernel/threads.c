@@ -335,8 +335,12 @@ struct teller {
 static void *tells_for_a_while(void *arg)
 {
 	struct teller *me = arg;
-	while (!atomic_load(&done_telling))
+	/* Without a pause at all two of them may leave no moment in which neap could fill a page. */
+	for (unsigned told = 1; !atomic_load(&done_telling); told++) {
 		MUST(!madvise(me->at, me->bytes, MADV_DONTNEED));
+		if (told % 256 == 0)
+			usleep(100);
+	}
 	return NULL;
 }
 

@@ -64,9 +64,8 @@ impl Inbox {
         let mut born = Vec::new();
         let read = self.read_under_gate(&mut born);
         drop(gate);
-        // The threads that serve children would begin behind, too, where nobody looks after them. And who only runs while the
-        // program waits comes too late for the moment between two of its changes, when what has come can be registered.
-        if !born.is_empty() || self.space.has_replaced() {
+        if !born.is_empty() {
+            // Or the threads that serve them would begin behind, where nobody looks after them.
             rank.go_ahead();
         }
         for child in born {
@@ -108,12 +107,11 @@ impl Inbox {
         }
         let now = neap_sys::monotonic_nanos();
         let long = now - *self.unsure_since.get_or_insert(now) >= TUNING.faults.long_unsure.0;
-        let longest = match long {
-            true => TUNING.faults.look,
-            false if self.space.has_replaced() => TUNING.faults.look_replaced,
-            false => return,
-        };
-        while self.space.expects() && neap_sys::monotonic_nanos() < now + longest.0 {
+        // What came grows at once, and waits for nothing until it is registered.
+        if !long && !self.space.has_replaced() {
+            return;
+        }
+        while self.space.expects() && neap_sys::monotonic_nanos() < now + TUNING.faults.look.0 {
             born.extend(self.space.settle(&self.job));
         }
     }

@@ -144,7 +144,6 @@ impl FaultThread {
                 std::thread::sleep(TUNING.faults.fruitless_pause.duration());
             }
             self.unsure = match space.expects() {
-                true if told && space.has_replaced() => TUNING.faults.unsure_replaced.0,
                 true if told => self.unsure,
                 true => (self.unsure * 2).min(TUNING.faults.unsure_at_most.0),
                 false => TUNING.faults.unsure.0,

@@ -169,7 +169,7 @@ impl Sampler {
             self.punctual.armed_bytes = usage;
             self.publish_punctuality(); // there may be no other look
         }
-        if !self.registered && spaces.iter().any(|space| space.is_managed()) {
+        if !self.registered && spaces.iter().any(|space| space.was_looked_at()) {
             self.registered = true;
             self.job.deputy.ring(); // it has other work now
         }

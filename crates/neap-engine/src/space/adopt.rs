@@ -111,16 +111,15 @@ impl Space {
 
     fn register_each(&self, mappings: &[Mapping]) -> Vec<Range<u64>> {
         let until = neap_sys::monotonic_nanos() + TUNING.looks.register_again.0;
-        let mut failed = self.failed.lock();
-        let mut done = Vec::new();
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
         for range in mappings.iter().map(|mapping| mapping.range.clone()) {
-            if self.uffd.register(range.clone(), MODE).is_ok() {
-                done.push(range);
-            } else {
+            match self.uffd.register(range.clone(), MODE) {
+                Ok(()) => done.push(range),
                 // Unmapped meanwhile, or a kind of memory the kernel will not trap.
-                failed.insert(range.start, (range.end, until));
+                Err(_) => failed.push((range.start, (range.end, until))),
             }
         }
+        self.failed.lock().extend(failed);
         done
     }
 

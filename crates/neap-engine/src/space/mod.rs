@@ -225,6 +225,11 @@ impl Space {
         self.standing.phase() == Phase::Native
     }
 
+    /// Whether the first look for its memory is over, whatever came of it.
+    pub fn was_looked_at(&self) -> bool {
+        !matches!(self.standing.phase(), Phase::Due | Phase::Looking)
+    }
+
     /// Whether all that it had at the first look is registered.
     pub fn is_managed(&self) -> bool {
         self.standing.phase() == Phase::Managed

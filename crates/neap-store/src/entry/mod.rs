@@ -199,7 +199,6 @@ impl Birth {
     }
 }
 
-/// An [`EntryId`] out of a link.
 #[cfg(test)]
 mod tests {
     use super::*;
