@@ -6,12 +6,15 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use neap_tests::{Neap, Need, Run, exclusive, program, require};
+use neap_tests::{Neap, Need, Run, exclusive, program, require, skip};
 
 const NEEDS: [Need; 2] = [Need::Neap, Need::Userfaultfd];
 
 fn must_hold(name: &str, neap: impl Fn() -> Neap, words: &[&[OsString]]) {
-    if !cfg!(debug_assertions) || !require(name, &NEEDS) {
+    if !cfg!(debug_assertions) {
+        return skip(name, "it is built without debug assertions");
+    }
+    if !require(name, &NEEDS) {
         return;
     }
     let _alone = exclusive();

@@ -118,7 +118,7 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
         earlier
     };
     space.thawed.fetch_add(1, Relaxed);
-    // What is nowhere can not be brought back.
+    // A record of memory that the space has not would never be brought back.
     while !space.has_its_own(job) && !space.is_dead() {
         std::thread::sleep(TUNING.talk.look.duration());
     }
@@ -130,8 +130,8 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
         job.lose(space, page, &why); // the kernel would fill it
     }
     let end = || {
-        // What has moved there, and has not been told yet, would lose what of it is elsewhere: the kernel refuses a fill
-        // then, and not this.
+        // A mapping may have moved there and its thread not have told yet. It would lose its pages that are out: the
+        // kernel refuses fills then, but no unregistration.
         if space.is_changing() {
             return false;
         }

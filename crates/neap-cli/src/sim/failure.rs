@@ -85,7 +85,7 @@ pub enum Failure {
     Stored {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         source: StoredFault,
     },
     /// Stored results came out otherwise.

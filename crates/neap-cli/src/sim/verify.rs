@@ -52,7 +52,7 @@ fn read(args: &ExperimentArgs, path: &Path) -> Result<Vec<Stored>, Failure> {
         path: path.to_owned(),
         source,
     })?;
-    // What is no JSON has no schema either.
+    // A text that is no JSON has no schema either.
     let value: Value = serde_json::from_str(&text).unwrap_or_default();
     let objects = match &value {
         Value::Array(objects) => objects.iter().collect(),

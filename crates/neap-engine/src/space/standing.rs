@@ -46,8 +46,8 @@ struct State {
 }
 
 impl State {
-    /// What it becomes. `None`: that cannot happen now. Whoever is late, after the end or after the agent's no, changes
-    /// nothing.
+    /// What it becomes. `None`: that cannot happen now. An advance that comes after the end, or after the agent's no,
+    /// changes nothing.
     fn after(self, by: Advance) -> Option<Self> {
         let Self { phase, served } = self;
         let phase = match (phase, by) {
