@@ -8,7 +8,7 @@ use std::time::Duration;
 use neap_tests::{Managed, Neap, OrdinaryUser, Run, exclusive, program, skip};
 
 /// Modes of `programs/kernel` that an ordinary user must have too.
-const SELECTION: [&str; 15] = [
+const SELECTION: [&str; 16] = [
     "dontneed",
     "protections",
     "mremap",
@@ -24,6 +24,7 @@ const SELECTION: [&str; 15] = [
     "messages",
     "stacks",
     "same-pages",
+    "husk-beside-tellers",
 ];
 
 struct Nobody {

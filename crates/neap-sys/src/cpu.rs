@@ -192,6 +192,19 @@ pub fn pin_to(tid: i32, cpu: usize) -> Result<()> {
     set.give_to(tid)
 }
 
+/// Binds the calling thread to the next cpu, in turn, that neap may use.
+pub fn pin_to_next() -> Result<()> {
+    let own = std::process::id().cast_signed(); // the main thread is bound to none
+    let all = CpuSet::of(own).ok_or_else(|| SysError::last("sched_getaffinity", ""))?;
+    let here = this_cpu();
+    let cpus = libc::CPU_SETSIZE as usize;
+    let others = (1..cpus).map(|step| (here + step) % cpus);
+    match others.into_iter().find(|&cpu| all.has(cpu)) {
+        Some(cpu) => pin_to(0, cpu),
+        None => Ok(()),
+    }
+}
+
 /// The cpu that the calling thread is on.
 pub fn this_cpu() -> usize {
     // SAFETY: no arguments, no memory.
@@ -218,6 +231,19 @@ mod tests {
         pin_to(0, cpu).expect("pin");
         keeper.leave(cpu);
         assert_eq!(this_cpu(), cpu, "it may go nowhere else");
+    }
+
+    #[test]
+    fn a_thread_comes_to_each_cpu_in_turn() {
+        let before = CpuSet::of(0).expect("affinity");
+        let mut met = CpuSet::none();
+        for _ in 0..before.count() {
+            pin_to_next().expect("pin");
+            // SAFETY: within the set.
+            unsafe { libc::CPU_SET(this_cpu(), &mut met.0) };
+        }
+        before.give_to(0).expect("affinity");
+        assert!(met.equals(&before));
     }
 
     #[test]

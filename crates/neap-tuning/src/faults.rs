@@ -79,6 +79,21 @@ crate::group! {
         /// How long its end is then looked for after each event.
         /// More than a call takes that changes an address space, and no more than its thread can do without a cpu that we share.
         look: Nanos = Nanos::micros(50);
+        /// How long a fill is tried again and again where something has waited for long.
+        /// A thread whose event was read is woken within this time, and goes on until its next change begins.
+        gap: Nanos = Nanos::micros(15);
+        /// Shortest nap before such a fill.
+        /// The thread that has the cpu meanwhile starts 2 us later. Chosen.
+        nap: Nanos = Nanos::micros(2);
+        /// Naps differ by as much at most.
+        /// A call that changes an address space ends about then, at a moment that depends on the machine. Chosen.
+        nap_spread: Nanos = Nanos::micros(4);
+        /// Naps on one cpu before the next is tried.
+        /// Threads that change mappings share another, it may be. Chosen.
+        naps_here: u32 = 4;
+        /// Reads in a row that tell of no change, after which naps are of no use.
+        /// Some thread stands still in its call. Chosen.
+        naps_quiet: u32 = 16;
         /// A change of the address space that takes longer is looked into.
         /// Chosen.
         long_change: Nanos = Nanos::millis(5);

@@ -335,12 +335,8 @@ struct teller {
 static void *tells_for_a_while(void *arg)
 {
 	struct teller *me = arg;
-	/* Without a pause at all two of them may leave no moment in which neap could fill a page. */
-	for (unsigned told = 1; !atomic_load(&done_telling); told++) {
+	while (!atomic_load(&done_telling))
 		MUST(!madvise(me->at, me->bytes, MADV_DONTNEED));
-		if (told % 256 == 0)
-			usleep(100);
-	}
 	return NULL;
 }
 
@@ -388,7 +384,7 @@ static void told_all_the_time(void)
 /* Of little memory, so that moments at which nobody tells are rare. */
 static void told_by_two(void)
 {
-	change_beside(2, PAGE, 8);
+	change_beside(2, PAGE, 64);
 }
 
 static char *in_step_pages;

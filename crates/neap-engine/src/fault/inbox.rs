@@ -21,6 +21,8 @@ pub(super) struct Inbox {
     pub heard: u32,
     /// Reads in a row that found nothing.
     pub fruitless: u32,
+    /// Reads in a row that told of no change.
+    pub quiet: u32,
     /// Since when changes wait for others, in nanoseconds.
     unsure_since: Option<u64>,
 }
@@ -33,6 +35,7 @@ impl Inbox {
             waiting: VecDeque::new(),
             heard: 0,
             fruitless: 0,
+            quiet: 0,
             unsure_since: None,
         }
     }
@@ -72,6 +75,19 @@ impl Inbox {
             child.attend(&self.job);
         }
         read
+    }
+
+    /// Whether others change the address space so often that something has waited for long: a change for what is still
+    /// to come, or a fault for its fill.
+    pub fn is_starved(&self) -> bool {
+        if self.waiting.is_empty() && self.unsure_since.is_none() {
+            return false;
+        }
+        let tried = self.waiting.iter().filter(|fault| fault.held_at.is_none());
+        let since = tried.filter_map(|fault| fault.tried_at);
+        let since = since.chain(self.unsure_since).min();
+        let long = |at| neap_sys::monotonic_nanos() - at > TUNING.faults.long_unsure.0;
+        self.quiet < TUNING.faults.naps_quiet && since.is_some_and(long)
     }
 
     /// Nothing more is read: the space has ended.
@@ -118,11 +134,13 @@ impl Inbox {
 
     fn read_events(&mut self, born: &mut Vec<Born>) -> bool {
         let (space, job) = (&self.space, &self.job);
-        let (waiting, heard) = (&mut self.waiting, &mut self.heard);
+        let (waiting, heard, quiet) = (&mut self.waiting, &mut self.heard, &mut self.quiet);
+        *quiet = quiet.saturating_add(1);
         let mut hear = |event| match event {
             Event::Fault { .. } => note(waiting, &event),
             other => {
                 *heard += 1;
+                *quiet = 0;
                 born.extend(space.hear(job, other));
             }
         };
@@ -163,7 +181,7 @@ fn note(waiting: &mut VecDeque<Fault>, event: &Event) {
             write,
             protected,
             thread,
-            tried: false,
+            tried_at: None,
             stuck_since: None,
             held_at: None,
         });

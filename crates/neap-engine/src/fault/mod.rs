@@ -6,6 +6,7 @@
 //! fault itself does.
 
 mod fresh;
+mod gaps;
 mod inbox;
 mod patience;
 mod rank;
@@ -25,6 +26,7 @@ use crate::job::Job;
 use crate::load::Loader;
 use crate::space::{Body, Space, addresses};
 use fresh::FreshRuns;
+use gaps::Gaps;
 use inbox::Inbox;
 use patience::{Patience, Span, Terms, Times};
 use rank::Rank;
@@ -38,8 +40,8 @@ pub(crate) struct Fault {
     pub write: bool,
     pub protected: bool,
     pub thread: u32,
-    /// It has been tried, and had to wait.
-    pub tried: bool,
+    /// When it was tried first, and had to wait; in nanoseconds.
+    pub tried_at: Option<u64>,
     /// Since when the address space has been changing, or looked at last for why; in nanoseconds.
     pub stuck_since: Option<u64>,
     /// When it had to wait for room last, in nanoseconds.
@@ -96,6 +98,7 @@ pub(crate) struct FaultThread {
     /// This thread runs ahead of the program's on a cpu they share.
     ahead: bool,
     rank: Rank,
+    gaps: Gaps,
 }
 
 impl FaultThread {
@@ -117,6 +120,7 @@ impl FaultThread {
             next_look: 0,
             trusted: 0,
             ahead: false,
+            gaps: Gaps::default(),
         }
     }
 
@@ -129,7 +133,7 @@ impl FaultThread {
             }
             let space = self.space.clone();
             let alone = space.body.get().is_none_or(|body| body.agent.is_gone());
-            let told = self.sleep(alone);
+            let told = self.lets_changes_pass() || self.sleep(alone);
             let quiet = self.inbox.waiting.is_empty() && !space.expects();
             if !told && quiet {
                 self.rank.go_ahead();
@@ -159,6 +163,25 @@ impl FaultThread {
         let job = self.job.clone();
         drop(self); // and its descriptors
         job.spares.keep();
+    }
+
+    /// Where something starves, gives the cpu up for so long that a thread that shares it comes out of its call, and has
+    /// what is served then insist. Whether it was so.
+    fn lets_changes_pass(&mut self) -> bool {
+        let (inbox, rank, ahead) = (&mut self.inbox, &mut self.rank, self.ahead);
+        // Without a class of its own this thread gets the cpu back in time only from one that it has hardly kept waiting.
+        let naps = inbox.is_starved()
+            && self.gaps.nap(|| {
+                if !ahead {
+                    inbox.read(rank);
+                }
+            });
+        let insists = if naps { TUNING.faults.gap.0 } else { 0 };
+        self.loader.filler.insist(insists);
+        if !naps && self.gaps.end() {
+            self.followed = None; // it is on another cpu
+        }
+        naps
     }
 
     /// Sleeps until there is something to do, or it is time to look. Whether there is something to be read.
@@ -248,7 +271,6 @@ impl FaultThread {
             }
             let served = self.serve(fault);
             neap_sys::end_keep();
-            fault.tried = true;
             if self.loader.filler.has_called() {
                 self.rank.go_ahead();
             }
@@ -259,6 +281,7 @@ impl FaultThread {
                 }
                 Served::Later if self.lets_populate(&mut fault) => {}
                 Served::Later | Served::Held => {
+                    fault.tried_at.get_or_insert_with(neap_sys::monotonic_nanos);
                     if served == Served::Held {
                         held += 1;
                         fault.held_at = Some(neap_sys::monotonic_nanos());
@@ -335,7 +358,7 @@ impl FaultThread {
 
     /// Runs where the faulting thread runs.
     fn follow(&mut self, fault: &Fault) {
-        if fault.tried {
+        if fault.tried_at.is_some() {
             return;
         }
         let thread = fault.thread;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use neap_sys::{Progress, Wake};
+use neap_sys::{Progress, Stop, Wake};
 
 use crate::space::Space;
 
@@ -12,6 +12,8 @@ pub(crate) struct Filler {
     /// All who are to be woken wait in here, and others may.
     owed: Option<Range<u64>>,
     called: bool,
+    /// How long a fill is tried again that comes while the address space changes, in nanoseconds.
+    insists: u64,
 }
 
 impl Filler {
@@ -21,6 +23,7 @@ impl Filler {
             wake: Wake::Now,
             owed: None,
             called: false,
+            insists: 0,
         }
     }
 
@@ -29,28 +32,50 @@ impl Filler {
         self.wake = wake;
     }
 
+    /// From here on fills and protections are tried for so long while the address space changes.
+    pub fn insist(&mut self, nanos: u64) {
+        self.insists = nanos;
+    }
+
+    /// Between two changes of each other thread there is a moment in which the kernel takes a fill.
+    fn insisting(&self, mut fill: impl FnMut() -> Progress) -> Progress {
+        let mut progress = fill();
+        if self.insists == 0 {
+            return progress;
+        }
+        let end = neap_sys::monotonic_nanos() + self.insists;
+        while progress.done == 0
+            && progress.stop == Some(Stop::Retry)
+            && neap_sys::monotonic_nanos() < end
+        {
+            progress = fill();
+        }
+        progress
+    }
+
     /// Fills absent pages from `bytes`.
     pub fn copy(&mut self, space: &Space, target: u64, bytes: &[u8]) -> Progress {
-        let progress = space.uffd.copy(target, bytes, self.wake);
+        let progress = self.insisting(|| space.uffd.copy(target, bytes, self.wake));
         self.note(target, progress)
     }
 
     /// Maps the page of zeros over absent pages, write-protected: the first write to one is a fault again. False: they
     /// are not protected, as the address space is changing.
     pub fn zero(&mut self, space: &Space, range: Range<u64>) -> (Progress, bool) {
-        let progress = space.uffd.zero(range.clone(), Wake::Later);
+        let progress = self.insisting(|| space.uffd.zero(range.clone(), Wake::Later));
         if progress.done == 0 {
             return (progress, true);
         }
         let filled = range.start..range.start + progress.done;
-        let protected = space.uffd.protect(filled.clone()).stop.is_none();
+        let protected = self.insisting(|| space.uffd.protect(filled.clone()));
+        let protected = protected.stop.is_none();
         self.let_go(space, filled);
         (progress, protected)
     }
 
     /// Lets the program write to pages that are protected.
     pub fn unprotect(&mut self, space: &Space, range: Range<u64>) -> Progress {
-        let progress = space.uffd.unprotect(range.clone(), self.wake);
+        let progress = self.insisting(|| space.uffd.unprotect(range.clone(), self.wake));
         self.note(range.start, progress)
     }
 
