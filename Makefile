@@ -11,7 +11,7 @@ comma := ,
 
 help:
 	@echo 'make build    the release binary, target/release/neap: one file'
-	@echo 'make install  it, into PREFIX/bin (/usr/local)'
+	@echo 'make install  it, into PREFIX/bin (/usr/local), with manual pages and completions'
 	@echo 'make demo     a real program over its memory limit, plainly and under neap'
 	@echo 'make check    lints, links of the documentation, unit tests: what to run while working'
 	@echo 'make test     all that, other compilers, and end-to-end tests, with counts; what CI runs'
@@ -26,7 +26,7 @@ build:
 	cargo build --release -p neap-cli
 
 install: build
-	install -D -t $(DESTDIR)$(PREFIX)/bin $${CARGO_TARGET_DIR:-target}/release/neap
+	@packaging/stage.sh $${CARGO_TARGET_DIR:-target}/release/neap '$(DESTDIR)$(PREFIX)'
 
 check:
 	@tools/check.sh

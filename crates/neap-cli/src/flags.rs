@@ -38,6 +38,25 @@ pub enum Command {
     Bench(BenchArgs),
     /// Simulate Linux reclaim: published experiments, traces, workloads of your own
     Sim(Box<SimArgs>),
+    /// Print what a shell needs to complete neap's words
+    Completions(CompletionsArgs),
+    /// Write the manual pages, as they are installed
+    #[command(hide = true)]
+    Man(ManArgs),
+}
+
+/// Flags of `neap completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+/// Flags of `neap man`.
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// An existing folder for them
+    pub dir: PathBuf,
 }
 
 /// Flags of `neap run`.

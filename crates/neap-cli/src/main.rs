@@ -13,6 +13,7 @@ mod exit;
 mod failure;
 mod flags;
 mod machine;
+mod manual;
 mod run;
 mod sim;
 mod talk;
@@ -36,6 +37,8 @@ fn main() -> ExitCode {
                 Command::Doctor(args) => doctor::run(&args),
                 Command::Bench(args) => bench::run(&args),
                 Command::Sim(args) => sim::run(&args),
+                Command::Completions(args) => manual::completions(&args),
+                Command::Man(args) => manual::pages(&args),
             }
         }
         Err(error) => {

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Puts neap with its manual pages and completions below a prefix: what `make install` and the packages have.
+#
+#   packaging/stage.sh NEAP PREFIX
+set -eu
+neap=$1 prefix=$2
+
+install -D -m 755 "$neap" "$prefix/bin/neap"
+install -d "$prefix/share/man/man1"
+"$neap" man "$prefix/share/man/man1"
+
+completions() { # SHELL FILE
+    mkdir -p "$(dirname "$prefix/share/$2")"
+    "$neap" completions "$1" >"$prefix/share/$2"
+}
+completions bash bash-completion/completions/neap
+completions zsh zsh/site-functions/_neap
+completions fish fish/vendor_completions.d/neap.fish
