@@ -7,12 +7,21 @@ RUNS ?= $(if $(QUICK),3,5)
 AT ?= $(if $(QUICK),50,75$(comma)50$(comma)33)
 comma := ,
 
-.PHONY: help build install check test demo torture failing bench bench-micro lint fmt clean
+# The machine that packages are for: x86_64 or aarch64.
+ARCH ?= $(shell uname -m)
+PACKAGES = $${CARGO_TARGET_DIR:-target}/packages
+STATIC = $(PACKAGES)/$(ARCH)/neap
+
+.PHONY: help build install check test demo torture failing bench bench-micro lint fmt clean \
+	static packages tarball deb wheel image packages-test
 
 help:
 	@echo 'make build    the release binary, target/release/neap: one file'
 	@echo 'make install  it, into PREFIX/bin (/usr/local), with manual pages and completions'
 	@echo 'make demo     a real program over its memory limit, plainly and under neap'
+	@echo 'make packages a static neap as tarball, .deb, wheel and OCI image, into target/packages; each has a target of its own:'
+	@echo '              static, tarball, deb, wheel, image; ARCH=aarch64 with gcc-aarch64-linux-gnu'
+	@echo 'make packages-test  installs and uses each in a clean root'
 	@echo 'make check    lints, links of the documentation, unit tests: what to run while working'
 	@echo 'make test     all that, other compilers, and end-to-end tests, with counts; what CI runs'
 	@echo 'make torture  the torture program under neap with fresh seeds; FOR=600 is the long run (60)'
@@ -27,6 +36,30 @@ build:
 
 install: build
 	@packaging/stage.sh $${CARGO_TARGET_DIR:-target}/release/neap '$(DESTDIR)$(PREFIX)'
+
+static:
+	@packaging/static.sh $(ARCH)
+
+# What says itself what it can do: the static neap, or where that is for another machine the usual one.
+NATIVE = $(if $(filter $(ARCH),$(shell uname -m)),,NEAP_NATIVE=$(abspath $(or $(CARGO_TARGET_DIR),target))/release/neap)
+packages tarball deb wheel image: static $(if $(filter $(ARCH),$(shell uname -m)),,build)
+
+packages: tarball deb wheel image
+
+tarball:
+	@$(NATIVE) packaging/tarball.sh $(STATIC) $(PACKAGES)
+
+deb:
+	@$(NATIVE) packaging/deb.sh $(STATIC) $(PACKAGES)
+
+wheel:
+	@$(NATIVE) packaging/wheel.py $(STATIC) $(PACKAGES)
+
+image:
+	@$(NATIVE) packaging/image.py $(PACKAGES) $(STATIC)
+
+packages-test:
+	@packaging/test/all.sh
 
 check:
 	@tools/check.sh

@@ -2,16 +2,18 @@
 # Puts neap with its manual pages and completions below a prefix: what `make install` and the packages have.
 #
 #   packaging/stage.sh NEAP PREFIX
+#
+# NEAP_NATIVE: a neap that runs on this machine, where NEAP does not.
 set -eu
-neap=$1 prefix=$2
+neap=$1 prefix=$2 native=${NEAP_NATIVE:-$1}
 
 install -D -m 755 "$neap" "$prefix/bin/neap"
 install -d "$prefix/share/man/man1"
-"$neap" man "$prefix/share/man/man1"
+"$native" man "$prefix/share/man/man1"
 
 completions() { # SHELL FILE
     mkdir -p "$(dirname "$prefix/share/$2")"
-    "$neap" completions "$1" >"$prefix/share/$2"
+    "$native" completions "$1" >"$prefix/share/$2"
 }
 completions bash bash-completion/completions/neap
 completions zsh zsh/site-functions/_neap

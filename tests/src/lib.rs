@@ -12,6 +12,7 @@ mod neap;
 mod peak;
 mod process;
 mod program;
+mod root;
 mod run;
 mod sample;
 mod skip;
@@ -29,6 +30,7 @@ pub use process::{Marker, leftovers};
 pub use program::{
     Program, library, musl_program, program, program_with, static_program, target_dir,
 };
+pub use root::{Root, interpreter};
 pub use run::{Outcome, Run};
 pub use sample::{Peak, Sampler};
 pub use skip::{Need, exclusive, paging, require, skip, tool};

@@ -38,11 +38,20 @@ pub enum Command {
     Bench(BenchArgs),
     /// Simulate Linux reclaim: published experiments, traces, workloads of your own
     Sim(Box<SimArgs>),
+    /// Put a copy of this neap into a folder, from an image that has nothing else
+    Copy(CopyArgs),
     /// Print what a shell needs to complete neap's words
     Completions(CompletionsArgs),
     /// Write the manual pages, as they are installed
     #[command(hide = true)]
     Man(ManArgs),
+}
+
+/// Flags of `neap copy`.
+#[derive(Debug, Args)]
+pub struct CopyArgs {
+    /// An existing folder
+    pub dir: PathBuf,
 }
 
 /// Flags of `neap completions`.

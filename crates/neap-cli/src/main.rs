@@ -7,6 +7,7 @@
 
 mod bench;
 mod choice;
+mod copy;
 mod doctor;
 mod env;
 mod exit;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
                 Command::Doctor(args) => doctor::run(&args),
                 Command::Bench(args) => bench::run(&args),
                 Command::Sim(args) => sim::run(&args),
+                Command::Copy(args) => copy::run(&args),
                 Command::Completions(args) => manual::completions(&args),
                 Command::Man(args) => manual::pages(&args),
             }

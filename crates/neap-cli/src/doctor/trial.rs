@@ -1,23 +1,26 @@
 //! A program under neap: what the checks do not know of (a filter, a policy, a mount) shows here.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::{Check, Verdict};
 use crate::run::command;
+use crate::run::elf::{Caller, manageable};
 
 /// Enough for a program that does nothing.
 const LIMIT: &str = "64M";
 
 /// Runs one that must be managed, and says whether it was.
 pub fn managed() -> Check {
-    let (program, argument) = subject();
+    let Some((program, arguments)) = subject() else {
+        return nothing_to_try();
+    };
     let output = std::env::current_exe().and_then(|neap| {
         Command::new(neap)
             .args(["run", "--require", "--no-swap", "-m", LIMIT, "--"])
             .arg(&program)
-            .args(argument)
+            .args(arguments)
             .stdin(Stdio::null())
             .output()
     });
@@ -42,16 +45,30 @@ fn check(verdict: Verdict, detail: String, remedy: Option<String>) -> Check {
     }
 }
 
-/// A program that does nothing: where there is not even `true`, neap itself.
-fn subject() -> (PathBuf, Option<OsString>) {
+/// Programs that do nothing, and may be on the path.
+const SUBJECTS: &[(&str, &[&str])] = &[
+    ("true", &[]),
+    ("sh", &["-c", ":"]),
+    ("python3", &["-c", ""]),
+    ("node", &["-e", ""]),
+    ("perl", &["-e", ""]),
+];
+
+/// The first of them that is there and is linked as neap needs it: an image may have static ones only, or none.
+fn subject() -> Option<(PathBuf, &'static [&'static str])> {
     let path = std::env::var_os("PATH");
-    match command::find(OsStr::new("true"), path.as_deref()) {
-        Ok(file) => (file, None),
-        Err(_) => (
-            std::env::current_exe().unwrap_or_default(),
-            Some("--version".into()),
-        ),
-    }
+    SUBJECTS.iter().find_map(|(name, arguments)| {
+        let file = command::find(OsStr::new(name), path.as_deref()).ok()?;
+        let fit = manageable(&file, Caller::own()).is_ok();
+        fit.then_some((file, *arguments))
+    })
+}
+
+fn nothing_to_try() -> Check {
+    let detail =
+        "no dynamically linked true, sh, python3, node or perl is on the path to try it with";
+    let remedy = "neap run --require -m 64M -- PROGRAM, with a program of your own";
+    check(Verdict::Missing, detail.to_owned(), Some(remedy.to_owned()))
 }
 
 /// The first message of neap, in two parts: what happened, and what to do.

@@ -6,7 +6,7 @@
 //! with one line of warning, unless `--require` says otherwise.
 
 pub mod command;
-mod elf;
+pub mod elf;
 mod engine;
 pub mod launch;
 pub mod library;
