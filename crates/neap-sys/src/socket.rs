@@ -1,17 +1,15 @@
 //! The unix sockets between the engine and the programs: messages with descriptors, and who is at the other end.
 
-use std::ffi::CString;
+use std::fs::File;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use neap_tuning::TUNING;
 
 use crate::errno::{Result, SysError, persist};
 use crate::process::Pidfd;
-use crate::start::Thread;
 
 /// Descriptors in one message. What comes beyond that the kernel closes.
 const MAX_FDS: usize = 8;
@@ -68,23 +66,22 @@ fn seqpacket() -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Binds a socket to a name in a directory, and listens.
-fn bind_in(socket: &OwnedFd, dir: &Path, name: &str) -> io::Result<()> {
-    let dir = CString::new(dir.as_os_str().as_bytes())?;
+/// Binds a socket to a path, and listens.
+fn bind_to(socket: &OwnedFd, path: &[u8]) -> io::Result<()> {
     // SAFETY: an all-zero sockaddr_un is valid.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     let room = address.sun_path.len() - 1; // the path ends with a zero
-    for (to, from) in address.sun_path[..room].iter_mut().zip(name.as_bytes()) {
+    if path.len() > room {
+        return Err(io::ErrorKind::InvalidFilename.into());
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(path) {
         *to = *from as libc::c_char;
     }
     let len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-    // SAFETY: integers, a path that ends with a zero, and a sockaddr_un of its own size. What is unshared is the
-    // calling thread's: the working directory of all others stays.
+    // SAFETY: integers, and a sockaddr_un of its own size.
     let failed = unsafe {
-        libc::unshare(libc::CLONE_FS) != 0
-            || libc::chdir(dir.as_ptr()) != 0
-            || libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) != 0
+        libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) != 0
             || libc::listen(socket.as_raw_fd(), TUNING.system.backlog) != 0
     };
     if failed {
@@ -95,15 +92,16 @@ fn bind_in(socket: &OwnedFd, dir: &Path, name: &str) -> io::Result<()> {
 }
 
 impl Listener {
-    /// Listens in a directory, without waiting in [`accept`](Self::accept). A thread of its own goes there and binds
-    /// the bare name, which is all that `/proc/net/unix` shows: everyone may read that.
+    /// Listens in a directory, without waiting in [`accept`](Self::accept). `/proc/net/unix`, which everyone may read, shows the
+    /// path as it is bound: by way of a descriptor it does not tell where the directory is. A thread with a
+    /// working directory of its own could bind the bare name, but filters of containers refuse unshare(2).
     pub fn bind(dir: &Path, name: &str) -> Result<Self> {
         let socket = seqpacket()?;
-        let (place, name) = (dir.to_owned(), name.to_owned());
-        let work = move || bind_in(&socket, &place, &name).map(|()| socket);
-        let socket = Thread::run("neap-bind", TUNING.talk.stack.as_usize(), work)
-            .flatten()
-            .map_err(|error| SysError::new("bind", dir.display().to_string(), error))?;
+        let bound = File::open(dir).and_then(|open| {
+            let path = format!("/proc/self/fd/{}/{name}", open.as_raw_fd());
+            bind_to(&socket, path.as_bytes())
+        });
+        bound.map_err(|error| SysError::new("bind", dir.display().to_string(), error))?;
         // SAFETY: integers only.
         unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
         Ok(Self(socket))
@@ -355,6 +353,8 @@ impl Message {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     /// A client of a socket of its own directory, and the engine's end of it.
@@ -418,7 +418,7 @@ mod tests {
         );
         assert!(server.pidfd().expect("pidfd").lives());
         let shown = std::fs::read_to_string("/proc/net/unix").expect("sockets");
-        assert!(shown.lines().any(|line| line.ends_with(" s")), "{shown}");
+        assert!(shown.contains(" /proc/self/fd/"), "{shown}");
         let dirs = std::env::temp_dir();
         assert!(!shown.contains(&format!("{}/.tmp", dirs.display())));
     }
