@@ -10,6 +10,7 @@ mod failing;
 mod fuzz;
 mod neap;
 mod peak;
+mod place;
 mod process;
 mod program;
 mod root;
@@ -26,6 +27,7 @@ pub use failing::{Calls, End, Failing, Failure, judge};
 pub use fuzz::{TARGETS, Target};
 pub use neap::{Managed, Neap, neap_binary};
 pub use peak::peak_of;
+pub use place::{Place, Said};
 pub use process::{Marker, leftovers};
 pub use program::{
     Program, library, musl_program, program, program_with, static_program, target_dir,

@@ -8,12 +8,17 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{Check, Verdict};
 use crate::machine::{Root, own_memory_cgroup, ram, transparent_huge_pages};
+use crate::run::engine::{NO_PROC, has_proc};
 use crate::run::library::{self, Library};
 use crate::run::{NO_PLACE, swap};
 use crate::{bench, env};
 
 /// Every check, in the order in which a run meets them.
 pub fn all(root: &Root, swap_dir: Option<&Path>) -> Vec<Check> {
+    if !has_proc() {
+        let (why, remedy) = NO_PROC;
+        return vec![with_remedy(check("/proc", Verdict::Missing, why), remedy)];
+    }
     let mut checks = vec![library_check()];
     checks.extend(neap_engine::probe().checks.into_iter().map(of_engine));
     checks.extend([

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
 use neap_engine::{Engine as Inner, Exhausted, Options, StartError, probe};
@@ -12,6 +13,17 @@ use crate::run::plan::Plan;
 
 const DOCTOR: &str = "neap doctor";
 
+/// What neap cannot do without, and how to have it: pages are read and mappings are known by way of /proc.
+pub const NO_PROC: (&str, &str) = (
+    "/proc is not mounted",
+    "mount -t proc proc /proc, or a container or chroot that has it",
+);
+
+/// Whether /proc is there.
+pub fn has_proc() -> bool {
+    Path::new("/proc/self/maps").exists()
+}
+
 /// An engine at work.
 pub struct Engine(Inner);
 
@@ -21,6 +33,10 @@ impl Engine {
     /// # Errors
     /// One line that says why there can be none and what to try; the command then runs unmanaged.
     pub fn start(plan: &Plan, record: Option<File>) -> Result<Self, String> {
+        if !has_proc() {
+            let (why, remedy) = NO_PROC;
+            return Err(format!("{why}; try: {remedy}"));
+        }
         let options = Options {
             record: record.map(Arc::new),
             ..options(plan)

@@ -7,7 +7,7 @@
 
 pub mod command;
 pub mod elf;
-mod engine;
+pub mod engine;
 pub mod launch;
 pub mod library;
 pub mod limit;
