@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -100,8 +101,9 @@ impl Failing {
     /// As [`Run::go`].
     #[must_use]
     pub fn run(&self, failure: Option<&Failure>) -> (Outcome, Vec<(String, Calls)>) {
-        let counts = self.dir.path().join("counts");
-        let _ = fs::remove_file(&counts);
+        static RUNS: AtomicUsize = AtomicUsize::new(0);
+        let number = RUNS.fetch_add(1, Ordering::Relaxed);
+        let counts = self.dir.path().join(format!("counts{number}"));
         let words: [OsString; 2] = [self.program.clone().into(), MIB.into()];
         let mut neap = self
             .neap
@@ -113,7 +115,9 @@ impl Failing {
         }
         let run = Run::new(words).limit(PATIENCE).dir(self.dir.path());
         let outcome = neap.command(&run, None).go();
-        (outcome, read_counts(&counts))
+        let made = read_counts(&counts);
+        let _ = fs::remove_file(&counts);
+        (outcome, made)
     }
 }
 

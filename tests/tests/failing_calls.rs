@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
 
 use neap_tests::{
     Calls, End, Failing, Failure, Neap, Need, OrdinaryUser, exclusive, judge, require,
@@ -140,21 +142,31 @@ fn plan(base: &BTreeMap<String, Calls>) -> Vec<Failure> {
 fn try_all(failing: &Failing, plan: impl FnOnce(&BTreeMap<String, Calls>) -> Vec<Failure>) {
     let (run, base) = failing.run(None);
     assert_eq!(judge(&run), Ok(End::WentOn));
-    let (mut went_on, mut told, mut calls) = (0, 0, 0);
-    let mut faults = String::new();
-    for failure in plan(&base.into_iter().collect()) {
-        let (run, counts) = failing.run(Some(&failure));
-        let failed = counts.iter().map(|(_, calls)| calls.failed).sum::<u64>();
-        calls += failed;
-        match judge(&run) {
-            _ if failed == 0 => {} // it was not made so often
-            Ok(End::WentOn) => went_on += 1,
-            Ok(End::Told) => told += 1,
-            Err(fault) => {
-                let _ = writeln!(faults, "{}: {fault}", failure.text());
+    let plan = Mutex::new(plan(&base.into_iter().collect()).into_iter());
+    let sums = Mutex::new((0, 0, 0, String::new()));
+    let work = || {
+        let next = || plan.lock().expect("the plan").next();
+        while let Some(failure) = next() {
+            let (run, counts) = failing.run(Some(&failure));
+            let failed = counts.iter().map(|(_, calls)| calls.failed).sum::<u64>();
+            let (went_on, told, calls, faults) = &mut *sums.lock().expect("the sums");
+            *calls += failed;
+            match judge(&run) {
+                _ if failed == 0 => {} // it was not made so often
+                Ok(End::WentOn) => *went_on += 1,
+                Ok(End::Told) => *told += 1,
+                Err(fault) => {
+                    let _ = writeln!(faults, "{}: {fault}", failure.text());
+                }
             }
         }
-    }
+    };
+    // Most of a run is waiting.
+    thread::scope(|scope| {
+        scope.spawn(work);
+        scope.spawn(work);
+    });
+    let (went_on, told, calls, faults) = sums.into_inner().expect("the sums");
     let sum = format!("{calls} calls failed: {went_on} jobs went on, {told} ended with a line\n");
     let _ = std::io::stderr().lock().write_all(sum.as_bytes());
     assert!(faults.is_empty(), "{faults}");
