@@ -115,19 +115,25 @@ impl Reception {
     /// others about the callers, as far as anyone may speak with them.
     fn wait(&mut self, listener: &Listener) -> Vec<bool> {
         let rests = self.rests_until > neap_sys::monotonic_nanos();
-        let full = self.job.talks.are_many();
-        let mut fds = vec![listener.as_fd(), self.job.bell.as_fd()];
+        let may_speak = !rests && !self.job.talks.are_many();
         let mut timeout = match rests {
             true => TUNING.talk.pause.0,
             false => TUNING.looks.strays.0,
         };
-        if !full && !rests {
-            fds.extend(self.callers.iter().map(|caller| caller.peer.as_fd()));
-            if self.callers.iter().any(Caller::is_heard) {
-                timeout = 0;
+        let mut fds = vec![listener.as_fd(), self.job.bell.as_fd()];
+        let mut asked = vec![true; 2];
+        for caller in self.callers.iter().filter(|_| may_speak) {
+            // The end of another conversation of its process rings the bell.
+            let waits = caller.is_heard() && self.job.talks.are_many_of(caller.pid);
+            if !waits {
+                fds.push(caller.peer.as_fd());
+                timeout = if caller.is_heard() { 0 } else { timeout };
             }
+            asked.push(!waits);
         }
-        neap_sys::wait_any(&fds, Some(timeout))
+        let mut ready = neap_sys::wait_any(&fds, Some(timeout)).into_iter();
+        let answer = |asked| asked && ready.next() == Some(true);
+        asked.into_iter().map(answer).collect()
     }
 
     /// Goes on with those who have spoken, or hung up.
@@ -136,7 +142,8 @@ impl Reception {
             let Some(caller) = self.callers.pop_front() else {
                 break;
             };
-            let caller = if spoke || caller.is_heard() {
+            let heard = caller.is_heard() && !self.job.talks.are_many_of(caller.pid);
+            let caller = if spoke || heard {
                 self.advance(caller)
             } else {
                 Some(caller)
@@ -291,7 +298,7 @@ impl Reception {
     /// Has a thread do what a caller wants. Without one it waits, and in the end that is done without.
     fn attend(&mut self, caller: Caller) -> Option<Caller> {
         let now = neap_sys::monotonic_nanos();
-        if self.job.talks.are_many() {
+        if self.job.talks.are_many() || self.job.talks.are_many_of(caller.pid) {
             return Some(caller);
         }
         if caller.tried != 0 && now - caller.tried > TUNING.talk.no_thread.0 {

@@ -1,10 +1,6 @@
 //! The threads that speak with callers: a few at a time, and one that has been used waits a moment for the next caller.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{
-    AtomicUsize,
-    Ordering::{Acquire, Release},
-};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use bytemuck::{Zeroable, bytes_of};
@@ -20,9 +16,38 @@ use crate::thaw;
 /// The conversations under way, and the threads that wait for one.
 #[derive(Default)]
 pub(crate) struct Talks {
-    under_way: AtomicUsize,
+    under_way: Mutex<UnderWay>,
     hall: Mutex<Hall>,
     called: Condvar,
+}
+
+/// How many conversations each process has, by its number.
+#[derive(Default)]
+struct UnderWay(HashMap<i32, usize>);
+
+impl UnderWay {
+    fn all(&self) -> usize {
+        self.0.values().sum()
+    }
+
+    fn of(&self, pid: i32) -> usize {
+        self.0.get(&pid).copied().unwrap_or(0)
+    }
+
+    fn begin(&mut self, pid: i32) {
+        *self.0.entry(pid).or_default() += 1;
+    }
+
+    /// Whether somebody may have waited for the end of this one.
+    fn end(&mut self, pid: i32) -> bool {
+        let full = self.all() >= TUNING.talk.at_once || self.of(pid) >= TUNING.talk.at_once_of_one;
+        let left = self.of(pid).saturating_sub(1);
+        match left {
+            0 => _ = self.0.remove(&pid),
+            left => _ = self.0.insert(pid, left),
+        }
+        full
+    }
 }
 
 #[derive(Default)]
@@ -33,18 +58,19 @@ struct Hall {
 }
 
 /// Counts among those that are spoken with.
-struct Talk(Arc<Job>);
+struct Talk(Arc<Job>, i32);
 
 impl Talk {
-    fn begin(job: &Arc<Job>) -> Self {
-        job.talks.under_way.fetch_add(1, Release);
-        Self(job.clone())
+    fn begin(job: &Arc<Job>, pid: i32) -> Self {
+        job.talks.under_way().begin(pid);
+        Self(job.clone(), pid)
     }
 }
 
 impl Drop for Talk {
     fn drop(&mut self) {
-        if self.0.talks.under_way.fetch_sub(1, Release) == TUNING.talk.at_once {
+        let awaited = self.0.talks.under_way().end(self.1);
+        if awaited {
             self.0.bell.wake(); // callers wait for a thread
         }
     }
@@ -53,7 +79,16 @@ impl Drop for Talk {
 impl Talks {
     /// Whether no more are spoken with.
     pub fn are_many(&self) -> bool {
-        self.under_way.load(Acquire) >= TUNING.talk.at_once
+        self.under_way().all() >= TUNING.talk.at_once
+    }
+
+    /// Whether no more of this process are spoken with: one that stalls has not all threads.
+    pub fn are_many_of(&self, pid: i32) -> bool {
+        self.under_way().of(pid) >= TUNING.talk.at_once_of_one
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, UnderWay> {
+        self.under_way.lock().expect("talks lock")
     }
 
     fn hall(&self) -> MutexGuard<'_, Hall> {
@@ -62,7 +97,7 @@ impl Talks {
 
     /// Has a thread do what the caller wants; gives the caller back if none can be had.
     pub fn begin(job: &Arc<Job>, caller: Caller) -> Option<Caller> {
-        let talk = Talk::begin(job);
+        let talk = Talk::begin(job, caller.pid);
         let mut hall = job.talks.hall();
         if hall.free > hall.waiting.len() {
             hall.waiting.push_back((caller, talk));
@@ -146,5 +181,31 @@ pub(crate) fn refuse_or_answer(job: &Arc<Job>, mut caller: Caller) {
             let _ = caller.peer.send(bytes_of(&refusal), &[]);
         }
         Next::Hello => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_an_end_is_told_of_it() {
+        let mut talks = UnderWay::default();
+        let (one, all) = (TUNING.talk.at_once_of_one, TUNING.talk.at_once);
+        (0..one).for_each(|_| talks.begin(7));
+        assert_eq!((talks.of(7), talks.of(8), talks.all()), (one, 0, one));
+        assert!(talks.end(7), "another of its own may wait");
+        assert!(!talks.end(7), "nobody can have waited");
+        (talks.all()..all).for_each(|at| talks.begin(100 + at as i32));
+        assert!(talks.end(100 + one as i32), "anybody may wait");
+        assert!(!talks.end(7));
+    }
+
+    #[test]
+    fn a_process_without_conversations_takes_no_memory() {
+        let mut talks = UnderWay::default();
+        talks.begin(7);
+        talks.end(7);
+        assert!(talks.0.is_empty());
     }
 }

@@ -17,6 +17,9 @@ crate::group! {
         /// Callers that are spoken with at once.
         /// Chosen.
         at_once: usize = 64;
+        /// The same of one process.
+        /// One that stalls keeps each of its conversations for seconds; others are to find a thread meanwhile. Chosen.
+        at_once_of_one: usize = 16;
         /// Threads that wait for a caller.
         /// Chosen.
         idle_threads: usize = 2;
