@@ -13,7 +13,7 @@ PACKAGES = $${CARGO_TARGET_DIR:-target}/packages
 STATIC = $(PACKAGES)/$(ARCH)/neap
 
 .PHONY: help build install check test demo torture failing bench bench-micro lint fmt clean \
-	static packages tarball deb wheel image packages-test
+	static packages tarball deb wheel image packages-test recipes-test
 
 help:
 	@echo 'make build    the release binary, target/release/neap: one file'
@@ -22,6 +22,7 @@ help:
 	@echo 'make packages a static neap as tarball, .deb, wheel and OCI image, into target/packages; each has a target of its own:'
 	@echo '              static, tarball, deb, wheel, image; ARCH=aarch64 with gcc-aarch64-linux-gnu'
 	@echo 'make packages-test  installs and uses each in a clean root'
+	@echo 'make recipes-test   runs each line of docs/guide/recipes.md, with packages from pip in target/recipes-venv'
 	@echo 'make check    lints, links of the documentation, unit tests: what to run while working'
 	@echo 'make test     all that, other compilers, and end-to-end tests, with counts; what CI runs'
 	@echo 'make torture  the torture program under neap with fresh seeds; FOR=600 is the long run (60)'
@@ -60,6 +61,9 @@ image:
 
 packages-test:
 	@packaging/test/all.sh
+
+recipes-test: build
+	@tools/recipes.sh
 
 check:
 	@tools/check.sh

@@ -38,6 +38,13 @@ pub enum Command {
     Bench(BenchArgs),
     /// Simulate Linux reclaim: published experiments, traces, workloads of your own
     Sim(Box<SimArgs>),
+    /// Make kernels for Jupyter that run within a memory limit
+    #[command(arg_required_else_help = true)]
+    Jupyter {
+        /// What to do.
+        #[command(subcommand)]
+        what: JupyterCommand,
+    },
     /// Put a copy of this neap into a folder, from an image that has nothing else
     Copy(CopyArgs),
     /// Print what a shell needs to complete neap's words
@@ -45,6 +52,33 @@ pub enum Command {
     /// Write the manual pages, as they are installed
     #[command(hide = true)]
     Man(ManArgs),
+}
+
+/// The subcommands of `neap jupyter`.
+#[derive(Debug, Subcommand)]
+pub enum JupyterCommand {
+    /// Write a kernel spec for a python that has ipykernel
+    Install(KernelArgs),
+}
+
+/// Flags of `neap jupyter install`.
+#[derive(Debug, Args)]
+pub struct KernelArgs {
+    /// Memory limit of the kernel and all it starts: 512M, 1.5G (powers of 1024) or 50% of RAM
+    #[arg(short = 'm', long, value_name = "SIZE|PERCENT")]
+    pub memory: String,
+    /// What Jupyter calls the kernel
+    #[arg(long, default_value = "neap")]
+    pub name: String,
+    /// The python, as a path or as found on PATH
+    #[arg(long, value_name = "FILE", default_value = "python3")]
+    pub python: OsString,
+    /// Below DIR/share/jupyter, such as a virtual environment [default: this user's own folder]
+    #[arg(long, value_name = "DIR")]
+    pub prefix: Option<PathBuf>,
+    /// Let the kernel fail to start rather than run without a limit
+    #[arg(long)]
+    pub require: bool,
 }
 
 /// Flags of `neap copy`.

@@ -13,6 +13,7 @@ mod env;
 mod exit;
 mod failure;
 mod flags;
+mod jupyter;
 mod machine;
 mod manual;
 mod run;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
                 Command::Doctor(args) => doctor::run(&args),
                 Command::Bench(args) => bench::run(&args),
                 Command::Sim(args) => sim::run(&args),
+                Command::Jupyter { what } => jupyter::run(&what),
                 Command::Copy(args) => copy::run(&args),
                 Command::Completions(args) => manual::completions(&args),
                 Command::Man(args) => manual::pages(&args),
