@@ -13,7 +13,7 @@ pub fn run(args: &CopyArgs) -> ExitCode {
     match copy_into(&args.dir) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            talk::warn(&format!("{}: {error}", args.dir.display()));
+            talk::note(&format!("{}: {error}", args.dir.display()));
             ExitCode::from(1)
         }
     }

@@ -32,7 +32,7 @@ pub fn pages(args: &ManArgs) -> ExitCode {
 }
 
 fn failed(place: &str, error: &io::Error) -> ExitCode {
-    talk::warn(&format!("{place}: {error}"));
+    talk::note(&format!("{place}: {error}"));
     ExitCode::from(1)
 }
 
