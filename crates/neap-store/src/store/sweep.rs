@@ -22,6 +22,15 @@ struct Move {
     at: usize,
 }
 
+/// What became of an extent that was to be emptied.
+enum Emptied {
+    Yes,
+    /// A record of it cannot be read, or is not what was written.
+    Damaged,
+    /// There is nowhere to write to, or it could not be written.
+    NoRoom,
+}
+
 impl Store {
     /// Gives the disk space of dead extents back, and empties sparse ones when none is free.
     pub(super) fn tidy_swap(&self, codec: &mut Codec) {
@@ -34,8 +43,13 @@ impl Store {
                 }
                 inner.extents.sparsest()
             };
-            if !sparse.is_some_and(|range| self.empty_extent(&range, codec)) {
+            let Some(range) = sparse else {
                 return;
+            };
+            match self.empty_extent(&range, codec) {
+                Emptied::Yes => {}
+                Emptied::Damaged => self.lock().extents.leave(&range),
+                Emptied::NoRoom => return,
             }
         }
     }
@@ -52,11 +66,11 @@ impl Store {
         }
     }
 
-    /// Moves all records out of an extent; whether that was done.
-    fn empty_extent(&self, extent: &Range<u64>, codec: &mut Codec) -> bool {
+    /// Moves all records out of an extent.
+    fn empty_extent(&self, extent: &Range<u64>, codec: &mut Codec) -> Emptied {
         let mut moves = self.hold_records(extent);
         let Some(span) = span_of(&moves) else {
-            return false;
+            return Emptied::NoRoom;
         };
         let mut blocks = std::mem::take(&mut codec.blocks);
         blocks.resize((span.end - span.start) as usize, 0);
@@ -64,10 +78,10 @@ impl Store {
             Ok(()) => self.rewrite(&mut moves, span.start, &mut blocks),
             Err(_) => {
                 self.lock().stats.swap_read_fail += 1;
-                false
+                Emptied::Damaged
             }
         };
-        if !done {
+        if !matches!(done, Emptied::Yes) {
             self.let_go(&moves, None);
         }
         codec.blocks = blocks;
@@ -96,7 +110,7 @@ impl Store {
 
     /// Writes the records, read into `blocks` from byte `start`, somewhere else. A record that is
     /// damaged stops it: its page is lost, but that is for the one who needs it to find out.
-    fn rewrite(&self, moves: &mut [Move], start: u64, blocks: &mut [u8]) -> bool {
+    fn rewrite(&self, moves: &mut [Move], start: u64, blocks: &mut [u8]) -> Emptied {
         let intact = moves.iter().all(|m| {
             let at = (m.from.byte() - start) as usize;
             m.record.open(m.checksum, &blocks[at..]).is_some()
@@ -104,12 +118,12 @@ impl Store {
         let len = moves.iter().fold(0, |at, m| {
             next_record(at, m.record.len) + record_room(m.record.len)
         });
-        let region = match intact {
-            true => self.lock().extents.reserve(len.next_multiple_of(BLOCK)),
-            false => None,
-        };
+        if !intact {
+            return Emptied::Damaged;
+        }
+        let region = self.lock().extents.reserve(len.next_multiple_of(BLOCK));
         let Some(region) = region else {
-            return false;
+            return Emptied::NoRoom;
         };
         let mut to = 0;
         for m in moves.iter_mut() {
@@ -130,7 +144,10 @@ impl Store {
         let mut inner = self.lock();
         inner.stats.swap_write_fail += u64::from(!written);
         inner.extents.finish(region);
-        written
+        match written {
+            true => Emptied::Yes,
+            false => Emptied::NoRoom,
+        }
     }
 
     /// Lets go of entries whose records now start at byte `to`, or stay where they were.

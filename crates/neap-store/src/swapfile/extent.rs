@@ -24,6 +24,8 @@ struct Extent {
     generation: u32,
     /// Nothing in it, and it may be used.
     free: bool,
+    /// It could not be emptied, and none of its records has died since.
+    stuck: bool,
 }
 
 /// Part of an extent that a batch is about to be written to.
@@ -128,6 +130,7 @@ impl Extents {
         let extent = &mut self.list[next as usize];
         extent.generation = extent.generation.wrapping_add(1);
         extent.free = false;
+        extent.stuck = false;
         if let Some((closed, _)) = self.open.take() {
             self.free_if_dead(closed);
         }
@@ -167,6 +170,7 @@ impl Extents {
         let extent = &mut self.list[index as usize];
         extent.live -= 1;
         extent.bytes -= room as u32;
+        extent.stuck = false;
         self.bytes -= room as u64;
         self.free_if_dead(index);
     }
@@ -200,13 +204,18 @@ impl Extents {
         self.punched.push(index_of(range.start));
     }
 
+    /// The extent at this range could not be emptied: it is not chosen again until one of its records dies.
+    pub fn leave(&mut self, range: &Range<u64>) {
+        self.list[index_of(range.start) as usize].stuck = true;
+    }
+
     /// The extent with the fewest live bytes, if they are less than half of it: its range of bytes.
     pub fn sparsest(&self) -> Option<Range<u64>> {
         let open = self.open.map(|(index, _)| index);
         (0..self.list.len() as u32)
             .filter(|&i| Some(i) != open && !self.list[i as usize].free)
             .filter(|&i| (self.list[i as usize].bytes as usize) < EXTENT / 2)
-            .filter(|&i| self.list[i as usize].live > 0)
+            .filter(|&i| self.list[i as usize].live > 0 && !self.list[i as usize].stuck)
             .min_by_key(|&i| self.list[i as usize].bytes)
             .map(|i| start_of(i)..start_of(i + 1))
     }

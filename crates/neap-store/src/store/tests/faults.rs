@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use neap_units::{EntryId, PAGE_SIZE};
 
 use super::fixture::*;
-use crate::swapfile::{Direction, Fault, FaultyFile};
+use crate::swapfile::{Direction, EXTENT, Fault, FaultyFile};
 use crate::{LoadError, Source};
 
 const SWAP: u64 = 64 << 20;
@@ -184,4 +184,28 @@ fn one_bad_read_of_a_cluster_does_not_fail_the_others() {
     }
     f.store.check();
     f.verify(&ids, 0);
+}
+
+#[test]
+fn an_extent_with_a_damaged_record_does_not_keep_others_from_being_emptied() {
+    let fault =
+        |n: u64, direction| (direction == Direction::Write && n == 0).then_some(Fault::LostWrite);
+    let config = swap_config(8000, 16 * EXTENT as u64);
+    let mut f = Fixture::with(config, Box::new(FaultyFile::new(fault)));
+    let ids = f.fill(0..6000);
+    f.drain();
+    assert!(!f.store.can_write_back());
+    // Every extent becomes sparse, and the first, which has the write that was lost, the sparsest.
+    for (i, &id) in ids.iter().enumerate() {
+        let stays = if i < 256 { i % 8 == 0 } else { i % 4 == 0 };
+        if !stays {
+            f.store.put(id);
+        }
+    }
+    let before = f.store.stats();
+    f.drain();
+    f.store.check();
+    let after = f.store.stats();
+    assert!(after.swap_moved_pages > 0, "{after:?}");
+    assert!(after.swapped_pages > before.swapped_pages, "room was found");
 }
