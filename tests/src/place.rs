@@ -17,6 +17,9 @@ const DOCKER: &str = "--bounding-set=-all,+chown,+dac_override,+fowner,+fsetid,+
 const READ_ONLY: &str = "mount --make-rprivate / && mkdir -p \"$0/tmp\" && mount -t tmpfs -o mode=1777 none \"$0/tmp\" && \
     mount -o remount,bind,ro / && exec env TMPDIR=\"$0/tmp\" \"$@\"";
 
+/// Only processes are in /proc, and others' are not seen.
+const HIDDEN_PROC: &str = "mount -t proc -o subset=pid,hidepid=invisible proc /proc && exec \"$@\"";
+
 /// The words that lead into it, and a device node that is its own.
 #[derive(Debug)]
 pub struct Place {
@@ -44,9 +47,9 @@ const LIMIT: &str = "16M";
 
 impl Place {
     /// `into`: words before neap. `USER` stands for those that give up root, `USER-OF-GROUP` also for a group of his,
-    /// `PROFILE` for the program that puts a filter before system calls, `DOCKER` for the capabilities of a container (`DOCKER-WITH-MORE`: and two more),
-    /// `READ-ONLY` for a view of the machine that only a temporary folder may be written in, and `LIBRARY` for the library
-    /// that has calls fail.
+    /// `PROFILE` for the program that puts a filter before system calls, `DOCKER` for the capabilities of a container
+    /// (`DOCKER-WITH-MORE`: and two more), `READ-ONLY` for a view of the machine that only a temporary folder may be written
+    /// in, `HIDDEN-PROC` for a /proc that shows little, and `LIBRARY` for the library that has calls fail.
     ///
     /// `None`: the machine cannot build it, which was said.
     ///
@@ -79,6 +82,10 @@ impl Place {
                 "READ-ONLY" => {
                     words.extend(["unshare", "--mount", "sh", "-c", READ_ONLY].map(OsString::from));
                     words.push(user.dir().into());
+                }
+                "HIDDEN-PROC" => {
+                    let hide = ["unshare", "--mount", "sh", "-c", HIDDEN_PROC, "sh"];
+                    words.extend(hide.map(OsString::from));
                 }
                 "LIBRARY" => {
                     let mut preload = OsString::from("LD_PRELOAD=");

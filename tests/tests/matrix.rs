@@ -54,10 +54,19 @@ const RIGHTS: (&str, &str) = ("takes CAP_SYS_PTRACE or", "vm.unprivileged_userfa
 const NAMESPACE: (&str, &str) = ("that of a user namespace does not count", "--device");
 const NONE: (&str, &str) = ("", "");
 
-/// The words after the read-only view are those of a unit with `User=`, `NoNewPrivileges=` and `MemoryDenyWriteExecute=`.
-const UNIT: &[&str] = &["READ-ONLY", "PROFILE", "mdwe", "USER", "--no-new-privs"];
+/// The words after the read-only view are those of a unit with `ProtectProc=invisible`, `ProcSubset=pid`,
+/// `MemoryDenyWriteExecute=`, `User=` and `NoNewPrivileges=`.
+const UNIT: &[&str] = &[
+    "READ-ONLY",
+    "HIDDEN-PROC",
+    "PROFILE",
+    "mdwe",
+    "USER",
+    "--no-new-privs",
+];
 const UNIT_WITH_CAPABILITY: &[&str] = &[
     "READ-ONLY",
+    "HIDDEN-PROC",
     "PROFILE",
     "mdwe",
     "setpriv",
