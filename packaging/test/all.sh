@@ -27,6 +27,15 @@ skips=$(grep -c '^SKIP ' "$output")
 passed=$((ran - skips)) failed=$broke skipped=$skips
 [ "$ran" -gt 0 ] || failed=$((failed + 1))
 
+wheels=$(mktemp -d)
+packaging/test/newcomer.sh "$(packaging/wheel.py "$NEAP_BIN" "$wheels")"
+case $? in
+    77) skip a_newcomer_with_only_the_wheel "not root, no /dev/userfaultfd, or no /usr/bin/python3 with venv" ;;
+    0) outcome a_newcomer_with_only_the_wheel 0 ;;
+    *) outcome a_newcomer_with_only_the_wheel 1 ;;
+esac
+rm -r "$wheels"
+
 # The same sources give the same bytes.
 same=$(mktemp -d)
 for round in 1 2; do
