@@ -6,13 +6,13 @@
 //! other spaces, and whoever comes next completes what the command was for.
 
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
 };
 
 use bytemuck::{Zeroable, bytes_of};
-use neap_sys::{Keeper, Kept, Lock, Locked, Peer, Process, SysError};
+use neap_sys::{Keeper, Kept, Line, Lock, Locked, Process, SysError};
 use neap_units::{Nanos, PageId, SlotId};
 use neap_wire as wire;
 
@@ -53,7 +53,7 @@ const LATE: u8 = 1;
 const LATE_MOVE: u8 = 2;
 
 pub(crate) struct Agent {
-    peer: Peer,
+    line: Box<dyn Line>,
     /// `None`: its numbers of threads mean nothing to us.
     keeper: Option<Keeper>,
     /// Without one the process never had an agent.
@@ -75,10 +75,10 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// `peer` gives up waiting after `agents.reply`.
-    pub fn new(peer: Peer, keeper: Option<Keeper>, task: Option<Task>) -> Self {
+    /// `line` gives up waiting after `agents.reply`.
+    pub fn new(line: Box<dyn Line>, keeper: Option<Keeper>, task: Option<Task>) -> Self {
         Self {
-            peer,
+            line,
             keeper,
             task,
             thread: AtomicU32::new(0),
@@ -157,7 +157,7 @@ impl Agent {
         // What it says last is heard where neap is.
         let stderr = std::io::stderr();
         let stderr = (op == wire::op::ARM).then(|| stderr.as_fd());
-        self.peer.send(bytes_of(&command), stderr.as_slice())
+        self.line.send(bytes_of(&command), stderr.as_slice())
     }
 
     /// What it was sent is late.
@@ -197,7 +197,7 @@ impl Agent {
     pub fn collect(&self, wait: bool) -> Option<Called> {
         let mut turn = self.turn.lock();
         turn.as_ref()?;
-        if !wait && neap_sys::wait_readable(&[self.peer.as_fd()], Some(0)) == 0 {
+        if !wait && !self.line.is_ready() {
             return Some(Called::Late);
         }
         let errand = turn.take()?;
@@ -216,8 +216,8 @@ impl Agent {
 
     fn receive(&self, mut turn: Locked<'_, Option<Errand>, 3>, errand: Errand) -> Called {
         let mut bytes = [0; size_of::<wire::Reply>()];
-        let heard = self.peer.receive(&mut bytes);
-        let heard = heard.map(|message| wire::reply(&bytes[..message.len]));
+        let heard = self.line.receive(&mut bytes);
+        let heard = heard.map(|len| wire::reply(&bytes[..len]));
         match heard {
             Ok(Ok(reply)) => {
                 self.thread.store(reply.thread, Relaxed);
@@ -254,7 +254,7 @@ impl Agent {
     pub fn dismiss(&self) {
         self.gone.store(true, Relaxed);
         self.told.store(neap_sys::monotonic_nanos(), Relaxed);
-        attend::dismiss(&self.peer);
+        attend::dismiss(&*self.line);
     }
 
     /// Ends it if it was told to so long ago and has not: somebody has stopped it.
@@ -286,8 +286,9 @@ impl Agent {
         }
     }
 
-    pub fn peer(&self) -> &Peer {
-        &self.peer
+    /// Tells of its end.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.line.as_fd()
     }
 
     /// Its end was heard of.
@@ -305,6 +306,7 @@ fn is_past(since: &AtomicU64, after: Nanos) -> bool {
 #[cfg(test)]
 mod tests {
     use bytemuck::bytes_of_mut;
+    use neap_sys::Peer;
     use neap_tuning::TUNING;
 
     use super::*;
@@ -313,7 +315,7 @@ mod tests {
     fn agent() -> (Agent, Peer) {
         let (peer, program) = Peer::pair().unwrap();
         peer.set_timeout(TUNING.agents.reply.as_millis()).unwrap();
-        (Agent::new(peer, None, None), program)
+        (Agent::new(Box::new(peer), None, None), program)
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytemuck::{Zeroable, bytes_of};
-use neap_sys::{CpuTime, End, Ends, Lock, Locked, Peer, Pidfd, Process, Sender, Statm, Waker};
+use neap_sys::{CpuTime, End, Ends, Line, Lock, Locked, Pidfd, Process, Sender, Statm, Waker};
 use neap_tuning::TUNING;
 use neap_units::Nanos;
 use neap_wire as wire;
@@ -104,10 +104,10 @@ pub(crate) fn hear_of_agent(job: &Job, caller: &Caller, token: &Token) -> Option
 }
 
 /// Has the agent at the other end go without a word.
-pub(crate) fn dismiss(peer: &Peer) {
+pub(crate) fn dismiss(line: &dyn Line) {
     let mut command = wire::Command::zeroed();
     (command.magic, command.op) = (wire::MAGIC, wire::op::LEAVE);
-    let _ = peer.send(bytes_of(&command), &[]);
+    let _ = line.send(bytes_of(&command), &[]);
 }
 
 /// Those that are attended, each from when it was met until its agent is gone. One thread waits for all of them.
@@ -164,7 +164,7 @@ impl Attendance {
         };
         self.lock().insert(number, attended);
         let process = self.ends.add_process(&body.pidfd, number);
-        let agent = self.ends.add_socket(body.agent.peer(), number);
+        let agent = self.ends.add_socket(body.agent.socket(), number);
         if process.and(agent).is_err() {
             if let Some(it) = self.lock().get_mut(&number) {
                 it.untold = true;
@@ -228,7 +228,7 @@ impl Attendance {
         if stand == Stand::Over {
             self.lock().remove(&number);
             self.ends.remove(&body.pidfd);
-            self.ends.remove(body.agent.peer());
+            self.ends.remove(&body.agent.socket());
             space.ring(); // its fault thread asks the kernel
             if !space.standing.is_served() {
                 job.drop_space(&space); // no fault thread does it
@@ -256,7 +256,7 @@ impl Stand {
     fn next(self, job: &Arc<Job>, space: &Space, body: &Body) -> Self {
         let now = neap_sys::monotonic_nanos();
         let after = |time: Nanos| now + time.0;
-        let ended = neap_sys::which_ended(body.agent.peer(), &body.pidfd);
+        let ended = neap_sys::which_ended(body.agent.socket(), &body.pidfd);
         match self {
             Self::Both if ended == End::Process => {
                 body.leave();

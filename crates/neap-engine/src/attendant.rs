@@ -25,7 +25,7 @@ use crate::listen::Caller;
 use crate::proof::{Proven, prove};
 use crate::report::ProcessReport;
 use crate::space::{Advance, Body, Ranges, Space, Stage, Trait};
-use crate::spawn::{no_thread, spawn, try_spawn};
+use crate::spawn::{no_thread, try_spawn};
 
 const FEW_DESCRIPTORS: &str =
     "not all of its descriptors came; raise `ulimit -n`, or mount /proc for it";
@@ -209,7 +209,11 @@ fn attach(job: &Arc<Job>, mut message: Message, family: u64) -> Option<(Arc<Spac
         job.stays_unmanaged(&error);
         return None;
     }
-    let space = job.add_space(uffd, Ranges::default(), (family != 0).then_some(family));
+    let space = job.add_space(
+        Box::new(uffd),
+        Ranges::default(),
+        (family != 0).then_some(family),
+    );
     space.claimed.store(true, Relaxed);
     Some((space, message))
 }
@@ -244,7 +248,7 @@ fn admit(
     let stage = offer.stage..offer.stage + TUNING.agents.stage.0;
     register_stage(job, space, caller, &stage)?;
     let page = stage.start..stage.start + PAGE_SIZE as u64;
-    let Some(proven) = prove(&space.uffd, &process, files.ok()?, &page) else {
+    let Some(proven) = prove(&*space.uffd, &process, files.ok()?, &page) else {
         if caller.lives() {
             job.keeps_out(UNTRUE);
         }
@@ -252,7 +256,7 @@ fn admit(
     };
     match adopted {
         None if job.options.require => job.serve_early(space)?,
-        Some(Adopted { keeps: true }) => space.forget_at_birth(job, &proven.maps),
+        Some(Adopted { keeps: true }) => space.forget_at_birth(job, &proven.files),
         _ => {}
     }
     // Before the process may go on, and perhaps end, or ask for something, at once.
@@ -314,15 +318,13 @@ fn embody(job: &Job, caller: Caller, met: Met, task: Option<Task>) -> Option<()>
         pid: process.pid(),
         same_pids,
         pidfd: caller.pidfd,
-        remote: proven.remote,
-        pagemap: proven.pagemap,
-        maps: proven.maps,
+        view: Box::new(proven.files),
         token: proven.token,
         stage: Stage::new(
             offer.stage + STAGE_GUARD,
             TUNING.agents.stage.0 - STAGE_GUARD,
         ),
-        agent: Agent::new(caller.peer, same_pids.then_some(job.keeper), task),
+        agent: Agent::new(Box::new(caller.peer), same_pids.then_some(job.keeper), task),
         process,
         agent_guard: offer.agent.start,
         own,
@@ -384,8 +386,7 @@ impl Job {
     /// Starts the thread that serves a space's faults and events. Once for each space.
     pub fn start_serving(self: &Arc<Self>, space: &Arc<Space>) {
         space.standing.step(Advance::Inherit);
-        let (job, space) = (self.clone(), space.clone());
-        let started = spawn("neap-fault", move || FaultThread::new(job, space).run());
+        let started = (self.serve)(self, space);
         if let Err(error) = started {
             self.lose_all(&no_thread(&error));
         }
@@ -400,9 +401,7 @@ impl Job {
 
     /// The same of a process that must not begin without.
     fn serve_early(self: &Arc<Self>, space: &Arc<Space>) -> Option<()> {
-        let serve = (self.clone(), space.clone());
-        let work = move || FaultThread::new(serve.0, serve.1).run();
-        self.is_served(space, spawn("neap-fault", work))
+        self.is_served(space, (self.serve)(self, space))
             .then_some(())
     }
 

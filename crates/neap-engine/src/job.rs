@@ -1,6 +1,7 @@
 //! What all threads of the engine share.
 
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -10,12 +11,14 @@ use std::sync::{Arc, OnceLock};
 use neap_policy::{Effect, Illegal};
 use neap_record::Recorded;
 use neap_store::Store;
-use neap_sys::{Features, Gate, Keeper, Lock, Locked, SysError, Uffd, Wake, Waker};
+use neap_sys::{
+    Clock, Features, Gate, Keeper, Lock, Locked, MachineClock, SysError, Userfault, Wake, Waker,
+};
 use neap_tuning::{Share, TUNING};
 use neap_units::{PAGE_SIZE, PageNr, Pages, SpaceId};
 
 use crate::attend::Attendance;
-use crate::fault::Watch;
+use crate::fault::{Watch, start_fault_thread};
 use crate::load::Desks;
 use crate::meter::{Bell, Meter};
 use crate::options::{Exhausted, Options, Swap};
@@ -28,9 +31,16 @@ use crate::warnings::Warnings;
 
 const SIGKILL: i32 = 9;
 
+/// How somebody is found who serves a space.
+pub(crate) type Serve = fn(&Arc<Job>, &Arc<Space>) -> io::Result<()>;
+
 /// One job: one limit, one pool, any number of address spaces.
 pub(crate) struct Job {
     pub options: Options,
+    /// Time, by which the flow of pages waits and judges.
+    pub clock: Box<dyn Clock>,
+    /// Has somebody serve a space's faults and events from now on.
+    pub serve: Serve,
     pub features: Features,
     core: Lock<Recorded, 5>,
     pub store: Store,
@@ -127,6 +137,8 @@ impl Job {
             crowded: AtomicBool::new(false),
             watch: Watch::default(),
             options,
+            clock: Box::new(MachineClock),
+            serve: start_fault_thread,
             features,
             room: Room::default(),
             core: Lock::new(Recorded::new()),
@@ -202,7 +214,12 @@ impl Job {
     }
 
     /// A new space around a userfaultfd that has shaken hands; `family`: the number of that of the process which forked it.
-    pub fn add_space(&self, uffd: Uffd, ranges: Ranges, family: Option<u64>) -> Arc<Space> {
+    pub fn add_space(
+        &self,
+        uffd: Box<dyn Userfault>,
+        ranges: Ranges,
+        family: Option<u64>,
+    ) -> Arc<Space> {
         let bell = Waker::new().ok(); // a forked child must be served though no descriptor is left
         let id = self.core().add_space();
         let cookie = Self::new_number();

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
-use neap_sys::{Maps, Pagemap, Piece, Process, Remote, Stop, Uffd, Wake};
+use neap_sys::{Files, Maps, Pagemap, Piece, Process, Remote, Stop, Userfault, View, Wake};
 use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 
@@ -21,9 +21,7 @@ pub(crate) struct Token {
 
 /// The files of an address space that were proven to be of it.
 pub(crate) struct Proven {
-    pub remote: Remote,
-    pub pagemap: Pagemap,
-    pub maps: Maps,
+    pub files: Files,
     pub token: Token,
 }
 
@@ -39,7 +37,7 @@ impl Token {
         Some(Self { address, bytes })
     }
 
-    fn put(&self, uffd: &Uffd) -> bool {
+    fn put(&self, uffd: &dyn Userfault) -> bool {
         let mut page = [0; PAGE_SIZE];
         page[..TUNING.talk.proof.as_usize()].copy_from_slice(&self.bytes);
         let mut tries = std::iter::repeat_with(|| uffd.copy(self.address, &page, Wake::Now).stop);
@@ -50,20 +48,20 @@ impl Token {
         last.is_some_and(|stop| stop.is_none())
     }
 
-    fn is_behind(&self, remote: &Remote) -> bool {
+    fn is_behind(&self, view: &dyn View) -> bool {
         let mut found = [0; TUNING.talk.proof.as_usize()];
         let piece = Piece {
             from: self.address,
             to: &mut found,
         };
-        remote.read(&mut [piece]).is_ok() && found == self.bytes
+        view.read(&mut [piece]).is_ok() && found == self.bytes
     }
 }
 
 /// Proves that `files` (mem, pagemap, maps) are of the space of `uffd`, in which `page` is registered and empty, and that
 /// the process runs in it, as far as we may look.
 pub(crate) fn prove(
-    uffd: &Uffd,
+    uffd: &dyn Userfault,
     process: &Process,
     files: [OwnedFd; 3],
     page: &Range<u64>,
@@ -75,16 +73,18 @@ pub(crate) fn prove(
     }
     let [mem, pagemap, maps] = files.map(File::from);
     let proven = Proven {
-        remote: Remote::new(mem),
-        pagemap: Pagemap::adopt(pagemap),
-        maps: Maps::adopt(maps),
+        files: Files {
+            remote: Remote::new(mem),
+            pagemap: Pagemap::adopt(pagemap),
+            maps: Maps::adopt(maps),
+        },
         token: Token::make(page.start)?,
     };
-    let held_nothing = !proven.pagemap.holds(page.start).ok()?;
+    let held_nothing = !proven.files.holds(page.start).ok()?;
     let put = held_nothing && proven.token.put(uffd);
     let one =
-        put && proven.token.is_behind(&proven.remote) && proven.pagemap.holds(page.start).ok()?;
-    let mapping = proven.maps.at(page.start).ok()??;
+        put && proven.token.is_behind(&proven.files) && proven.files.holds(page.start).ok()?;
+    let mapping = proven.files.at(page.start).ok()??;
     let its_own = mapping.anonymous && !mapping.shared && mapping.range.end >= page.end;
     let runs_in_it = proven.token.is_in(process) != Some(false);
     (one && its_own && runs_in_it).then_some(proven)

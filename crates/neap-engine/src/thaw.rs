@@ -28,7 +28,7 @@ pub(crate) fn answer(job: &Arc<Job>, caller: &Caller, request: Request) {
             Request::Wipe(range) => wipe(job, &space, range),
             Request::Thaw => thaw(job, &space),
             Request::Resume => resume(job, &space),
-            Request::Forked => forked(&space),
+            Request::Forked => forked(job, &space),
             Request::Foresee(bytes) => foresee(job, &space, bytes),
             Request::Attach { .. } | Request::Adopt { .. } => {}
         },
@@ -64,7 +64,7 @@ fn space_of(job: &Job, caller: &Caller) -> Whose {
         if space.is_dead() || space.body.get().is_some() {
             break;
         }
-        std::thread::sleep(TUNING.talk.look.duration());
+        job.clock.sleep(TUNING.talk.look.0);
     }
     Whose::Its(space)
 }
@@ -120,7 +120,7 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
     space.thawed.fetch_add(1, Relaxed);
     // A record of memory that the space has not would never be brought back.
     while !space.has_its_own(job) && !space.is_dead() {
-        std::thread::sleep(TUNING.talk.look.duration());
+        job.clock.sleep(TUNING.talk.look.0);
     }
     if let Some((page, why)) = space
         .lost
@@ -173,12 +173,12 @@ fn resume(job: &Arc<Job>, space: &Arc<Space>) {
 
 /// The process has forked. Its staged pages are its child's too, and go with it when it ends: it waits until
 /// the fork, which was read before it went on, has been applied.
-fn forked(space: &Arc<Space>) {
+fn forked(job: &Job, space: &Arc<Space>) {
     while {
         drop(space.gate.write());
         space.expects() && !space.is_dead()
     } {
-        std::thread::sleep(TUNING.talk.look.duration());
+        job.clock.sleep(TUNING.talk.look.0);
     }
 }
 
@@ -191,10 +191,10 @@ fn foresee(job: &Arc<Job>, space: &Arc<Space>, bytes: u64) {
     }
     job.foreseen.store(true, Relaxed);
     job.sampler.ring();
-    let end = neap_sys::monotonic_nanos() + TUNING.talk.foresee.0;
+    let end = job.clock.now() + TUNING.talk.foresee.0;
     let is_due = || matches!(space.standing.phase(), Phase::Due | Phase::Looking);
-    while is_due() && neap_sys::monotonic_nanos() < end {
-        std::thread::sleep(TUNING.talk.look.duration());
+    while is_due() && job.clock.now() < end {
+        job.clock.sleep(TUNING.talk.look.0);
     }
     if space.is_managed() {
         space.discover(job);
@@ -226,7 +226,7 @@ fn bring_back(
             found
         };
         if found.is_empty() || space.expects() {
-            std::thread::sleep(TUNING.talk.look.duration());
+            job.clock.sleep(TUNING.talk.look.0);
             continue;
         }
         some();
@@ -235,7 +235,7 @@ fn bring_back(
             again |= bring(job, space, &mut loader, page) != Served::Done;
         }
         if again {
-            std::thread::sleep(TUNING.talk.look.duration());
+            job.clock.sleep(TUNING.talk.look.0);
         }
     }
 }
@@ -261,9 +261,9 @@ fn bring(job: &Job, space: &Space, loader: &mut Loader, page: PageNr) -> Served 
     };
     match state {
         State::Staged { .. } | State::Storing { .. } => loader.bring_home(job, space, page),
-        State::Stored { .. } => loader.load(job, space, page, || {
-            std::thread::sleep(TUNING.talk.look.duration())
-        }),
+        State::Stored { .. } => {
+            loader.load(job, space, page, || job.clock.sleep(TUNING.talk.look.0))
+        }
         State::Resident { .. } | State::Absent => Served::Done,
         // In transit: whoever carries it is not done yet.
         _ => Served::Later,

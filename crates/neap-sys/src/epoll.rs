@@ -1,12 +1,11 @@
 //! Waiting for the ends of many tasks at once.
 
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use neap_tuning::TUNING;
 
 use crate::errno::{Result, SysError};
 use crate::process::Pidfd;
-use crate::socket::Peer;
 use crate::thread::{Waker, pause};
 
 /// An epoll(7) instance. Each end is told of once, by the token that it was added with.
@@ -31,8 +30,8 @@ impl Ends {
     }
 
     /// Tells when the other end of a socket is closed. What arrives there is left alone.
-    pub fn add_socket(&self, socket: &Peer, token: u64) -> Result<()> {
-        self.add(socket, libc::EPOLLRDHUP | libc::EPOLLONESHOT, token)
+    pub fn add_socket(&self, socket: BorrowedFd<'_>, token: u64) -> Result<()> {
+        self.add(&socket, libc::EPOLLRDHUP | libc::EPOLLONESHOT, token)
     }
 
     /// Tells each time, as long as somebody wakes it.
@@ -82,6 +81,7 @@ impl Ends {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::socket::Peer;
 
     #[test]
     fn each_end_is_told_of_once() {
@@ -93,7 +93,7 @@ mod tests {
             .unwrap();
         let process = Pidfd::open(child.id().cast_signed()).unwrap();
         ends.add_process(&process, 1).unwrap();
-        ends.add_socket(&socket, 2).unwrap();
+        ends.add_socket(socket.as_fd(), 2).unwrap();
         other.send(b"a word", &[]).unwrap();
         assert!(ends.wait(Some(0)).unwrap().is_empty(), "a word is no end");
         drop(other);
@@ -116,10 +116,10 @@ mod tests {
         let ends = Ends::new().unwrap();
         let (socket, other) = Peer::pair().unwrap();
         drop(other);
-        ends.add_socket(&socket, 7).unwrap();
+        ends.add_socket(socket.as_fd(), 7).unwrap();
         assert_eq!(ends.wait(Some(0)).unwrap(), [7]);
         let (socket, other) = Peer::pair().unwrap();
-        ends.add_socket(&socket, 8).unwrap();
+        ends.add_socket(socket.as_fd(), 8).unwrap();
         ends.remove(&socket);
         drop(other);
         assert!(ends.wait(Some(0)).unwrap().is_empty());

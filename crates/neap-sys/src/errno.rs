@@ -19,6 +19,11 @@ impl SysError {
         Self::new(call, on, io::Error::last_os_error())
     }
 
+    /// What a kernel that is not the machine's answers with.
+    pub fn of(call: &'static str, errno: i32) -> Self {
+        Self::new(call, "", io::Error::from_raw_os_error(errno))
+    }
+
     pub(crate) fn new(call: &'static str, on: impl Into<String>, source: io::Error) -> Self {
         let on = on.into();
         let on = if on.is_empty() { on } else { format!("({on})") };

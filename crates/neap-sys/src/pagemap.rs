@@ -32,6 +32,13 @@ const PAGE: u64 = 4096;
 pub struct Word(u64);
 
 impl Word {
+    /// A page in memory.
+    pub const PAGE: Self = Self(WORD_PRESENT);
+    /// The same, write-protected by a userfaultfd.
+    pub const PROTECTED: Self = Self(WORD_PRESENT | WORD_PROTECTED);
+    /// A guard region.
+    pub const GUARD: Self = Self(WORD_GUARD | WORD_SWAPPED);
+
     /// A page, in memory or in the kernel's swap.
     pub fn holds(self) -> bool {
         self.0 & (WORD_PRESENT | WORD_SWAPPED) != 0 && self.0 & WORD_GUARD == 0

@@ -1,9 +1,8 @@
 //! Tasks beside a process: whether one has the memory of another, and the end of either.
 
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use crate::process::Pidfd;
-use crate::socket::Peer;
 
 /// Whether two processes have the same memory; `None`: the kernel does not say, or not to us, or one has ended.
 pub fn share_memory(one: i32, other: i32) -> Option<bool> {
@@ -26,14 +25,14 @@ pub enum End {
 
 /// Whether the other end of a socket is closed by now, or else the process has ended; what has arrived on the socket is
 /// left alone.
-pub fn which_ended(socket: &Peer, process: &Pidfd) -> End {
+pub fn which_ended(socket: BorrowedFd<'_>, process: &Pidfd) -> End {
     let polled = |fd: RawFd, events| libc::pollfd {
         fd,
         events,
         revents: 0,
     };
     let mut both = [
-        polled(socket.as_fd().as_raw_fd(), libc::POLLRDHUP),
+        polled(socket.as_raw_fd(), libc::POLLRDHUP),
         polled(process.as_fd().as_raw_fd(), libc::POLLIN),
     ];
     // SAFETY: two pollfds.
@@ -50,6 +49,7 @@ pub fn which_ended(socket: &Peer, process: &Pidfd) -> End {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::socket::Peer;
 
     #[test]
     fn a_process_has_its_own_memory_and_not_its_parents() {
@@ -76,7 +76,7 @@ mod tests {
         let process = Pidfd::open(child.id().cast_signed()).expect("a pidfd");
         let (one, other) = Peer::pair().expect("a pair");
         other.send(b"not an end", &[]).expect("sent");
-        assert_eq!(which_ended(&one, &process), End::Neither);
+        assert_eq!(which_ended(one.as_fd(), &process), End::Neither);
         let pid = child.id().cast_signed();
         let known = crate::Process::open(pid, &process).expect("it lives");
         assert!(!known.is_stopped());
@@ -86,9 +86,9 @@ mod tests {
         }
         process.signal(libc::SIGKILL).expect("killed");
         crate::wait_readable(&[process.as_fd()], None);
-        assert_eq!(which_ended(&one, &process), End::Process);
+        assert_eq!(which_ended(one.as_fd(), &process), End::Process);
         drop(other);
-        assert_eq!(which_ended(&one, &process), End::Socket);
+        assert_eq!(which_ended(one.as_fd(), &process), End::Socket);
         child.wait().expect("it was killed");
     }
 }

@@ -45,7 +45,7 @@ impl Inbox {
         let space = self.space.clone();
         let gate = space.gate.write();
         if !self.read_all(rank, gate) {
-            std::thread::sleep(TUNING.faults.unread_pause.duration());
+            self.job.clock.sleep(TUNING.faults.unread_pause.0);
         }
     }
 
@@ -53,8 +53,8 @@ impl Inbox {
     /// most waits, and left alone if that takes long.
     pub fn read_soon(&mut self, rank: &mut Rank) {
         let space = self.space.clone();
-        let until = neap_sys::monotonic_nanos() + TUNING.faults.spin.0;
-        while neap_sys::monotonic_nanos() < until {
+        let until = self.job.clock.now() + TUNING.faults.spin.0;
+        while self.job.clock.now() < until {
             if let Some(gate) = space.gate.try_write() {
                 self.read_all(rank, gate);
                 return;
@@ -86,7 +86,7 @@ impl Inbox {
         let tried = self.waiting.iter().filter(|fault| fault.held_at.is_none());
         let since = tried.filter_map(|fault| fault.tried_at);
         let since = since.chain(self.unsure_since).min();
-        let long = |at| neap_sys::monotonic_nanos() - at > TUNING.faults.long_unsure.0;
+        let long = |at| self.job.clock.now() - at > TUNING.faults.long_unsure.0;
         self.quiet < TUNING.faults.naps_quiet && since.is_some_and(long)
     }
 
@@ -121,13 +121,13 @@ impl Inbox {
             self.unsure_since = None;
             return;
         }
-        let now = neap_sys::monotonic_nanos();
+        let now = self.job.clock.now();
         let long = now - *self.unsure_since.get_or_insert(now) >= TUNING.faults.long_unsure.0;
         // What came grows at once, and waits for nothing until it is registered.
         if !long && !self.space.has_replaced() {
             return;
         }
-        while self.space.expects() && neap_sys::monotonic_nanos() < now + TUNING.faults.look.0 {
+        while self.space.expects() && self.job.clock.now() < now + TUNING.faults.look.0 {
             born.extend(self.space.settle(&self.job));
         }
     }

@@ -14,6 +14,7 @@ mod serve;
 mod watch;
 mod zeros;
 
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,6 +26,7 @@ use neap_units::{PAGE_SIZE, PageNr};
 use crate::job::Job;
 use crate::load::Loader;
 use crate::space::{Body, Space, addresses};
+use crate::spawn::spawn;
 use fresh::FreshRuns;
 use gaps::Gaps;
 use inbox::Inbox;
@@ -71,6 +73,12 @@ const KEEP: Terms = Terms {
 fn waits_long(span: &Span) -> bool {
     let others = span.its.waited.saturating_sub(span.own.ran);
     others > TUNING.faults.long_wait.0 * u64::from(span.faults)
+}
+
+/// A thread for the faults and events of a space.
+pub(crate) fn start_fault_thread(job: &Arc<Job>, space: &Arc<Space>) -> io::Result<()> {
+    let (job, space) = (job.clone(), space.clone());
+    spawn("neap-fault", move || FaultThread::new(job, space).run())
 }
 
 pub(crate) struct FaultThread {
@@ -142,20 +150,7 @@ impl FaultThread {
                 }
                 continue;
             }
-            self.inbox.read(&mut self.rank);
-            self.space.discover_replaced(&self.job);
-            if told && self.inbox.fruitless > TUNING.faults.fruitless && space.look_for_life() {
-                std::thread::sleep(TUNING.faults.fruitless_pause.duration());
-            }
-            self.unsure = match space.expects() {
-                true if told => self.unsure,
-                true => (self.unsure * 2).min(TUNING.faults.unsure_at_most.0),
-                false => TUNING.faults.unsure.0,
-            };
-            if told {
-                self.rank.note_woken();
-            }
-            self.serve_all();
+            self.turn(told);
         }
         self.rank.go_ahead();
         self.inbox.end();
@@ -182,6 +177,24 @@ impl FaultThread {
             self.followed = None; // it is on another cpu
         }
         naps
+    }
+
+    /// Reads what there is, applies what can be applied, and serves. `told`: something was there to be read.
+    fn turn(&mut self, told: bool) {
+        self.inbox.read(&mut self.rank);
+        self.space.discover_replaced(&self.job);
+        if told && self.inbox.fruitless > TUNING.faults.fruitless && self.space.look_for_life() {
+            self.job.clock.sleep(TUNING.faults.fruitless_pause.0);
+        }
+        self.unsure = match self.space.expects() {
+            true if told => self.unsure,
+            true => (self.unsure * 2).min(TUNING.faults.unsure_at_most.0),
+            false => TUNING.faults.unsure.0,
+        };
+        if told {
+            self.rank.note_woken();
+        }
+        self.serve_all();
     }
 
     /// Sleeps until there is something to do, or it is time to look. Whether there is something to be read.
@@ -243,11 +256,7 @@ impl FaultThread {
             .waiting
             .iter()
             .any(|fault| fault.held_at.is_some());
-        let now = if holds {
-            neap_sys::monotonic_nanos()
-        } else {
-            0
-        };
+        let now = if holds { self.job.clock.now() } else { 0 };
         for _ in 0..self.inbox.waiting.len() {
             let Some(mut fault) = self.inbox.waiting.pop_front() else {
                 break;
@@ -281,10 +290,10 @@ impl FaultThread {
                 }
                 Served::Later if self.lets_populate(&mut fault) => {}
                 Served::Later | Served::Held => {
-                    fault.tried_at.get_or_insert_with(neap_sys::monotonic_nanos);
+                    fault.tried_at.get_or_insert_with(|| self.job.clock.now());
                     if served == Served::Held {
                         held += 1;
-                        fault.held_at = Some(neap_sys::monotonic_nanos());
+                        fault.held_at = Some(self.job.clock.now());
                     }
                     self.inbox.waiting.push_back(fault);
                     self.rank.go_ahead(); // what it waits for has the cpus
@@ -319,7 +328,7 @@ impl FaultThread {
     /// the table does not know is left to the kernel; the next look for mappings finds it. One that it knows
     /// waits: its thread may have come to mremap from a signal, and its bytes are ours.
     fn lets_populate(&mut self, fault: &mut Fault) -> bool {
-        let now = neap_sys::monotonic_nanos();
+        let now = self.job.clock.now();
         let since = *fault.stuck_since.get_or_insert(now);
         if now - since < TUNING.faults.long_change.0 {
             return false;
@@ -334,7 +343,7 @@ impl FaultThread {
             false => body.process.any_in_mremap(),
         };
         let populates = self.space.body.get().is_some_and(moves);
-        let end = neap_sys::monotonic_nanos();
+        let end = self.job.clock.now();
         self.next_look = end + (end - now) * TUNING.faults.looks_rest;
         if !populates {
             return false;

@@ -231,7 +231,7 @@ impl FaultThread {
         let frees = self.space.traits.has(Trait::Frees);
         let vouched = !frees && self.space.is_vouched_for(page.addr());
         let body = self.space.body.get().filter(|_| vouched);
-        body.is_some_and(|body| body.pagemap.holds(page.addr()).is_ok_and(|there| !there))
+        body.is_some_and(|body| body.view.holds(page.addr()).is_ok_and(|there| !there))
     }
 
     /// A write to a page that was protected while it was one of zeros, and that the table has by now.

@@ -35,7 +35,7 @@ impl FaultThread {
     /// Another thread may have written to a page of zeros before it was protected: then it is memory of the program's.
     fn note_written(&self, first: PageNr, count: u64) {
         let body = self.space.body.get();
-        let Some(body) = body.filter(|body| count > 0 && body.pagemap.has_scan()) else {
+        let Some(body) = body.filter(|body| count > 0 && body.view.has_scan()) else {
             return;
         };
         let mut written = |run: std::ops::Range<u64>, found| {
@@ -46,7 +46,7 @@ impl FaultThread {
         };
         let run = addresses(first, count as usize);
         // Where it cannot be read the process is gone.
-        let _ = body.pagemap.present(run, &mut written);
+        let _ = body.view.present(run, &mut written);
     }
 
     /// The first write to a page of zeros. A thread that walks upwards may write to a run of them.

@@ -211,7 +211,7 @@ fn copy(
         to: &mut bytes,
     }];
     // From the address space that was handed over: the process may have become another's by now.
-    if (0..TUNING.loads.reads).all(|_| body.remote.read(&mut pieces).is_err()) {
+    if (0..TUNING.loads.reads).all(|_| body.view.read(&mut pieces).is_err()) {
         return Err(if space.look_for_life() {
             Stop::Refused
         } else {

@@ -175,7 +175,7 @@ fn read_slots(body: &Body, slots: &[SlotId], buffer: &mut [u8]) -> bool {
         rest = left;
         at += run;
     }
-    body.remote.read(&mut pieces).is_ok()
+    body.view.read(&mut pieces).is_ok()
 }
 
 /// The copy if it holds what the page does. Else it is given up, before the page asks for room: where pool and disk are

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use neap_policy::{Heat, State, Step};
-use neap_sys::{Found, Mapping, Maps, Mode};
+use neap_sys::{Found, Mapping, Mode, View};
 use neap_tuning::TUNING;
 use neap_units::{PAGE_SIZE, PageNr};
 
@@ -44,7 +44,7 @@ impl Space {
         }
         let mut taken = Vec::new();
         for mappings in side_by_side(&now) {
-            taken.extend(self.register(body, mappings));
+            taken.extend(self.register(job, body, mappings));
         }
         let mut new = Vec::new();
         {
@@ -57,7 +57,7 @@ impl Space {
         if self.traits.has(Trait::Wipes) {
             self.let_go_of_wiped(body, &taken);
         }
-        let sure = self.keep_registered(&body.maps, &new);
+        let sure = self.keep_registered(&*body.view, &new);
         let kept = self.registered_of(&taken);
         let runs = match sure {
             true => self.note_present(job, body, &kept),
@@ -87,16 +87,16 @@ impl Space {
 
     /// Registers mappings that lie side by side: in one call, unless the kernel refuses some of them. What was
     /// registered, in order of address.
-    fn register(&self, body: &Body, mappings: &[Mapping]) -> Vec<Range<u64>> {
+    fn register(&self, job: &Job, body: &Body, mappings: &[Mapping]) -> Vec<Range<u64>> {
         let whole = mappings[0].range.start..mappings[mappings.len() - 1].range.end;
         let mut done = match self.uffd.register(whole.clone(), MODE) {
             Ok(()) => vec![whole.clone()],
-            Err(_) => self.register_each(mappings),
+            Err(_) => self.register_each(job, mappings),
         };
         // Grown meanwhile: the rest must be registered too.
         if let Some(last) = done.last_mut().filter(|last| last.end == whole.end)
             && let Some(Mapping { range: rest, .. }) = body
-                .maps
+                .view
                 .at(last.end)
                 .ok()
                 .flatten()
@@ -109,8 +109,8 @@ impl Space {
         done
     }
 
-    fn register_each(&self, mappings: &[Mapping]) -> Vec<Range<u64>> {
-        let until = neap_sys::monotonic_nanos() + TUNING.looks.register_again.0;
+    fn register_each(&self, job: &Job, mappings: &[Mapping]) -> Vec<Range<u64>> {
+        let until = job.clock.now() + TUNING.looks.register_again.0;
         let (mut done, mut failed) = (Vec::new(), Vec::new());
         for range in mappings.iter().map(|mapping| mapping.range.clone()) {
             match self.uffd.register(range.clone(), MODE) {
@@ -126,10 +126,10 @@ impl Space {
     /// A mapping that is not registered may leave, and another come, without a word, also between the look at the
     /// list of mappings and the registration, which then missed that. From the registration on changes are told: what
     /// of these places is not registered now is none of ours. False: not to be told now.
-    pub(super) fn keep_registered(&self, maps: &Maps, places: &[Range<u64>]) -> bool {
+    pub(super) fn keep_registered(&self, view: &dyn View, places: &[Range<u64>]) -> bool {
         let mut gone = Vec::new();
         for place in places {
-            let Ok(mappings) = maps.extents(place.clone()) else {
+            let Ok(mappings) = view.extents(place.clone()) else {
                 return false;
             };
             let mut at = place.start;
@@ -160,7 +160,7 @@ impl Space {
     /// mappings and the registration. Where its pages are large (hugetlb) the kernel takes none of ours for it. Whether it
     /// was so. The caller holds the gate exclusively.
     pub fn leave_to_the_kernel(&self, job: &Job, page: PageNr) -> bool {
-        let at = |body: &Body| body.maps.at(page.addr()).ok().flatten();
+        let at = |body: &Body| body.view.at(page.addr()).ok().flatten();
         let mapping = self.body.get().and_then(at);
         let Some(Mapping { range, .. }) = mapping.filter(|mapping| !mapping.anonymous) else {
             return false;
@@ -209,7 +209,7 @@ impl Space {
                 Found::Pages => runs.push(run),
                 Found::Zeros => zeros.push(run),
             };
-            body.pagemap.present(place.clone(), &mut keep).ok()?;
+            body.view.present(place.clone(), &mut keep).ok()?;
         }
         for run in zeros {
             self.uffd.protect(run).stop.map_or(Some(()), |_| None)?;

@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_sys::{Mapping, Maps, Mode};
+use neap_sys::{Mapping, Mode, View};
 use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 
@@ -32,7 +32,7 @@ impl Space {
             first: self.ranges.lock().is_empty(),
             inherits: self.kin.inherits(),
         };
-        if look.inherits && !self.forget_unregistered(job, &body.maps) {
+        if look.inherits && !self.forget_unregistered(job, &*body.view) {
             return;
         }
         self.forget_refused(body);
@@ -44,7 +44,7 @@ impl Space {
         }
         self.kin.end_inherits();
         self.find_threads();
-        self.leave_out_failed(&mut found);
+        self.leave_out_failed(job, &mut found);
         // Asking for flags makes the kernel walk every page: only where it must be, and once.
         if self.traits.has(Trait::Wipes) && !found.is_empty() {
             let wiped = body.memory_of().wiped_on_fork();
@@ -60,7 +60,7 @@ impl Space {
         } else {
             TUNING.looks.tries
         };
-        let most = if body.maps.has_query() {
+        let most = if body.view.has_query() {
             TUNING.looks.mappings_at_once
         } else {
             usize::MAX
@@ -108,7 +108,7 @@ impl Space {
         };
         for place in places {
             let mut found = self.survey(body, &place, false).unwrap_or_default();
-            self.leave_out_failed(&mut found);
+            self.leave_out_failed(job, &mut found);
             if !found.is_empty() {
                 self.adopt_soon(job, body, &found, look, TUNING.looks.tries);
             }
@@ -119,7 +119,7 @@ impl Space {
     fn adopt_soon(&self, job: &Job, body: &Body, batch: &[Mapping], look: Look, tries: u32) {
         for again in 0..tries {
             if again > 0 {
-                std::thread::sleep(TUNING.looks.between_tries.duration());
+                job.clock.sleep(TUNING.looks.between_tries.0);
             }
             if self.adopt(job, body, batch, look) || self.is_dead() {
                 break;
@@ -138,7 +138,7 @@ impl Space {
             true => None,
             false => Some(self.ranges.lock().find(at)?.end),
         };
-        let mut found = body.maps.survey(place.clone(), &mut known)?;
+        let mut found = body.view.survey(place.clone(), &mut known)?;
         found.retain(|mapping| manageable(mapping, body) && !self.is_refused(&mapping.range));
         Ok(found)
     }
@@ -146,11 +146,11 @@ impl Space {
     /// A forked child has not all that its parent had registered (MADV_DONTFORK, or unmapped before the fork
     /// by another thread that has not told yet), and what comes to such a place is not registered: forgets
     /// what the table has of it. False: not now.
-    fn forget_unregistered(&self, job: &Job, maps: &Maps) -> bool {
+    fn forget_unregistered(&self, job: &Job, view: &dyn View) -> bool {
         let _gate = self.gate.write();
         let all = || self.ranges.lock().iter().collect();
         let inherited: Vec<Range<u64>> = all();
-        if !self.keep_registered(maps, &inherited) {
+        if !self.keep_registered(view, &inherited) {
             return false;
         }
         // Asked afterwards: a mapping that moved since the last event has records at its old place.
@@ -164,25 +164,25 @@ impl Space {
 
     /// The same before the child goes on, where its parent is known to have memory that it has not. What the child maps there,
     /// or grows by, would be taken for that. If it cannot be done now the first look does it.
-    pub fn forget_at_birth(&self, job: &Job, maps: &Maps) {
+    pub fn forget_at_birth(&self, job: &Job, view: &dyn View) {
         for _ in 0..TUNING.looks.tries {
-            if self.forget_unregistered(job, maps) || self.is_dead() {
+            if self.forget_unregistered(job, view) || self.is_dead() {
                 break;
             }
-            std::thread::sleep(TUNING.looks.between_tries.duration());
+            job.clock.sleep(TUNING.looks.between_tries.0);
         }
     }
 
     /// Whether the table has no record but of memory that the space has; it is made so, if it can be now.
     pub fn has_its_own(&self, job: &Job) -> bool {
         let body = self.body.get().filter(|_| self.kin.inherits());
-        body.is_none_or(|body| self.forget_unregistered(job, &body.maps))
+        body.is_none_or(|body| self.forget_unregistered(job, &*body.view))
     }
 
     /// What the program asked to be left alone is forgotten with its mapping.
     fn forget_refused(&self, body: &Body) {
         let (mut refused, asked) = self.refused.lock().all();
-        let is_unmapped = |range: &Range<u64>| match body.maps.from(range.start) {
+        let is_unmapped = |range: &Range<u64>| match body.view.from(range.start) {
             Ok(next) => next.is_none_or(|next| next.range.start >= range.end),
             Err(_) => false,
         };
@@ -195,9 +195,9 @@ impl Space {
     }
 
     /// Not those that the kernel would not register a moment ago.
-    fn leave_out_failed(&self, found: &mut Vec<Mapping>) {
+    fn leave_out_failed(&self, job: &Job, found: &mut Vec<Mapping>) {
         let mut failed = self.failed.lock();
-        let now = neap_sys::monotonic_nanos();
+        let now = job.clock.now();
         failed.retain(|_, (_, until)| *until > now);
         found.retain(|Mapping { range, .. }| {
             let failed = failed.get(&range.start);
@@ -230,7 +230,7 @@ impl Space {
     pub fn may_have_grown(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let body = self.body.get();
         let mut known = |at| Some(self.ranges.lock().find(at)?.end);
-        let mut found = |body: &Body| body.maps.survey(range.clone(), &mut known).ok();
+        let mut found = |body: &Body| body.view.survey(range.clone(), &mut known).ok();
         let mappings = body.and_then(|body| Some((body, found(body)?)));
         let Some((body, mappings)) = mappings else {
             return Vec::new();
@@ -274,7 +274,7 @@ pub(super) fn manageable(mapping: &Mapping, body: &Body) -> bool {
     let movable = mapping.read && mapping.write && !mapping.exec;
     // It may be large: without a scan each of its pages would be asked about.
     let bare = !mapping.read && !mapping.write && !mapping.exec;
-    let reserved = bare && body.pagemap.has_scan();
+    let reserved = bare && body.view.has_scan();
     private_memory && (movable || reserved) && !overlaps_own(&mapping.range, body)
 }
 

@@ -179,10 +179,8 @@ impl Space {
         if taken > 0 {
             self.rests_until.store(0, Relaxed);
         } else if round {
-            self.rests_until.store(
-                neap_sys::monotonic_nanos() + TUNING.agents.stuck_rest.0,
-                Relaxed,
-            );
+            self.rests_until
+                .store(job.clock.now() + TUNING.agents.stuck_rest.0, Relaxed);
         }
         self.stuck.lock().append(&mut stuck);
     }

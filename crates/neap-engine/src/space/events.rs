@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{Effect, State, Step};
 use neap_record::Recorded;
-use neap_sys::{Event, Piece, Uffd};
+use neap_sys::{Event, Piece, Userfault};
 use neap_tuning::TUNING;
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, Pages, SlotId, SpaceId};
 
@@ -301,7 +301,7 @@ impl Space {
 
     /// The child starts with the parent's absent pages absent: it must find them too. Staged frames
     /// stay with the parent, so their bytes are kept in the store for both.
-    fn forked(self: &Arc<Self>, job: &Job, child: Uffd, mut kept: Kept) -> Born {
+    fn forked(self: &Arc<Self>, job: &Job, child: Box<dyn Userfault>, mut kept: Kept) -> Born {
         let ranges = self.ranges.lock().clone();
         let child = job.add_space(child, ranges, Some(self.kin.family()));
         child.kin.inherit_from(self);
@@ -414,6 +414,6 @@ fn read_slot(body: &Body, slot: SlotId) -> neap_sys::Result<[u8; PAGE_SIZE]> {
         from: body.stage.address(slot),
         to: &mut bytes,
     }];
-    body.remote.read(&mut pieces)?;
+    body.view.read(&mut pieces)?;
     Ok(bytes)
 }

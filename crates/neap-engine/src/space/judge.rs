@@ -20,7 +20,7 @@ impl Space {
     /// that is said is looked for. No other answer lies: they come before anything has moved, and after a fork there
     /// are many (EBUSY). The caller holds the gate.
     pub(super) fn correct(&self, job: &Job, body: &Body, errand: &Errand, reply: &mut wire::Reply) {
-        let there = |page: PageNr| body.pagemap.holds(page.addr()).ok();
+        let there = |page: PageNr| body.view.holds(page.addr()).ok();
         let slot_of = |slot: SlotId| PageNr::containing(body.stage.address(slot));
         let (ids, first) = match errand {
             Errand::Stage { pages, first } => (pages, Some(*first)),
@@ -58,7 +58,7 @@ impl Space {
         let mut reply = wire::Reply::zeroed();
         let mut unknown = None;
         let mut there = |page: PageNr| {
-            let looked = body.pagemap.holds(page.addr());
+            let looked = body.view.holds(page.addr());
             if looked.is_err() {
                 unknown = Some(page);
             }

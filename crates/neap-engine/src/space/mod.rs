@@ -32,7 +32,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
-use neap_sys::{Gate, Lock, Maps, Pagemap, Pidfd, Process, Remote, Stop, Uffd, Waker, Word};
+use neap_sys::{Gate, Lock, Pagemap, Pidfd, Process, Stop, Userfault, View, Waker, Word};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
@@ -59,9 +59,7 @@ pub(crate) struct Body {
     pub same_pids: bool,
     /// Readable once it has ended.
     pub pidfd: Pidfd,
-    pub remote: Remote,
-    pub pagemap: Pagemap,
-    pub maps: Maps,
+    pub view: Box<dyn View>,
     /// Tells whether the process still runs in this space.
     pub token: Token,
     pub stage: Stage,
@@ -123,7 +121,7 @@ pub(crate) struct Space {
     pub cookie_page: AtomicU64,
     /// The process, from before it is told that it is managed; 0: none yet.
     pub pid: AtomicI32,
-    pub uffd: Uffd,
+    pub uffd: Box<dyn Userfault>,
     pub gate: Gate<(), 2>,
     pub body: OnceLock<Body>,
     /// Registered with the userfaultfd.
@@ -173,7 +171,7 @@ impl Space {
         id: SpaceId,
         cookie: u64,
         kin: Kin,
-        uffd: Uffd,
+        uffd: Box<dyn Userfault>,
         bell: Option<Waker>,
         ranges: Ranges,
     ) -> Self {
@@ -297,7 +295,7 @@ impl Space {
         let mut words = [Word::default(); Pagemap::MOST_WORDS];
         let words = &mut words[..count.min(Pagemap::MOST_WORDS)];
         let body = self.body.get().filter(|_| !words.is_empty());
-        let seen = body.is_some_and(|body| body.pagemap.words(first.addr(), words).is_ok());
+        let seen = body.is_some_and(|body| body.view.words(first.addr(), words).is_ok());
         if !seen {
             return 0;
         }

@@ -10,6 +10,7 @@ use neap_tuning::TUNING;
 
 use super::Uffd;
 use crate::errno::{Result, SysError};
+use crate::kernel::Userfault;
 
 /// One message. Events other than `Fault` hold up the thread that caused them until they are read.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub enum Event {
         thread: u32,
     },
     /// The process forked; the descriptor speaks for the child.
-    Fork(Uffd),
+    Fork(Box<dyn Userfault>),
     /// Memory moved (mremap); already done. The new place is registered.
     Remap {
         /// Old address.
@@ -106,7 +107,7 @@ fn decode(message: &raw::uffd_msg) -> Option<Event> {
             raw::UFFD_EVENT_FORK => {
                 // The kernel installed this descriptor for the reader; it is owned from here on.
                 let fd = OwnedFd::from_raw_fd(message.arg.fork.ufd as RawFd);
-                Some(Event::Fork(Uffd::adopt(fd)))
+                Some(Event::Fork(Box::new(Uffd::adopt(fd))))
             }
             raw::UFFD_EVENT_REMAP => {
                 let remap = message.arg.remap;

@@ -175,15 +175,6 @@ impl Uffd {
         Progress::read(errno, 0, len).stop
     }
 
-    /// Whether a registered mapping is at this page. `None`: the address space is changing, or gone.
-    pub fn is_registered(&self, page: Range<u64>) -> Option<bool> {
-        match self.try_nothing(page) {
-            Some(Stop::Retry | Stop::Dead) => None,
-            Some(Stop::Absent) => Some(false),
-            _ => Some(true),
-        }
-    }
-
     /// Moves pages within the address space, whole and unchanged. `holes`: absent source pages are
     /// skipped (and counted as done) instead of ending the move.
     pub fn move_pages(&self, target: u64, source: Range<u64>, holes: bool) -> Progress {
