@@ -377,12 +377,14 @@ fn memory_of_which_parts_were_mapped_anew_can_be_moved() {
 #[test]
 fn a_page_that_moves_is_in_one_place_whatever_the_kernel_says() {
     let name = "a_page_that_moves_is_in_one_place_whatever_the_kernel_says";
-    let run = Run::new([program("moved").as_os_str(), "3".as_ref()]).go();
-    if run.code() == SKIPPED {
-        return skip(name, "no UFFDIO_MOVE for this user");
+    for mover in ["moved", "moved_pair"] {
+        let run = Run::new([program(mover).as_os_str(), "3".as_ref()]).go();
+        if run.code() == SKIPPED {
+            return skip(name, "no UFFDIO_MOVE for this user");
+        }
+        run.must_exit(0);
+        assert_eq!(run.text(), "0 astray\n", "{}", run.stderr);
     }
-    run.must_exit(0);
-    assert_eq!(run.text(), "0 astray\n", "{}", run.stderr);
 }
 
 #[test]

@@ -13,12 +13,18 @@ use crate::job::Job;
 const AGAIN: u8 = 11;
 /// EEXIST: there is a page where it was to go.
 const EXISTS: u8 = 17;
+/// ENOENT: there is no page where it was.
+const ABSENT: u8 = 2;
+/// EBUSY: it is shared.
+const BUSY: u8 = 16;
 
 impl Space {
     /// Linux 6.18 may move a page and say that its target was taken already (EEXIST): where the page changed while
-    /// it was looked at (a write after a fork), the kernel tries again after it has moved it. So each page of which
-    /// that is said is looked for. No other answer lies: they come before anything has moved, and after a fork there
-    /// are many (EBUSY). The caller holds the gate.
+    /// it was looked at (a write after a fork), the kernel tries again after it has moved it. If others of the same call
+    /// had moved before, it counts those and not this one. The agent goes on with this one, and the answer to that is
+    /// another: it is not there any more (ENOENT), or the mappings are changing (EAGAIN), or have changed. So each page
+    /// is looked for of which one of the first two is said, or anything behind one that has moved. But no page is shared
+    /// that has moved, and after a fork many are (EBUSY). The caller holds the gate.
     pub(super) fn correct(&self, job: &Job, body: &Body, errand: &Errand, reply: &mut wire::Reply) {
         let there = |page: PageNr| body.view.holds(page.addr()).ok();
         let slot_of = |slot: SlotId| PageNr::containing(body.stage.address(slot));
@@ -27,8 +33,14 @@ impl Space {
             Errand::Return { pages, .. } => (pages, None),
             _ => return,
         };
-        let said = ids.iter().zip(&mut reply.pages).enumerate();
-        for (i, (&id, result)) in said.filter(|(_, (_, result))| **result == EXISTS) {
+        let said = reply.pages;
+        let is_doubtful = |i: &usize| match said[*i] {
+            0 | BUSY => false,
+            EXISTS | ABSENT => true,
+            _ => *i > 0 && said[*i - 1] == 0,
+        };
+        for i in (0..ids.len()).filter(is_doubtful) {
+            let (id, result) = (ids[i], &mut reply.pages[i]);
             let (home, slot) = {
                 let core = job.core();
                 let state = match core.try_locate(id) {
