@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use neap_sys::{Mapping, Mode, View};
 use neap_tuning::TUNING;
-use neap_units::PAGE_SIZE;
+use neap_units::{PAGE_SIZE, PageNr};
 
 use super::adopt::Look;
-use super::{Body, Space, Trait};
+use super::{Body, Space, Trait, addresses, pages};
 use crate::job::Job;
 
 /// No program has memory from here on: 2^47 on x86-64, 2^48 on arm64.
@@ -150,7 +150,7 @@ impl Space {
         let _gate = self.gate.write();
         let all = || self.ranges.lock().iter().collect();
         let inherited: Vec<Range<u64>> = all();
-        if !self.keep_registered(view, &inherited) {
+        if !self.keep_registered(view, &inherited) || !self.find_grown(job, view) {
             return false;
         }
         // Asked afterwards: a mapping that moved since the last event has records at its old place.
@@ -162,7 +162,36 @@ impl Space {
         true
     }
 
-    /// The same before the child goes on, where its parent is known to have memory that it has not. What the child maps there,
+    /// What a mapping of its parent had grown by is registered, and has records though no look had found it when the child was
+    /// forked. Takes note of such places, as far as the table has pages there. False: not to be told now.
+    fn find_grown(&self, job: &Job, view: &dyn View) -> bool {
+        let holes = self.ranges.lock().gaps(&(0..HIGHEST));
+        for hole in holes {
+            let mut known: Option<Range<u64>> = None;
+            job.core().for_range(self.id, pages(&hole), |page, _, _| {
+                let start = known.as_ref().map_or(page.addr(), |known| known.start);
+                known = Some(start..addresses(page, 1).end);
+            });
+            let Some(known) = known else { continue };
+            let Ok(mappings) = view.extents(known) else {
+                return false;
+            };
+            for mapping in mappings {
+                let part = mapping.start.max(hole.start)..mapping.end.min(hole.end);
+                match self
+                    .uffd
+                    .is_registered(addresses(PageNr::containing(part.start), 1))
+                {
+                    Some(true) => self.ranges.lock().insert(part),
+                    Some(false) => {}
+                    None => return false,
+                }
+            }
+        }
+        true
+    }
+
+    /// [`Self::forget_unregistered`] before the child goes on, where its parent is known to have memory that it has not. What the child maps there,
     /// or grows by, would be taken for that. If it cannot be done now the first look does it.
     pub fn forget_at_birth(&self, job: &Job, view: &dyn View) {
         for _ in 0..TUNING.looks.tries {
