@@ -98,10 +98,13 @@ impl Story<'_> {
             let Shape::Move { to, .. } = &self.read[arrival] else {
                 continue;
             };
-            for &(_, later) in &self.line[i + 1..] {
+            for (j, &(_, later)) in self.line.iter().enumerate().skip(i + 1) {
                 let Shape::Unmap(range) = &self.read[later] else {
                     continue;
                 };
+                if self.makes_room(j, range) {
+                    continue;
+                }
                 let part = range.start.max(to.start)..range.end.min(to.end);
                 let is_there = part.start < part.end && now.get(&part.start) == Some(&true);
                 // Where more than one move has been, what is there now says nothing of this one.
@@ -114,6 +117,13 @@ impl Story<'_> {
         for part in learnt {
             self.taken.insert(part);
         }
+    }
+
+    /// Whether an unmapping made room for the move behind it in the line. That one has all of the place then, also what it
+    /// has grown by: what is there now need not be what came before.
+    fn makes_room(&self, place: usize, range: &Range<u64>) -> bool {
+        let next = self.line.get(place + 1).map(|&(_, at)| &self.read[at]);
+        matches!(next, Some(Shape::Move { to, .. }) if to.start == range.start && to.end < range.end)
     }
 
     fn tell(&mut self, place: usize, at: usize) {
