@@ -17,6 +17,8 @@
 mod agent;
 mod attend;
 mod attendant;
+#[cfg(test)]
+mod dst;
 mod engine;
 mod fault;
 mod job;

@@ -37,6 +37,13 @@ impl Token {
         Some(Self { address, bytes })
     }
 
+    /// Of a space that no process runs in.
+    #[cfg(test)]
+    pub fn of_nobody() -> Self {
+        let bytes = [0; TUNING.talk.proof.as_usize()];
+        Self { address: 0, bytes }
+    }
+
     fn put(&self, uffd: &dyn Userfault) -> bool {
         let mut page = [0; PAGE_SIZE];
         page[..TUNING.talk.proof.as_usize()].copy_from_slice(&self.bytes);

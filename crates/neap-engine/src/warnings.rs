@@ -26,6 +26,19 @@ struct Lines {
 }
 
 impl Warnings {
+    /// Kept, and never written.
+    #[cfg(test)]
+    pub fn unwritten() -> Self {
+        let lines = Lines {
+            writing: true,
+            ..Lines::default()
+        };
+        Self {
+            lines: Mutex::new(lines),
+            written: Condvar::new(),
+        }
+    }
+
     /// Adds a line, unless it is there, and has it written. After `most` lines nothing more is said.
     pub fn add(self: &Arc<Self>, mut line: String, most: usize) {
         {

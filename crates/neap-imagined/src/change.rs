@@ -282,15 +282,29 @@ impl Core {
             free,
         };
         if area.mode.is_some() {
+            // From here on what is there may be gone, also where another thread moves it away in between: nobody can
+            // tell which of the two came first.
+            for (_, truth) in mm.truth.range_mut(part.start / PAGE..part.end / PAGE) {
+                truth.free = true;
+            }
             mm.changing += 1;
             mm.threads[thread.0].next([Step::Tell(What::Remove(part)), zap, rest]);
         } else {
-            mm.threads[thread.0].next([zap, rest]);
+            // Nobody registers it in between: the kernel's lock is held from the look on.
+            mm.threads[thread.0].next([rest]);
+            self.discard(nr, thread, part, free, false);
         }
     }
 
-    /// Throws pages away, or declares them free: of what is mapped there by now.
-    pub(crate) fn discard(&mut self, nr: SpaceNr, thread: ThreadNr, range: Range<u64>, free: bool) {
+    /// Throws pages away, or declares them free: of what is mapped there by now. `told`: that was told before.
+    pub(crate) fn discard(
+        &mut self,
+        nr: SpaceNr,
+        thread: ThreadNr,
+        range: Range<u64>,
+        free: bool,
+        told: bool,
+    ) {
         let mm = self.mm(nr);
         let Some(end) = mm.areas.at(range.start).map(|(_, area)| area.end) else {
             return mm.threads[thread.0].end(Outcome::Failed(ENOMEM));
@@ -310,7 +324,8 @@ impl Core {
             }
             let truth = &mut self.mm(nr).truth;
             match truth.get_mut(&page) {
-                Some(truth) if free => truth.free = true,
+                // Written since this was told: either may have come first.
+                Some(truth) if free || told && !truth.free => truth.free = true,
                 _ => _ = truth.remove(&page),
             }
         }
@@ -332,6 +347,7 @@ impl Core {
         let mm = &mut self.mms[nr.0];
         let mut child = Mm {
             alive: true,
+            unborn: true,
             areas: mm.areas.clone(),
             threads: vec![Thread::default()],
             ..Mm::default()

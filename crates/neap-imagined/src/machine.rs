@@ -50,6 +50,8 @@ pub(crate) struct Truth {
 #[derive(Debug, Default)]
 pub(crate) struct Mm {
     pub alive: bool,
+    /// Its parent waits until its fork is read.
+    pub unborn: bool,
     pub areas: Areas,
     /// By number of the page.
     pub ptes: BTreeMap<u64, Pte>,
@@ -284,6 +286,18 @@ impl Machine {
     /// The first thing that went wrong, in words.
     pub fn wrong(&self) -> Option<String> {
         self.core().wrong.clone()
+    }
+
+    /// What chance brings from here on.
+    pub fn reseed(&self, seed: u64) {
+        self.core().chance = Chance::new(seed);
+    }
+
+    /// Whether its threads may run: a forked child's may once its fork has been read.
+    pub fn is_running(&self, space: SpaceNr) -> bool {
+        let mut core = self.core();
+        let mm = core.mm(space);
+        mm.alive && !mm.unborn
     }
 
     /// Frames in use.

@@ -229,7 +229,7 @@ impl Core {
             }
             Step::GoOn => self.mm(nr).changing -= 1,
             Step::Advise { range, free } => self.advise(nr, thread, range, free),
-            Step::Zap { range, free } => self.discard(nr, thread, range, free),
+            Step::Zap { range, free } => self.discard(nr, thread, range, free, true),
             Step::End(outcome) => self.mm(nr).threads[thread.0].end(outcome),
         }
         let me = &self.mms[nr.0].threads[thread.0];

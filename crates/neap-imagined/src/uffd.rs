@@ -211,6 +211,9 @@ impl Core {
         }
         let Message { from, what } = mm.events.pop_front()?;
         mm.threads[from.0].is_heard();
+        if let What::Fork(child) = what {
+            self.mm(child).unborn = false;
+        }
         Some(what)
     }
 }

@@ -5,6 +5,7 @@
 //! address space: its userfaultfd, from birth; what can be seen of it from outside, once its process has handed that over;
 //! and the line to its agent, who acts inside it.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,7 +18,7 @@ use crate::socket::Peer;
 use crate::uffd::{Event, Mode, Progress, Stop, Uffd, Wake};
 
 /// The userfaultfd of an address space. See [`Uffd`] for each method.
-pub trait Userfault: Debug + Send + Sync {
+pub trait Userfault: Any + Debug + Send + Sync {
     /// Passes what there is to read to `each`, without waiting. Returns how many messages that were.
     fn read_events(&self, each: &mut dyn FnMut(Event)) -> Result<usize>;
     /// UFFDIO_COPY.

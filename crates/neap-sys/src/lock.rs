@@ -115,6 +115,15 @@ impl<G: DerefMut, const PLACE: u8> DerefMut for Held<G, PLACE> {
     }
 }
 
+/// Whether this thread is known to hold no lock, which only a build with debug assertions knows.
+#[must_use]
+pub fn holds_none() -> bool {
+    #[cfg(debug_assertions)]
+    return account::holds_none();
+    #[cfg(not(debug_assertions))]
+    false
+}
+
 /// That this thread holds a lock of this place, in builds with debug assertions.
 #[derive(Debug)]
 struct Place<const PLACE: u8>;
@@ -138,6 +147,10 @@ mod account {
 
     thread_local! {
         static HELD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(super) fn holds_none() -> bool {
+        HELD.with_borrow(Vec::is_empty)
     }
 
     impl<const PLACE: u8> Place<PLACE> {

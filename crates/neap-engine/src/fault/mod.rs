@@ -152,6 +152,11 @@ impl FaultThread {
             }
             self.turn(told);
         }
+        self.end();
+    }
+
+    /// The address space has ended.
+    pub fn end(mut self) {
         self.rank.go_ahead();
         self.inbox.end();
         self.job.drop_space(&self.space);
@@ -180,7 +185,7 @@ impl FaultThread {
     }
 
     /// Reads what there is, applies what can be applied, and serves. `told`: something was there to be read.
-    fn turn(&mut self, told: bool) {
+    pub fn turn(&mut self, told: bool) {
         self.inbox.read(&mut self.rank);
         self.space.discover_replaced(&self.job);
         if told && self.inbox.fruitless > TUNING.faults.fruitless && self.space.look_for_life() {

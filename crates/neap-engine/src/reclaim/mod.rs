@@ -70,6 +70,17 @@ fn rest_after(round: u64) -> Duration {
     )
 }
 
+/// A part of a pass.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    Stage(usize),
+    Unshare(usize),
+    Store { early: bool },
+    Recycle,
+    CatchUp,
+}
+
 /// What one pass achieved.
 struct Pass {
     /// Pages that went to the store.
@@ -396,6 +407,24 @@ impl Reclaimer {
             let taken = self.storer.store_block(space, body, early);
             sum.stored += taken.stored;
             sum.refused += taken.refused;
+        }
+    }
+
+    /// Parts of a pass, one by one.
+    #[cfg(test)]
+    pub(crate) fn part_of_pass(&mut self, part: Part, space: &Arc<Space>) {
+        match part {
+            Part::Stage(most) => {
+                self.most = most;
+                self.stage_batch(space);
+            }
+            Part::Unshare(most) => {
+                self.most = most;
+                self.part(space);
+            }
+            Part::Store { early } => self.store_block(space, early, &mut Taken::default()),
+            Part::Recycle => _ = self.recycle(space),
+            Part::CatchUp => self.catch_up(),
         }
     }
 

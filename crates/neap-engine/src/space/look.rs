@@ -34,7 +34,7 @@ impl Space {
         }
     }
 
-    fn make_first_look(&self, job: &Job) {
+    pub fn make_first_look(&self, job: &Job) {
         let start = neap_sys::monotonic_nanos();
         self.register_cookie();
         self.discover(job);

@@ -25,6 +25,12 @@ impl Traits {
         self.0.fetch_or(one as u8, Relaxed);
     }
 
+    /// As if nothing had been learnt.
+    #[cfg(test)]
+    pub fn forget(&self) {
+        self.0.store(0, Relaxed);
+    }
+
     pub fn inherit_from(&self, parent: &Traits) {
         self.0.fetch_or(parent.0.load(Relaxed), Relaxed);
     }
