@@ -191,8 +191,8 @@ impl Space {
         true
     }
 
-    /// [`Self::forget_unregistered`] before the child goes on, where its parent is known to have memory that it has not. What the child maps there,
-    /// or grows by, would be taken for that. If it cannot be done now the first look does it.
+    /// [`Self::forget_unregistered`] before the child goes on, where its parent is known to have memory that it has not. What
+    /// the child maps there, or grows by, would be taken for that. If it cannot be done now the first look does it.
     pub fn forget_at_birth(&self, job: &Job, view: &dyn View) {
         for _ in 0..TUNING.looks.tries {
             if self.forget_unregistered(job, view) || self.is_dead() {
