@@ -86,6 +86,22 @@ impl MemoryGroup {
         Ok(group)
     }
 
+    /// Moves the limit.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn set_limit(&self, limit: u64) -> Result<(), String> {
+        let limit = limit.to_string();
+        let Version::One = self.version else {
+            return self.write("memory.max", &limit);
+        };
+        // That of memory and swap, where there is one, may never be the smaller one.
+        let _ = self.write("memory.memsw.limit_in_bytes", &limit);
+        self.write("memory.limit_in_bytes", &limit)?;
+        let _ = self.write("memory.memsw.limit_in_bytes", &limit);
+        Ok(())
+    }
+
     fn write(&self, file: &str, value: &str) -> Result<(), String> {
         let path = self.dir.join(file);
         fs::write(&path, value).map_err(|e| format!("writing {value} to {}: {e}", path.display()))

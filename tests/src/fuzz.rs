@@ -20,7 +20,7 @@ use neap_wire::{MAX_RANGES, Request, lack, offer, reply, request};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("trace", trace),
     ("record", record),
     ("calls", calls),
@@ -30,6 +30,7 @@ pub const TARGETS: [Target; 9] = [
     ("swapfile", swapfile),
     ("compressed", compressed),
     ("wire", wire),
+    ("control", control),
 ];
 
 /// A trace names only pages it has, and is the same when it is written and read again.
@@ -44,6 +45,22 @@ fn sound(trace: &Trace) {
     }
     let again = Trace::decode(&trace.encode()).expect("what was written is read");
     assert_eq!(again, *trace);
+}
+
+/// A request to the control socket is read as it was written, or refused for one reason in one line.
+fn control(bytes: &[u8]) {
+    match neap_control::Request::read(bytes) {
+        Ok(request) => {
+            let line = request.line();
+            let again = neap_control::Request::read(line.trim_end().as_bytes());
+            assert!(line.ends_with('\n') && line.lines().count() == 1);
+            assert_eq!(again, Ok(request));
+        }
+        Err(fault) => {
+            assert_eq!(fault.to_string().lines().count(), 1, "{fault}");
+            assert!(fault.code().starts_with('E'));
+        }
+    }
 }
 
 /// A message of a program, by its first byte; what is read names memory that a program may have.

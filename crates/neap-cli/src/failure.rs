@@ -77,6 +77,9 @@ pub enum Failure {
         /// The kernel's word.
         source: io::Error,
     },
+    /// The name is another job's.
+    #[error("--name: a job named {0} runs already")]
+    Taken(String),
     /// `--require`, and the command would run unmanaged.
     #[error("--require: {0}")]
     Unmanaged(String),
@@ -125,6 +128,7 @@ impl Failure {
             Self::Choice { .. } | Self::NotText(_) => "E0109",
             Self::LimitTooSmall(..) => "E0110",
             Self::NoRam => "E0111",
+            Self::Taken(_) => "E0114",
             Self::Input { .. } | Self::Stdout(_) | Self::Machine { .. } => "E0112",
         }
     }
@@ -136,6 +140,7 @@ impl Failure {
             Self::NoLimit(_) => Some("neap run -m 2G -- COMMAND, or -m 50% for half of RAM"),
             Self::Size { .. } | Self::Choice { .. } | Self::Unmanaged(_) => None,
             Self::Share(_) => Some("a size such as 4G"),
+            Self::Taken(_) => Some("another --name; neap ps lists those that run"),
             Self::NotText(_) => Some("unset it, or give the flag"),
             Self::LimitTooSmall(..) => Some("a larger --memory"),
             Self::NoRam => Some("--memory with a size instead of a percentage"),

@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use neap_control::Name;
 use neap_store::{CompressorKind, ShrinkerKind};
 
 use crate::choice::{Contender, OnExhausted, PoolMax};
+use crate::job::flags::{EventsArgs, PsArgs, ReclaimArgs, SetArgs, StatArgs};
 use crate::sim::SimArgs;
 use crate::{env, exit};
 
@@ -31,6 +33,16 @@ pub enum Command {
     /// Run a command, and all it starts, within a memory limit
     #[command(after_help = run_tables())]
     Run(Box<RunArgs>),
+    /// List the jobs of this user that run
+    Ps(PsArgs),
+    /// Show the figures of a job while it runs
+    Stat(StatArgs),
+    /// Change the limit of a job, or the share of its pool, while it runs
+    Set(SetArgs),
+    /// Take memory away from a job now
+    Reclaim(ReclaimArgs),
+    /// Follow what happens to a job
+    Events(EventsArgs),
     /// Say what this machine allows and how to get what it does not
     Doctor(DoctorArgs),
     /// Run a command by turns plainly, under neap and under what the kernel has, and compare
@@ -154,6 +166,10 @@ pub struct RunArgs {
     /// kill ends it [default: open]
     #[arg(long, value_name = "open|kill")]
     pub on_exhausted: Option<OnExhausted>,
+
+    /// What others call the job, in neap ps and the like [default: the command and neap's process]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<Name>,
 
     /// Write what the engine saw and decided, for neap sim replay
     #[arg(long, value_name = "FILE")]

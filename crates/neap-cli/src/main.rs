@@ -13,6 +13,7 @@ mod env;
 mod exit;
 mod failure;
 mod flags;
+mod job;
 mod jupyter;
 mod machine;
 mod manual;
@@ -37,6 +38,11 @@ fn main() -> ExitCode {
             match cli.command {
                 Command::Run(args) => run::run(&args),
                 Command::Doctor(args) => doctor::run(&args),
+                Command::Ps(args) => job::ps(&args),
+                Command::Stat(args) => job::stat(&args),
+                Command::Set(args) => job::set(&args),
+                Command::Reclaim(args) => job::reclaim(&args),
+                Command::Events(args) => job::events(&args),
                 Command::Bench(args) => bench::run(&args),
                 Command::Sim(args) => sim::run(&args),
                 Command::Jupyter { what } => jupyter::run(&what),

@@ -9,12 +9,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use neap_control::Name;
 use neap_store::{Arena as StoreArena, BlockFile, Config, HashKey, NoFile, Store};
 use neap_sys::{Features, Listener, Lock, SwapFile, SysError, Thread, Uffd, Waker};
 use neap_tuning::TUNING;
-use neap_units::Bytes;
+use neap_units::{Bytes, Pages};
 
 use crate::attend::Attendance;
+use crate::control::{self, Desk, Stat};
 use crate::job::Job;
 use crate::listen::listen;
 use crate::options::{Options, Swap};
@@ -60,6 +62,9 @@ pub enum StartError {
     /// No random numbers for the key of hashes.
     #[error("random numbers: {0}")]
     Random(std::io::Error),
+    /// A job of that name runs.
+    #[error("a job named {0} runs already")]
+    Taken(Name),
     /// No directory for the socket.
     #[error("a directory for neap's socket: {0}")]
     Shelter(std::io::Error),
@@ -173,27 +178,39 @@ fn open_store(options: &Options) -> Result<Store, StartError> {
         }
     };
     let pool_max = options.pool_max.whole_pages();
+    let grown = Pages(pool_max.0 * TUNING.control.growth);
+    // Where addresses are short there are none for a larger limit.
+    let (arena, pool_room) = match make_arena(options, grown) {
+        Ok(arena) => (arena, grown),
+        Err(_) => (make_arena(options, pool_max)?, pool_max),
+    };
     let config = Config {
         compressor: options.compressor,
         shrinker: options.shrinker,
         pool_max,
+        pool_room,
         accept_threshold_percent: TUNING.pool.accept.as_percent() as u8,
         swap_size,
     };
-    // Address space only; the cap decides what is backed. Room beyond it for fragments, and for what a
-    // forked child needs whatever the cap says.
-    let pool = pool_max.bytes().0;
-    let forks = TUNING
-        .pool
-        .fork_room
-        .0
-        .max(options.limit.0 * TUNING.pool.fork_times);
-    let room = (pool + TUNING.pool.fragments.of(pool) + forks) as usize;
-    let room = room.min(neap_store::ADDRESSABLE);
-    let arena = Box::new(PoolArena(neap_sys::Arena::new(room)?));
     let mut random = Box::new([0; HashKey::BYTES]);
     neap_sys::random(&mut *random).map_err(StartError::Random)?;
-    Ok(Store::new(config, arena, file, HashKey::new(&random)))
+    Ok(Store::new(
+        config,
+        Box::new(arena),
+        file,
+        HashKey::new(&random),
+    ))
+}
+
+/// Address space only; the cap decides what is backed. Room beyond it for fragments, and for what a forked child needs
+/// whatever the cap says.
+fn make_arena(options: &Options, pool_max: Pages) -> Result<PoolArena, SysError> {
+    let pool = pool_max.bytes().0;
+    let forks = options.limit.0 * TUNING.pool.fork_times;
+    let forks = forks.max(TUNING.pool.fork_room.0);
+    let room = (pool + TUNING.pool.fragments.of(pool) + forks) as usize;
+    let room = room.min(neap_store::ADDRESSABLE);
+    neap_sys::Arena::new(room).map(PoolArena)
 }
 
 /// The socket that programs of this job call: whoever finds it may (the path is the secret, and who calls is asked).
@@ -234,6 +251,7 @@ impl Engine {
             Attendance::new()?,
         ));
         let recording = Recording::start(&job);
+        let desk = control::open(&job)?;
         let mut engine = Self {
             job,
             socket,
@@ -241,7 +259,7 @@ impl Engine {
             threads: Vec::new(),
             recording,
         };
-        let started = engine.start_threads(listener, device);
+        let started = engine.start_threads(listener, device, desk);
         if let Err(error) = started {
             engine.finish();
             return Err(StartError::Threads(error));
@@ -253,6 +271,7 @@ impl Engine {
         &mut self,
         listener: Listener,
         device: Option<OwnedFd>,
+        desk: Option<Desk>,
     ) -> std::io::Result<()> {
         let threads = &mut self.threads;
         let job = self.job.clone();
@@ -277,6 +296,9 @@ impl Engine {
         let job = self.job.clone();
         threads.push(try_spawn("neap-shrink", move || writeback::run(&job))?);
         threads.extend(work.start()); // those that must run have theirs
+        if let Some(desk) = desk {
+            threads.extend(try_spawn("neap-control", move || desk.run()).ok());
+        }
         let _ = try_spawn("neap-sweep", self.shelter.sweeper());
         Ok(())
     }
@@ -297,9 +319,9 @@ impl Engine {
         self.job.met.load(Relaxed)
     }
 
-    /// The numbers so far.
-    pub fn report(&self) -> Report {
-        self.job.report()
+    /// All figures of the job as they are now.
+    pub fn stat(&self) -> Stat {
+        self.job.stat()
     }
 
     /// Ends the engine. Every program of the job should have ended: one that still runs and depends
@@ -317,6 +339,7 @@ impl Engine {
         self.job.sampler.ring();
         self.job.deputy.ring();
         self.job.watch.ring();
+        self.job.log.ring();
         for space in self.job.spaces() {
             space.set_dead();
         }
@@ -340,10 +363,10 @@ impl Engine {
         if !meter.was_far_over() || self.job.told_dry.load(Relaxed) {
             return;
         }
-        let peak = meter.peaks().0;
+        let (bytes, limit) = meter.furthest();
         let excess = Excess {
-            limit: meter.limit().0,
-            bytes: peak.saturating_sub(meter.limit().0),
+            limit: limit.0,
+            bytes,
             own: meter.peaked_own(),
             thawed: meter.peaked_thawed(),
             held: self.job.held.get().map_or("", |words| words),
@@ -351,8 +374,8 @@ impl Engine {
         let cause = excess.cause(self.job.store.swap_trouble());
         self.job.warn(format!(
             "the job took {} at its peak, more than its limit of {}: {cause}",
-            Bytes(peak),
-            meter.limit()
+            Bytes(limit.0 + bytes),
+            limit
         ));
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
+use neap_control::Name;
 use neap_policy::{Effect, Illegal};
 use neap_record::Recorded;
 use neap_store::Store;
@@ -18,9 +19,11 @@ use neap_tuning::{Share, TUNING};
 use neap_units::{PAGE_SIZE, PageNr, Pages, SpaceId};
 
 use crate::attend::Attendance;
+use crate::bell::Bell;
+use crate::control::{Kind, Log};
 use crate::fault::{Watch, start_fault_thread};
 use crate::load::Desks;
-use crate::meter::{Bell, Meter};
+use crate::meter::Meter;
 use crate::options::{Exhausted, Options, Swap};
 use crate::report::{ProcessReport, Roll, SamplerReport};
 use crate::room::Room;
@@ -93,6 +96,14 @@ pub(crate) struct Job {
     /// Nobody else knows it.
     key: RandomState,
     pub warnings: Arc<Warnings>,
+    /// What the job is called, once it has a place among others.
+    pub called: OnceLock<Name>,
+    /// What happens, for those who follow it.
+    pub log: Log,
+    /// Most of the limit that the pool may take, in percent.
+    pub pool_percent: AtomicU64,
+    /// When the engine started, in nanoseconds.
+    pub started: u64,
     pub processes: Lock<Roll, 4>,
     /// Processes that were killed for a lost page, which nobody was told of yet.
     obituaries: AtomicUsize,
@@ -136,6 +147,7 @@ impl Job {
             keeper: Keeper::new(),
             crowded: AtomicBool::new(false),
             watch: Watch::default(),
+            pool_percent: AtomicU64::new(options.pool_percent.into()),
             options,
             clock: Box::new(MachineClock),
             serve: start_fault_thread,
@@ -167,6 +179,9 @@ impl Job {
             desks: Desks::default(),
             key: RandomState::new(),
             warnings: Arc::default(),
+            called: OnceLock::new(),
+            log: Log::default(),
+            started: neap_sys::monotonic_nanos(),
             processes: Lock::default(),
             obituaries: AtomicUsize::new(0),
         }
@@ -282,7 +297,7 @@ impl Job {
 
     /// Whether loaded pages leave their compressed copy in the pool.
     pub fn keeps_copies(&self, below: Share) -> bool {
-        below.is_more_than(self.store.pool_bytes().0, self.options.limit.0)
+        below.is_more_than(self.store.pool_bytes().0, self.meter.limit().0)
     }
 
     /// A transition that the engine knows to be legal. An illegal one is a bug that could cost
@@ -410,12 +425,12 @@ impl Job {
 
     /// Says why a process is not managed, and which limit to raise if that is why.
     pub fn stays_unmanaged(&self, error: &SysError) {
-        self.warn(Self::unmanaged(error));
+        self.tell_of(Kind::Unmanaged, Self::unmanaged(error));
     }
 
     /// Says why a process is not managed. It is in no figure either.
     pub fn keeps_out(&self, why: &str) {
-        self.warn(Self::kept_out(why));
+        self.tell_of(Kind::Unmanaged, Self::kept_out(why));
     }
 
     /// Why a process is not managed, and which limit to raise if that is why.
@@ -432,11 +447,18 @@ impl Job {
     }
 
     /// One line on stderr, once for each text, and kept for the report. Nobody waits until it is written.
-    pub fn warn(&self, mut text: String) {
+    pub fn warn(&self, text: String) {
+        self.tell_of(Kind::Warning, text);
+    }
+
+    /// The same of a kind of its own.
+    pub fn tell_of(&self, kind: Kind, mut text: String) {
         if text.len() > TUNING.report.letters {
             text = text.chars().take(TUNING.report.letters).collect();
         }
-        self.warnings.add(text, TUNING.report.warnings);
+        if self.warnings.add(text.clone(), TUNING.report.warnings) {
+            self.log.note(self, kind, text);
+        }
     }
 
     /// Waits, but not for ever, until all warnings are written.

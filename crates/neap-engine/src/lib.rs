@@ -10,13 +10,15 @@
 //! Beside them: `listen` finds out who calls, in a directory of its own (`shelter`). `talk` has threads that speak with the
 //! callers. `attendant` takes processes over, once what they offer is proven to be theirs (`proof`). `attend` waits for
 //! their ends. `sampler` keeps the limit, and `writeback` moves compressed pages to the swap file. `thaw` lets go of memory
-//! again. `record` writes down what the policy core is asked. `strays` names processes that are not met. `warnings`
+//! again. `control` has others look at the job and steer it. `record` writes down what the policy core is asked. `strays` names processes that are not met. `warnings`
 //! says what the user is to know.
 #![forbid(unsafe_code)]
 
 mod agent;
 mod attend;
 mod attendant;
+mod bell;
+mod control;
 #[cfg(test)]
 mod dst;
 mod engine;
@@ -43,8 +45,9 @@ mod thaw;
 mod warnings;
 mod writeback;
 
+pub use control::Stat;
 pub use engine::{Engine, StartError};
-pub use options::{Exhausted, Options, Swap};
+pub use options::{Control, Exhausted, Follow, Options, Swap};
 pub use probe::{Check, Probe, Refusal, probe};
 pub use report::{MemoryReport, ProcessReport, Report};
 pub use shelter::Shelter;

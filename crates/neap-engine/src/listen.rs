@@ -264,7 +264,7 @@ impl Reception {
             Err(Bad::Nonsense) => return None,
             Err(Bad::Version) => {
                 let why = "its libneap_preload.so is of another version";
-                self.job.warn(Job::kept_out(why));
+                self.job.keeps_out(why);
                 return None;
             }
         };
@@ -288,7 +288,7 @@ impl Reception {
         let words = attendant::words(&self.job, caller.number);
         if let Err(error) = caller.peer.send(bytes_of(&words), &fds) {
             if caller.lives() {
-                self.job.warn(Job::unmanaged(&error));
+                self.job.stays_unmanaged(&error);
             }
             return None;
         }

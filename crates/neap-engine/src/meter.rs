@@ -1,8 +1,6 @@
 //! How much memory the job uses, between two looks at the kernel's accounting.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex};
-use std::time::Duration;
 
 use neap_store::Holding;
 use neap_sys::Lock;
@@ -11,17 +9,29 @@ use neap_units::{Bytes, PAGE_SIZE, Pages};
 
 /// The estimate: what the kernel said last, corrected by what neap has done since.
 pub(crate) struct Meter {
-    limit: Bytes,
+    limit: AtomicU64,
     /// The limit leaves the pool out.
     pool_beside: bool,
     estimate: AtomicU64,
     hold_above: AtomicU64,
     /// What reclaim leaves to the programs in any case, in bytes.
-    floor: u64,
+    floor: AtomicU64,
+    /// There is such a thing: the job may go over its limit for it.
+    has_floor: bool,
     /// What is used beside the pages that reclaim may take, as looked at last.
     beside: AtomicU64,
     /// Reclaim until usage is at most this; `u64::MAX`: no reclaim.
     reclaim_to: AtomicU64,
+    /// The same as somebody asked for it.
+    asked_to: AtomicU64,
+    /// The limit was made smaller, and usage was not within it since.
+    settles: AtomicBool,
+    /// As looked at last: the programs' memory, and neap's own without the pool.
+    resident: AtomicU64,
+    own: AtomicU64,
+    /// Furthest that usage was above a limit that stood, and which that was.
+    excess: AtomicU64,
+    exceeded: AtomicU64,
     peak: AtomicU64,
     /// Pages came back for a fork, and usage was not within the limit since.
     thawed: AtomicBool,
@@ -55,17 +65,19 @@ impl Meter {
     /// `has_floor`: whether the job may go over its limit for [`Meter::floor`].
     pub fn new(limit: Bytes, has_floor: bool) -> Self {
         let zero = || AtomicU64::new(0);
-        let floor = TUNING
-            .limit
-            .floor
-            .of(limit.0)
-            .max(TUNING.limit.floor_least.0);
-        Self {
-            limit,
+        let meter = Self {
+            limit: AtomicU64::new(0),
             pool_beside: false,
-            floor: if has_floor { floor } else { 0 },
+            floor: zero(),
+            has_floor,
             estimate: zero(),
             hold_above: AtomicU64::new(limit.0),
+            asked_to: AtomicU64::new(u64::MAX),
+            settles: AtomicBool::new(false),
+            resident: zero(),
+            own: zero(),
+            excess: zero(),
+            exceeded: zero(),
             beside: zero(),
             reclaim_to: AtomicU64::new(u64::MAX),
             peak: zero(),
@@ -77,7 +89,41 @@ impl Meter {
             overhead: zero(),
             open: AtomicBool::new(false),
             pool: zero(),
-        }
+        };
+        meter.set_limit(limit);
+        meter.settles.store(false, Relaxed);
+        meter
+    }
+
+    /// Moves the limit. The next look at usage plans by it.
+    pub fn set_limit(&self, limit: Bytes) {
+        let floor = TUNING.limit.floor.of(limit.0);
+        let floor = floor.max(TUNING.limit.floor_least.0);
+        let floor = if self.has_floor { floor } else { 0 };
+        self.floor.store(floor, Relaxed);
+        self.limit.store(limit.0, Relaxed);
+        self.settles.store(true, Relaxed);
+    }
+
+    /// Whether the limit was made smaller, and usage was not within it since.
+    pub fn settles(&self) -> bool {
+        self.settles.load(Relaxed)
+    }
+
+    /// Has reclaim go on until usage is at most this, whatever the limit; `None`: no more than the limit wants.
+    pub fn ask_for(&self, usage: Option<u64>) {
+        self.asked_to.store(usage.unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Bytes of the programs, and of neap without the pool, as looked at last.
+    pub fn now(&self) -> (u64, u64) {
+        (self.resident.load(Relaxed), self.own.load(Relaxed))
+    }
+
+    /// Furthest that the job was above a limit that stood, in bytes, and which that was.
+    pub fn furthest(&self) -> (u64, Bytes) {
+        let limit = Bytes(self.exceeded.load(Relaxed));
+        (self.excess.load(Relaxed), limit)
     }
 
     /// The limit leaves the pool out, or does not.
@@ -87,7 +133,7 @@ impl Meter {
     }
 
     pub fn limit(&self) -> Bytes {
-        self.limit
+        Bytes(self.limit.load(Relaxed))
     }
 
     /// Corrects the estimate by what the kernel says; returns the growth that neap's own fills do
@@ -96,10 +142,22 @@ impl Meter {
         let usage = self.usage_of(&sample);
         self.pool.store(sample.pool.backed, Relaxed);
         let before = self.estimate.swap(usage, Relaxed);
-        if usage <= self.limit.0 && !sample.thaws {
+        let limit = self.limit();
+        if usage <= limit.0 && !sample.thaws {
             self.thawed.store(false, Relaxed);
         }
+        if usage <= limit.0 {
+            self.settles.store(false, Relaxed);
+        }
         let own = sample.own.saturating_sub(sample.pool.bytes);
+        self.resident.store(sample.resident, Relaxed);
+        self.own.store(own, Relaxed);
+        if usage > self.far() && !self.settles() {
+            let excess = usage - limit.0;
+            if excess > self.excess.fetch_max(excess, Relaxed) {
+                self.exceeded.store(limit.0, Relaxed);
+            }
+        }
         if usage > self.peak.fetch_max(usage, Relaxed) {
             let thawed = self.thawed.load(Relaxed);
             self.peaked_thawed.store(thawed, Relaxed);
@@ -136,7 +194,7 @@ impl Meter {
     /// be written back. As much of the pool as the floor has belongs to what the floor is for.
     pub fn note_reclaimable(&self, pages: Pages, pool: u64) {
         let pool = if self.pool_beside { 0 } else { pool };
-        let managed = pages.0 * PAGE_SIZE as u64 + pool.saturating_sub(self.floor);
+        let managed = pages.0 * PAGE_SIZE as u64 + pool.saturating_sub(self.floor.load(Relaxed));
         self.beside
             .store(self.usage().saturating_sub(managed), Relaxed);
     }
@@ -145,7 +203,15 @@ impl Meter {
     /// cannot be reclaimed takes the limit for itself, a program would otherwise wait for each page, and get it
     /// for a moment.
     pub fn floor(&self) -> Pages {
-        Bytes(self.floor).whole_pages()
+        Bytes(self.floor.load(Relaxed)).whole_pages()
+    }
+
+    /// What reclaim leaves to the programs just now: who asks for memory may have all of it.
+    pub fn kept(&self) -> Pages {
+        match self.asked_to.load(Relaxed) {
+            u64::MAX => self.floor(),
+            _ => Pages(0),
+        }
     }
 
     /// The pool takes this many bytes now.
@@ -182,7 +248,7 @@ impl Meter {
     }
 
     pub fn is_over(&self) -> bool {
-        self.usage() > self.limit.0
+        self.usage() > self.limit().0
     }
 
     /// Whether a page more must wait for reclaim, or is let through since that is in vain.
@@ -192,7 +258,7 @@ impl Meter {
 
     /// Above this, fills wait.
     fn threshold(&self) -> u64 {
-        let least = self.beside.load(Relaxed) + self.floor;
+        let least = self.beside.load(Relaxed) + self.floor.load(Relaxed);
         self.hold_above.load(Relaxed).max(least)
     }
 
@@ -206,7 +272,8 @@ impl Meter {
 
     /// How many bytes reclaim still has to free; 0: none.
     pub fn excess(&self) -> u64 {
-        let to = self.reclaim_to.load(Relaxed);
+        let asked = self.asked_to.load(Relaxed);
+        let to = self.reclaim_to.load(Relaxed).min(asked);
         self.usage().saturating_sub(to)
     }
 
@@ -223,9 +290,9 @@ impl Meter {
         self.usage() > self.far()
     }
 
-    /// Whether it ever did.
+    /// Whether it ever did, of a limit that stood.
     pub fn was_far_over(&self) -> bool {
-        self.peak.load(Relaxed) > self.far()
+        self.excess.load(Relaxed) > 0
     }
 
     /// Pages come back for a fork, over the limit if need be.
@@ -244,7 +311,7 @@ impl Meter {
     }
 
     fn far(&self) -> u64 {
-        TUNING.limit.allowed(self.limit).0
+        TUNING.limit.allowed(self.limit()).0
     }
 
     /// Whether fills may take the job over its limit from now on: better than stuck.
@@ -264,37 +331,6 @@ impl Meter {
             thaws: false,
         };
         (self.peak.load(Relaxed), sample)
-    }
-}
-
-/// A bell that one thread waits for and any may ring.
-#[derive(Default)]
-pub(crate) struct Bell {
-    rung: Mutex<bool>,
-    ring: Condvar,
-}
-
-impl Bell {
-    pub fn ring(&self) {
-        *self.rung.lock().expect("bell lock") = true;
-        self.ring.notify_one();
-    }
-
-    /// Waits until the bell rings.
-    pub fn wait_for_ring(&self) {
-        let rung = self.rung.lock().expect("bell lock");
-        let rung = self.ring.wait_while(rung, |rung| !*rung);
-        *rung.expect("bell lock") = false;
-    }
-
-    /// Waits until the bell rings or `limit` passes. Whether it rang.
-    pub fn wait(&self, limit: Duration) -> bool {
-        let rung = self.rung.lock().expect("bell lock");
-        let (mut rung, _) = self
-            .ring
-            .wait_timeout_while(rung, limit, |rung| !*rung)
-            .expect("bell lock");
-        std::mem::take(&mut rung)
     }
 }
 
@@ -362,6 +398,34 @@ mod tests {
         meter.note_reclaimable(Pages(0), 0);
         assert_eq!(meter.floor(), Pages(0));
         assert!(meter.must_hold(1));
+    }
+
+    #[test]
+    fn a_limit_made_smaller_is_no_excess_of_the_jobs() {
+        let meter = Meter::new(Bytes(64 * MIB), true);
+        look(&meter, 60 * MIB, false);
+        meter.set_limit(Bytes(32 * MIB));
+        assert_eq!(meter.floor(), TUNING.limit.floor_least.whole_pages());
+        look(&meter, 50 * MIB, false);
+        assert!(meter.settles() && meter.is_far_over() && !meter.was_far_over());
+        look(&meter, 30 * MIB, false);
+        assert!(!meter.settles());
+        look(&meter, 40 * MIB, false);
+        look(&meter, 38 * MIB, false);
+        meter.set_limit(Bytes(128 * MIB));
+        look(&meter, 64 * MIB, false);
+        assert_eq!(meter.furthest(), (8 * MIB, Bytes(32 * MIB)));
+    }
+
+    #[test]
+    fn what_is_asked_for_is_reclaimed_below_the_limit() {
+        let meter = meter(40 * MIB, 40 * MIB);
+        assert_eq!(meter.excess(), 0);
+        meter.ask_for(Some(30 * MIB));
+        assert_eq!((meter.excess(), meter.kept()), (10 * MIB, Pages(0)));
+        assert!(!meter.must_hold(MIB), "nobody waits for that");
+        meter.ask_for(None);
+        assert_eq!((meter.excess(), meter.kept()), (0, meter.floor()));
     }
 
     fn look(meter: &Meter, usage: u64, thaws: bool) {

@@ -1,9 +1,11 @@
 //! What the user chose.
 
+use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use neap_control::Name;
 use neap_store::{CompressorKind, ShrinkerKind};
 use neap_units::Bytes;
 
@@ -31,6 +33,28 @@ pub enum Exhausted {
     Kill,
 }
 
+/// A limit that is somebody else's and may move: asked now and then.
+pub type Follow = Arc<dyn Fn() -> Option<Bytes> + Send + Sync>;
+
+/// What others see of a job, and how it follows a limit.
+#[derive(Clone)]
+pub struct Control {
+    /// The name that the user gave.
+    pub name: Option<Name>,
+    /// The command.
+    pub command: Vec<String>,
+    /// Tells the limit, if it is that of something that may move.
+    pub follow: Option<Follow>,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Everything the engine needs to know at start.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -40,6 +64,8 @@ pub struct Options {
     pub swap: Swap,
     /// Most that the pool may take.
     pub pool_max: Bytes,
+    /// The same as a share of the limit in percent, for a limit that moves. Not used with `pool_beside`.
+    pub pool_percent: u8,
     /// The limit leaves the pool out, as cgroup v1 leaves out zswap's: nothing of it is written back before it is full.
     pub pool_beside: bool,
     /// How pages are compressed.
@@ -54,4 +80,6 @@ pub struct Options {
     pub require: bool,
     /// Say what happens on stderr.
     pub verbose: bool,
+    /// How the job can be looked at and steered; `None`: it cannot.
+    pub control: Option<Control>,
 }

@@ -14,6 +14,12 @@ use crate::job::Job;
 pub struct MemoryReport {
     /// The limit.
     pub limit_bytes: u64,
+    /// What anonymous memory, pool and neap itself take together, now.
+    pub current_bytes: u64,
+    /// What the programs have resident, as looked at last.
+    pub resident_bytes: u64,
+    /// What neap takes beside the pool, as looked at last.
+    pub own_bytes: u64,
     /// Most that anonymous memory, pool and neap itself took together.
     pub peak_bytes: u64,
     /// Most that the programs had resident.
@@ -54,6 +60,8 @@ pub struct ProcessReport {
     pub pid: i32,
     /// Its command name, when it attached.
     pub comm: String,
+    /// Anonymous memory that it has resident, as looked at last, in bytes.
+    pub resident_bytes: u64,
     /// Most anonymous memory it had resident, in bytes.
     pub peak_resident_bytes: u64,
     /// Processor time of neap's thread in it, when it was last seen.
@@ -65,6 +73,7 @@ impl ProcessReport {
         Self {
             pid,
             comm: neap_sys::comm(pid).unwrap_or_default(),
+            resident_bytes: 0,
             peak_resident_bytes: 0,
             agent_seconds: 0.0,
         }
@@ -103,6 +112,8 @@ pub struct Report {
     pub vmstat: BTreeMap<&'static str, u64>,
     /// State and counters of the compressed pool, with the kernel's names.
     pub zswap: BTreeMap<&'static str, u64>,
+    /// How often each kind of event has come.
+    pub events: BTreeMap<&'static str, u64>,
     /// Counters that only neap has.
     pub neap: BTreeMap<&'static str, u64>,
     /// The sampler's punctuality.
@@ -116,6 +127,7 @@ pub struct Report {
 impl Job {
     pub(crate) fn report(&self) -> Report {
         let (peak, peaks) = self.meter.peaks();
+        let (resident, own) = self.meter.now();
         let core = self.core();
         let metadata = core.metadata_bytes().0;
         let vmstat = core.vmstat().named();
@@ -124,6 +136,9 @@ impl Job {
         let mut report = Report {
             memory: MemoryReport {
                 limit_bytes: self.meter.limit().0,
+                current_bytes: self.meter.usage(),
+                resident_bytes: resident,
+                own_bytes: own,
                 peak_bytes: peak,
                 peak_resident_bytes: peaks.resident,
                 peak_pool_bytes: peaks.pool.bytes,
@@ -139,6 +154,7 @@ impl Job {
             },
             processes: roll.listed.clone(),
             warnings: self.warnings.all(),
+            events: self.log.counts(),
             ..Report::default()
         };
         report.neap.insert("attached", roll.attached as u64);
@@ -184,6 +200,7 @@ mod tests {
             roll.add(ProcessReport {
                 pid,
                 comm: String::new(),
+                resident_bytes: 0,
                 peak_resident_bytes: 0,
                 agent_seconds: 0.0,
             });

@@ -48,7 +48,7 @@ impl Looks {
         neap_sys::block_signals();
         neap_sys::lower_to_ordinary(); // out of what the listener is
         let before = neap_sys::thread_nanos();
-        let much = TUNING.looks.stray_share.of(job.options.limit.0);
+        let much = TUNING.looks.stray_share.of(job.meter.limit().0);
         let spaces = job.spaces();
         let agents = spaces
             .iter()

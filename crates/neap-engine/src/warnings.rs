@@ -39,19 +39,19 @@ impl Warnings {
         }
     }
 
-    /// Adds a line, unless it is there, and has it written. After `most` lines nothing more is said.
-    pub fn add(self: &Arc<Self>, mut line: String, most: usize) {
+    /// Adds a line, unless it is there, and has it written. After `most` lines nothing more is said. Whether it is new.
+    pub fn add(self: &Arc<Self>, mut line: String, most: usize) -> bool {
         {
             let mut lines = self.lines();
             if lines.all.contains(&line) || lines.all.len() >= most {
-                return;
+                return false;
             }
             if lines.all.len() == most - 1 {
                 line = "there is more to warn of than is said here".into();
             }
             lines.all.push(line);
             if std::mem::replace(&mut lines.writing, true) {
-                return;
+                return true;
             }
         }
         let its = self.clone();
@@ -62,6 +62,7 @@ impl Warnings {
         if try_spawn("neap-warn", writes).is_err() {
             self.write(&mut std::io::stderr()); // it may be of just that
         }
+        true
     }
 
     /// All lines so far.

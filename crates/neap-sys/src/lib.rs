@@ -21,6 +21,7 @@ mod measured;
 mod nap;
 mod numbers;
 mod pagemap;
+mod peer;
 mod process;
 mod remote;
 mod smaps;
@@ -50,12 +51,13 @@ pub use measured::{Usage, own_time, start_within, swap_off, swap_on, usage_of_ch
 pub use nap::Nap;
 pub use numbers::names_in;
 pub use pagemap::{Found, Pagemap, Word};
+pub use peer::{Interest, peer_of, wait_each};
 pub use process::{Pidfd, descendants, kill_descendants, own_user, random, signal};
 pub use remote::{Piece, Remote};
 pub use smaps::Figures;
 pub use socket::{Listener, Message, Peer, Sender};
 pub use start::Thread;
-pub use startup::{hand_down, raise_descriptor_limit};
+pub use startup::{descriptor_limit, hand_down, raise_descriptor_limit};
 pub use task::{End, share_memory, which_ended};
 pub use thread::{
     Readiness, Waker, block_signals, give_way, is_runnable, lower_to_ordinary, monotonic_nanos,

@@ -42,6 +42,17 @@ extern "C" fn look() {
 /// The limit of open descriptors before neap raised it.
 static DESCRIPTORS: OnceLock<libc::rlimit> = OnceLock::new();
 
+/// The limit of open descriptors as it is now.
+pub fn descriptor_limit() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the kernel writes one rlimit.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur
+}
+
 /// Raises the limit of open descriptors as far as it goes: each process of a job takes several.
 pub fn raise_descriptor_limit() {
     let mut limit = libc::rlimit {

@@ -60,7 +60,7 @@ fn to_poll(fd: i32) -> libc::pollfd {
     }
 }
 
-fn poll(polled: &mut [libc::pollfd], timeout_nanos: Option<u64>) {
+pub(crate) fn poll(polled: &mut [libc::pollfd], timeout_nanos: Option<u64>) {
     let timeout = timeout_nanos.map(|nanos| libc::timespec {
         tv_sec: (nanos / 1_000_000_000) as libc::time_t,
         tv_nsec: (nanos % 1_000_000_000) as libc::c_long,

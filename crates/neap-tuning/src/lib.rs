@@ -9,6 +9,7 @@ mod agents;
 mod bench;
 mod changes;
 mod command;
+mod control;
 mod dictionaries;
 mod faults;
 mod forecast;
@@ -29,6 +30,7 @@ pub use agents::Agents;
 pub use bench::Bench;
 pub use changes::Changes;
 pub use command::Command;
+pub use control::Control;
 pub use dictionaries::Dictionaries;
 pub use faults::Faults;
 pub use forecast::Forecast;
@@ -157,6 +159,8 @@ tuning! {
     library: Library;
     /// What neap says, and what it records.
     report: Report;
+    /// Looking at a job and steering it while it runs.
+    control: Control;
     /// The command: `neap run` and `neap doctor`.
     command: Command;
     /// `neap bench`.

@@ -5,10 +5,11 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use neap_engine::{Engine as Inner, Exhausted, Options, StartError, probe};
+use neap_engine::{Control, Engine as Inner, Exhausted, Options, StartError, probe};
 use serde_json::{Map, Value};
 
 use crate::choice::OnExhausted;
+use crate::failure::Failure;
 use crate::run::plan::Plan;
 
 const DOCTOR: &str = "neap doctor";
@@ -31,17 +32,23 @@ impl Engine {
     /// Starts an engine that follows `plan`, and records what it does in `record`.
     ///
     /// # Errors
-    /// One line that says why there can be none and what to try; the command then runs unmanaged.
-    pub fn start(plan: &Plan, record: Option<File>) -> Result<Self, String> {
+    /// Why there can be none and what to try, in one line; the command then runs unmanaged. Or its name is another job's.
+    pub fn start(plan: &Plan, record: Option<File>, control: Control) -> Result<Self, Failure> {
         if !has_proc() {
             let (why, remedy) = NO_PROC;
-            return Err(format!("{why}; try: {remedy}"));
+            return Err(Failure::Unmanaged(format!("{why}; try: {remedy}")));
         }
         let options = Options {
             record: record.map(Arc::new),
+            control: Some(control),
             ..options(plan)
         };
-        Inner::start(options).map(Self).map_err(|e| line(&e))
+        Inner::start(options)
+            .map(Self)
+            .map_err(|error| match error {
+                StartError::Taken(name) => Failure::Taken(name.to_string()),
+                error => Failure::Unmanaged(line(&error)),
+            })
     }
 
     /// The variables that lead the library to the engine.
@@ -74,6 +81,7 @@ fn options(plan: &Plan) -> Options {
         limit: plan.limit.bytes,
         swap: plan.swap.clone(),
         pool_max: plan.pool_most,
+        pool_percent: plan.pool_max.0,
         pool_beside: plan.pool_beside,
         compressor: plan.compressor,
         shrinker: plan.shrinker,
@@ -84,6 +92,7 @@ fn options(plan: &Plan) -> Options {
         record: None,
         require: plan.require,
         verbose: plan.verbose,
+        control: None,
     }
 }
 
@@ -96,6 +105,7 @@ fn line(error: &StartError) -> String {
             let remedy = found.filter(missing).map(|check| check.remedy).next();
             return format!("{error}; try: {}", remedy.as_deref().unwrap_or(DOCTOR));
         }
+        StartError::Taken(_) => "another --name",
         StartError::SwapFile { .. } => "another --swap-dir, or --no-swap",
         StartError::Threads(error) | StartError::Random(error) => {
             neap_sys::shortage(error).unwrap_or(DOCTOR)

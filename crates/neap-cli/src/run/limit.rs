@@ -13,6 +13,8 @@ pub struct Limit {
     pub bytes: Bytes,
     /// For `-v`: who said so.
     pub source: String,
+    /// It is the memory cgroup's, and goes along with that.
+    pub is_cgroups: bool,
     /// One line when the limit cannot protect the program.
     pub warning: Option<String>,
 }
@@ -56,6 +58,7 @@ fn given(
     Ok(Limit {
         bytes,
         source: format!("{flag} {text}"),
+        is_cgroups: false,
         warning,
     })
 }
@@ -71,8 +74,16 @@ fn from_cgroup(root: &Root, group: Option<Cgroup>) -> Result<Limit, Failure> {
     Ok(Limit {
         bytes: less_headroom(cap),
         source: format!("the memory cgroup's {cap} less a headroom"),
+        is_cgroups: true,
         warning: None,
     })
+}
+
+/// The limit that the memory cgroup leaves just now; `None`: it sets none, or cannot be asked.
+#[must_use]
+pub fn of_cgroup(root: &Root) -> Option<Bytes> {
+    let cap = own_memory_cgroup(root)?.limit?;
+    Some(less_headroom(cap).max(TUNING.limit.least))
 }
 
 /// `cap` less the headroom, but never less than half of it.

@@ -19,7 +19,9 @@ pub mod wait;
 
 use std::fs::File;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use neap_engine::{Control, Follow};
 use rustix::process::Pid;
 
 use crate::exit::Ending;
@@ -143,8 +145,7 @@ impl<'a> Job<'a> {
                 }
                 Some(service)
             }
-            Err(why) if self.args.require => return Err(Failure::Unmanaged(why)),
-            Err(why) => {
+            Err(Failure::Unmanaged(why)) if !self.args.require => {
                 let line = format!("{} runs without a limit: {why}", self.name());
                 talk::warn(&line);
                 self.plan.warnings.push(line);
@@ -153,23 +154,33 @@ impl<'a> Job<'a> {
                 }
                 None
             }
+            Err(failure) => return Err(failure),
         };
         self.supervise(service)
     }
 
     /// Starts the engine if this command can be managed on this machine; otherwise says in one line
     /// why not, with the remedy.
-    fn serve(&self, record: Option<File>) -> Result<Service, String> {
-        elf::manageable(&self.target.file, elf::Caller::own()).map_err(|why| why.to_string())?;
+    fn serve(&self, record: Option<File>) -> Result<Service, Failure> {
+        elf::manageable(&self.target.file, elf::Caller::own())
+            .map_err(|why| Failure::Unmanaged(why.to_string()))?;
         let library = Library::place(&library::usual_folders(&env::own)).map_err(|why| {
-            format!("{NO_PLACE}: {why}; try: TMPDIR on a file system without noexec")
+            let line = format!("{NO_PLACE}: {why}; try: TMPDIR on a file system without noexec");
+            Failure::Unmanaged(line)
         })?;
         neap_sys::raise_descriptor_limit();
         neap_sys::keep_heap_small();
         // A device that is not there is all the more why there is no userfaultfd.
         let fault = self.plan.device_fault.as_deref();
-        let engine = Engine::start(&self.plan, record)
-            .map_err(|why| fault.map_or(why.clone(), |fault| format!("{fault}; {why}")))?;
+        let engine =
+            Engine::start(&self.plan, record, self.control()).map_err(|failure| {
+                match (failure, fault) {
+                    (Failure::Unmanaged(why), Some(fault)) => {
+                        Failure::Unmanaged(format!("{fault}; {why}"))
+                    }
+                    (failure, _) => failure,
+                }
+            })?;
         let mut variables = engine.environment();
         variables.push(library.variable(&env::own));
         Ok(Service {
@@ -177,6 +188,23 @@ impl<'a> Job<'a> {
             variables,
             _library: library,
         })
+    }
+
+    /// What others see of the job. A limit that is the memory cgroup's follows that.
+    fn control(&self) -> Control {
+        let follow = || Arc::new(|| limit::of_cgroup(&Root::real())) as Follow;
+        Control {
+            name: self.args.name.clone(),
+            command: self.words(),
+            follow: self.plan.limit.is_cgroups.then(follow),
+        }
+    }
+
+    fn words(&self) -> Vec<String> {
+        let words = self.args.command.iter();
+        words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect()
     }
 
     fn supervise(mut self, service: Option<Service>) -> Result<Ending, Failure> {
@@ -211,7 +239,7 @@ impl<'a> Job<'a> {
 
     /// The command's fate is settled: what goes wrong now is said, and changes nothing.
     fn report(self, service: Option<Service>, ending: Ending, wall_seconds: f64) {
-        let name = self.name();
+        let (name, command) = (self.name(), self.words());
         let config = self.plan.config();
         let mut warnings = self.plan.warnings;
         let managed = service.as_ref().is_some_and(Service::was_used);
@@ -223,12 +251,6 @@ impl<'a> Job<'a> {
             talk::warn(&line);
             warnings.push(line);
         }
-        let command: Vec<String> = self
-            .args
-            .command
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
         let finished = Finished {
             command: &command,
             ending,

@@ -147,6 +147,7 @@ fn job(plan: &Plan, machine: &Machine, store: Store) -> Job {
             },
         },
         pool_max: Pages(plan.pool).bytes(),
+        pool_percent: 50,
         pool_beside: false,
         compressor: CompressorKind::Lz4,
         shrinker: neap_store::ShrinkerKind::default(),
@@ -154,6 +155,7 @@ fn job(plan: &Plan, machine: &Machine, store: Store) -> Job {
         record: None,
         require: false,
         verbose: false,
+        control: None,
     };
     let features = Features::LAYOUT.with(Features::WP).with(Features::MOVE);
     let bell = Waker::new().expect("a bell");

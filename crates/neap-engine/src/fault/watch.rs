@@ -11,7 +11,7 @@ use std::sync::atomic::{
 use neap_sys::Lock;
 use neap_tuning::TUNING;
 
-use crate::meter::Bell;
+use crate::bell::Bell;
 
 /// What a fault thread is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

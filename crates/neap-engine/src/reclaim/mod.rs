@@ -29,6 +29,7 @@ use self::pressure::Pressure;
 use self::store::{Storer, Taken};
 pub(crate) use self::workers::Work;
 use crate::agent::{Called, Errand};
+use crate::control::Kind;
 use crate::job::Job;
 use crate::options::Exhausted;
 use crate::space::Space;
@@ -209,7 +210,7 @@ impl Reclaimer {
         Look {
             now: neap_sys::monotonic_nanos(),
             resident,
-            round: resident / BLOCK_PAGES + self.work.stage_target as u64,
+            round: resident / BLOCK_PAGES + self.work.stage_target() as u64,
             written: self.job.store.written_back(),
             writing: self.job.is_writing(),
             late: spaces.iter().any(|space| space.lets_go_later()),
@@ -274,12 +275,13 @@ impl Reclaimer {
             "the program goes over its limit"
         };
         let trouble = self.job.store.swap_trouble().map(|why| format!("{why}; "));
-        self.job.warn(format!(
+        let line = format!(
             "nothing more can be reclaimed ({}{}): {over}; {}",
             trouble.unwrap_or_default(),
             inventory.words(),
             inventory.advice(),
-        ));
+        );
+        self.job.tell_of(Kind::Exhausted, line);
     }
 
     /// Panics on a broken invariant of any structure. For tests: it walks everything.
@@ -340,7 +342,7 @@ impl Reclaimer {
     /// Resident pages that may be taken. Less is left than may be filled, so that those who fill and reclaim do not
     /// wait for each other.
     fn above_floor(&self) -> Pages {
-        let floor = self.job.meter.floor().0;
+        let floor = self.job.meter.kept().0;
         let resident = self.job.core().total_resident();
         resident.saturating_sub(Pages(floor - floor / 4))
     }

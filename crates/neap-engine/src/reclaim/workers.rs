@@ -24,10 +24,6 @@ use crate::spawn::try_spawn;
 /// What reclaim and its workers share.
 pub(crate) struct Work {
     pub(super) job: Arc<Job>,
-    /// Blocks that all spaces may stage together before the oldest are stored.
-    pub(super) stage_target: usize,
-    /// Most that the pool may take, in bytes.
-    pool_max: u64,
     /// Threads beside reclaim that run.
     workers: AtomicUsize,
     /// Those that have a block.
@@ -44,8 +40,6 @@ impl Work {
     pub fn new(job: Arc<Job>) -> Self {
         let zstd = matches!(job.options.compressor, CompressorKind::Zstd(_));
         Self {
-            stage_target: staged_blocks(job.options.limit, TUNING.agents.block.bytes()) as usize,
-            pool_max: job.options.pool_max.0,
             workers: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
             stored: AtomicU64::new(0),
@@ -54,6 +48,11 @@ impl Work {
             samples: Lock::new(Samples::default()),
             job,
         }
+    }
+
+    /// Blocks that all spaces may stage together before the oldest are stored.
+    pub(super) fn stage_target(&self) -> usize {
+        staged_blocks(self.job.meter.limit(), TUNING.agents.block.bytes()) as usize
     }
 
     /// Starts the threads, as far as there may be more: without, reclaim compresses all by itself.
@@ -78,7 +77,7 @@ impl Work {
             .filter_map(|space| stage(space))
             .map(Stage::waiting)
             .sum();
-        waiting.saturating_sub(self.stage_target)
+        waiting.saturating_sub(self.stage_target())
     }
 
     /// Blocks that reclaim may leave to workers in one pass: each may have one more before it.
@@ -94,7 +93,8 @@ impl Work {
     /// Whether reclaim alone does not keep up, and compressing is what keeps it: where the pool is nearly full
     /// it waits for the disk, and what is taken out more quickly is only sent home.
     fn helps(&self) -> bool {
-        self.job.meter.lags() && self.job.store.pool_bytes().0 * 4 < self.pool_max * 3
+        self.job.meter.lags()
+            && self.job.store.pool_bytes().0 * 4 < self.job.store.pool_max().bytes().0 * 3
     }
 
     /// Whether some worker has a block.

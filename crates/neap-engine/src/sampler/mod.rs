@@ -86,6 +86,7 @@ impl Sampler {
     }
 
     fn tick(&mut self) -> Nanos {
+        self.pacer.set_limit(self.job.meter.limit());
         let woke = neap_sys::monotonic_nanos();
         let spaces = self.job.spaces();
         self.measure_shares(&spaces);
@@ -103,6 +104,7 @@ impl Sampler {
         let plan = self.pacer.observe(Nanos(now), Bytes(usage));
         self.job.meter.set_plan(plan.hold_above, plan.reclaim_to);
         self.look_at_excess();
+        self.job.log.look(&self.job, usage > plan.hold_above.0);
         self.note_punctuality(woke, usage);
         if plan.arm {
             let enough = match plan.reclaim_to {
@@ -127,7 +129,8 @@ impl Sampler {
 
     /// Has another thread look what the job has, once it is far over its limit: for the message at its end.
     fn look_at_excess(&mut self) {
-        if self.counted || !self.job.meter.is_far_over() {
+        let meter = &self.job.meter;
+        if self.counted || !meter.is_far_over() || meter.settles() {
             return;
         }
         self.counted = true;
@@ -269,6 +272,7 @@ impl Sampler {
             };
             resident += anon;
             if let Some(process) = processes.latest(body.pid) {
+                process.resident_bytes = anon;
                 process.peak_resident_bytes = process.peak_resident_bytes.max(anon);
             }
         }

@@ -75,6 +75,11 @@ impl Pacer {
         self.limit
     }
 
+    /// Moves the limit. What is known of the program stays.
+    pub fn set_limit(&mut self, limit: Bytes) {
+        self.limit = limit;
+    }
+
     /// Usage at which mappings are registered.
     #[must_use]
     pub fn arm_point(&self) -> Bytes {
@@ -333,6 +338,22 @@ mod tests {
         assert!(
             pacer.rate <= 3 << RATE_SHIFT,
             "time that runs backwards is no rate"
+        );
+    }
+
+    #[test]
+    fn the_marks_follow_a_limit_that_moves() {
+        let mut pacer = Pacer::new(Bytes::gib(1), 1);
+        assert!(pacer.observe(ms(0), Bytes::mib(800)).reclaim_to.is_none());
+        pacer.set_limit(Bytes::mib(512));
+        let plan = pacer.observe(ms(1), Bytes::mib(800));
+        assert!(plan.reclaim_to.is_some_and(|to| to < Bytes::mib(512)));
+        assert!(plan.hold_above <= Bytes::mib(512));
+        pacer.set_limit(Bytes::gib(2));
+        let plan = pacer.observe(ms(2), Bytes::mib(800));
+        assert!(
+            plan.arm && plan.reclaim_to.is_none(),
+            "what is registered stays so"
         );
     }
 

@@ -28,6 +28,12 @@ impl PoolGate {
         }
     }
 
+    /// Moves the limit. Whether stores are refused is seen at the next check.
+    pub fn set_max(&mut self, max: Pages, accept_threshold_percent: u8) {
+        let moved = PoolGate::new(max, accept_threshold_percent);
+        (self.max, self.threshold) = (moved.max, moved.threshold);
+    }
+
     /// Checks the pool, which now holds `pool` pages. Returns whether it takes a page.
     pub fn check(&mut self, pool: Pages) -> bool {
         if pool >= self.max {
@@ -105,6 +111,17 @@ mod tests {
         assert!(gate.check(Pages(900)));
         assert!(gate.check(Pages(999)));
         assert_eq!(gate.limit_hits(), 1);
+    }
+
+    #[test]
+    fn a_limit_that_moves_keeps_what_was_counted() {
+        let mut gate = PoolGate::new(Pages(100), 90);
+        assert!(!gate.check(Pages(100)));
+        gate.set_max(Pages(200), 90);
+        assert_eq!((gate.max(), gate.threshold()), (Pages(200), Pages(180)));
+        assert!(gate.check(Pages(100)) && gate.limit_hits() == 1);
+        gate.set_max(Pages(50), 90);
+        assert!(!gate.check(Pages(100)));
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub struct Config {
     pub shrinker: ShrinkerKind,
     /// Most pages of memory the pool may hold before it refuses.
     pub pool_max: Pages,
+    /// The most that `pool_max` may be raised to later.
+    pub pool_room: Pages,
     /// Share of `pool_max` in percent at which a pool that was full accepts again.
     pub accept_threshold_percent: u8,
     /// Largest length of the swap file; zero for none. Used in whole extents of 256 KiB, and up
@@ -80,6 +82,7 @@ impl Default for Config {
             compressor: CompressorKind::default(),
             shrinker: ShrinkerKind::default(),
             pool_max: Pages::ZERO,
+            pool_room: Pages::ZERO,
             accept_threshold_percent: 90,
             swap_size: Bytes::ZERO,
         }

@@ -115,6 +115,22 @@ impl Store {
         Bytes::from(Pages(self.lock().pool.backed_pages()))
     }
 
+    /// Most pages that the pool may take.
+    #[must_use]
+    pub fn pool_max(&self) -> Pages {
+        self.lock().gate.max()
+    }
+
+    /// Moves that limit, as far as the pool has addresses. A pool that is larger takes nothing until write-back has made
+    /// room. Returns what it is now.
+    pub fn set_pool_max(&self, most: Pages) -> Pages {
+        let mut inner = self.lock();
+        let most = most.min(inner.config.pool_room);
+        let accept = inner.config.accept_threshold_percent;
+        inner.gate.set_max(most, accept);
+        most
+    }
+
     /// What the pool holds.
     #[must_use]
     pub fn holding(&self) -> Holding {

@@ -1,0 +1,67 @@
+//! Flags of the commands that look at a running job or steer it.
+
+use clap::Args;
+
+/// The job that a command is about.
+#[derive(Clone, Debug, Args)]
+pub struct Whom {
+    /// The job: its name, the beginning of it, the number of one of its processes, or the path of its socket [default: the
+    /// only one there is]
+    #[arg(value_name = "JOB")]
+    pub job: Option<String>,
+}
+
+/// Flags of `neap ps`.
+#[derive(Debug, Args)]
+pub struct PsArgs {
+    /// Print one JSON object with all figures of each job
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `neap stat`.
+#[derive(Debug, Args)]
+pub struct StatArgs {
+    /// Whom to ask.
+    #[command(flatten)]
+    pub whom: Whom,
+    /// Print all figures as one JSON object, with the names that --stats of neap run has
+    #[arg(long)]
+    pub json: bool,
+    /// Print the counters as /proc/vmstat has them
+    #[arg(long, conflicts_with = "json")]
+    pub vmstat: bool,
+}
+
+/// Flags of `neap set`.
+#[derive(Debug, Args)]
+pub struct SetArgs {
+    /// The job: its name, the beginning of it, the number of one of its processes, or the path of its socket
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    /// What to set: memory.max=3G (or 50% of RAM), zswap.max_pool_percent=25
+    #[arg(value_name = "KEY=VALUE", required = true)]
+    pub changes: Vec<String>,
+}
+
+/// Flags of `neap reclaim`.
+#[derive(Debug, Args)]
+pub struct ReclaimArgs {
+    /// The job: its name, the beginning of it, the number of one of its processes, or the path of its socket
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    /// How much less memory the job is to take: 512M, 1.5G (powers of 1024)
+    #[arg(value_name = "SIZE")]
+    pub size: String,
+}
+
+/// Flags of `neap events`.
+#[derive(Debug, Args)]
+pub struct EventsArgs {
+    /// Whom to ask.
+    #[command(flatten)]
+    pub whom: Whom,
+    /// Print each event as one JSON object on a line
+    #[arg(long)]
+    pub json: bool,
+}

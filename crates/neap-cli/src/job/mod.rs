@@ -1,0 +1,231 @@
+//! Looking at jobs that run and steering them: `neap ps`, `stat`, `set`, `reclaim`, `events`.
+//!
+//! Each asks the engine by its control socket, and shows what that says: nothing is computed twice.
+
+mod failure;
+mod find;
+pub mod flags;
+mod show;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use neap_control::{Change, Fault, Request};
+use neap_units::{Bytes, Size, parse_size};
+use serde_json::{Value, json};
+
+use crate::machine::{Root, ram};
+use crate::talk;
+use failure::{Failure, NOT_DONE};
+use find::Job;
+use flags::{EventsArgs, PsArgs, ReclaimArgs, SetArgs, StatArgs};
+use show::Row;
+
+fn done(result: Result<(), Failure>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            talk::say(&failure.lines());
+            ExitCode::from(NOT_DONE)
+        }
+    }
+}
+
+/// Writes to standard output. A reader that has gone has seen enough.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(source) => Err(Failure::Output {
+            what: "standard output".to_owned(),
+            source,
+        }),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// What all jobs say of themselves. One that says nothing is told of and left out.
+fn all_stats() -> Vec<Value> {
+    let stats = Job::all().into_iter().filter_map(|job| match job.stat() {
+        Ok(stat) => Some(stat),
+        Err(failure) => {
+            talk::warn(&failure.to_string());
+            None
+        }
+    });
+    stats.collect()
+}
+
+/// `neap ps`.
+pub fn ps(args: &PsArgs) -> ExitCode {
+    let stats = all_stats();
+    if args.json {
+        let all =
+            json!({"schema": "neap.ps/1", "version": env!("CARGO_PKG_VERSION"), "jobs": stats});
+        return done(print(&format!("{all}\n")));
+    }
+    if stats.is_empty() {
+        talk::note("no job of this user runs; try: neap run -m 2G -- COMMAND");
+    }
+    let rows: Vec<Row> = stats.iter().map(Row::of).collect();
+    done(print(&show::table(&rows)))
+}
+
+/// `neap stat`.
+pub fn stat(args: &StatArgs) -> ExitCode {
+    let show = || {
+        let stat = Job::find(args.whom.job.as_deref())?.stat()?;
+        print(&match (args.json, args.vmstat) {
+            (true, _) => format!("{stat}\n"),
+            (_, true) => show::vmstat(&stat),
+            _ => show::figures(&stat),
+        })
+    };
+    done(show())
+}
+
+/// `neap set`.
+pub fn set(args: &SetArgs) -> ExitCode {
+    let set = || {
+        let changes = args.changes.iter().map(|word| change(word));
+        let changes = changes.collect::<Result<Vec<_>, _>>()?;
+        let job = Job::find(Some(&args.job))?;
+        let now = ask_for_long(&job, &Request::Set(changes))?;
+        say_what_is_over(&job, &now);
+        Ok(())
+    };
+    done(set())
+}
+
+/// Asks for something that may last; the engine bounds that.
+fn ask_for_long(job: &Job, request: &Request) -> Result<Value, Failure> {
+    let mut client = job.connect()?;
+    let answer = client.wait_for(None).map_err(Into::into);
+    let answer = answer.and_then(|()| client.ask(request));
+    answer.map_err(|refusal| Failure::of(&job.name, refusal))
+}
+
+fn say_what_is_over(job: &Job, now: &Value) {
+    let over = now["over_bytes"].as_u64().unwrap_or(0);
+    if let Some(held) = now["held"].as_str().filter(|_| over > 0) {
+        let (over, limit) = (Bytes(over), now["memory.max"].as_u64().unwrap_or(0));
+        let limit = Bytes(limit);
+        talk::warn(&format!(
+            "{}: the limit is {limit} now, and {over} more could not be reclaimed yet: {held}",
+            job.name
+        ));
+    }
+}
+
+/// KEY=VALUE, with sizes as people write them.
+fn change(word: &str) -> Result<Change, Failure> {
+    let (key, text) = word
+        .split_once('=')
+        .ok_or_else(|| Failure::Setting(format!("{word:?} is not KEY=VALUE")))?;
+    let value = match key {
+        "memory.max" => size(key, text)?.0.into(),
+        _ => text
+            .trim_end_matches('%')
+            .parse()
+            .map_or(Value::Null, |number: u64| number.into()),
+    };
+    Change::new(key, &value).map_err(|fault| match fault {
+        Fault::Field(key, what) => Failure::Setting(format!("{key} is {what}, not {text:?}")),
+        fault => Failure::Setting(fault.to_string()),
+    })
+}
+
+fn size(what: &str, text: &str) -> Result<Bytes, Failure> {
+    let size = parse_size(text).map_err(|source| Failure::Size {
+        what: what.to_owned(),
+        source,
+    })?;
+    match size {
+        Size::Bytes(bytes) => Ok(bytes),
+        Size::Percent(_) => ram(&Root::real())
+            .map(|ram| size.of(ram))
+            .ok_or_else(|| Failure::Setting("how much RAM there is cannot be read".to_owned())),
+    }
+}
+
+/// `neap reclaim`.
+pub fn reclaim(args: &ReclaimArgs) -> ExitCode {
+    let reclaim = || {
+        let bytes = size("SIZE", &args.size)?;
+        let job = Job::find(Some(&args.job))?;
+        let got = ask_for_long(&job, &Request::Reclaim(bytes.0))?;
+        let got = Bytes(got["reclaimed_bytes"].as_u64().unwrap_or(0));
+        print(&format!("{}\n", got.0))
+    };
+    done(reclaim())
+}
+
+/// `neap events`.
+pub fn events(args: &EventsArgs) -> ExitCode {
+    let follow = || {
+        let job = Job::find(args.whom.job.as_deref())?;
+        let mut client = job.connect()?;
+        let fail = |refusal| Failure::of(&job.name, refusal);
+        client.wait_for(None).map_err(|error| fail(error.into()))?;
+        client.begin(&Request::Events).map_err(fail)?;
+        while let Some(event) = client.line().map_err(fail)? {
+            if event["ok"] == false {
+                return Err(Failure::Refused {
+                    name: job.name.clone(),
+                    message: event["error"]["message"]
+                        .as_str()
+                        .unwrap_or_default()
+                        .to_owned(),
+                });
+            }
+            let ends = event["event"] == "end";
+            match args.json {
+                true => print(&format!("{event}\n"))?,
+                false => print(&line(&event))?,
+            }
+            if ends {
+                break;
+            }
+        }
+        Ok(())
+    };
+    done(follow())
+}
+
+/// An event in a line: seconds since 1970, what it is, and words.
+fn line(event: &Value) -> String {
+    let word = |name: &str| show::clean(event[name].as_str().unwrap_or_default());
+    let bytes = |name: &str| Bytes(event[name].as_u64().unwrap_or(0));
+    format!(
+        "{:.3} {:<10} {} of {}: {}\n",
+        event["time_seconds"].as_f64().unwrap_or(0.0),
+        word("event"),
+        bytes("usage_bytes"),
+        bytes("limit_bytes"),
+        word("message")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_is_written_as_people_write_it() {
+        assert_eq!(change("memory.max=3G").unwrap(), Change::MemoryMax(3 << 30));
+        let percent = change("zswap.max_pool_percent=25%").unwrap();
+        assert_eq!(percent, Change::MaxPoolPercent(25));
+        for bad in [
+            "memory.max",
+            "memory.max=3X",
+            "memory.low=1G",
+            "zswap.max_pool_percent=x",
+        ] {
+            let failure = change(bad).unwrap_err();
+            assert_eq!(failure.code(), "E0306", "{bad}");
+        }
+        let unknown = change("memory.low=1G").unwrap_err();
+        assert_eq!(unknown.to_string().lines().count(), 1);
+        assert!(unknown.to_string().contains("memory.max"), "{unknown}");
+    }
+}

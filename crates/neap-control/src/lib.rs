@@ -1,0 +1,13 @@
+//! The words between a running job and who looks at it or steers it: where its socket lies, what it is called, what may be
+//! asked. docs/guide/control.md has them for other programs.
+#![forbid(unsafe_code)]
+
+mod client;
+mod name;
+mod place;
+mod request;
+
+pub use client::{Client, Refusal};
+pub use name::{BadName, Name};
+pub use place::{Folder, Found, Place, folders, jobs};
+pub use request::{Change, Fault, LONGEST, Request, VERSION, failure, success};

@@ -1,0 +1,157 @@
+//! What happens to a job, in lines for those who follow it. The last ones are kept.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use neap_sys::{Lock, Waker};
+use neap_tuning::TUNING;
+use serde::Serialize;
+
+use crate::job::Job;
+
+/// A kind of event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Memory was wanted at the limit, and waited for reclaim.
+    Limit,
+    /// The job takes more than its limit and what a burst may.
+    Over,
+    /// Nothing more can be reclaimed.
+    Exhausted,
+    /// A process runs without a limit.
+    Unmanaged,
+    /// Something else that the user was told of.
+    Warning,
+    /// Something was changed while the job ran.
+    Set,
+    /// The job has ended.
+    End,
+}
+
+impl Kind {
+    /// All of them, in the order of their numbers.
+    pub const NAMES: [&'static str; 7] = [
+        "limit",
+        "over",
+        "exhausted",
+        "unmanaged",
+        "warning",
+        "set",
+        "end",
+    ];
+
+    fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+/// One event, as it is written.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Event {
+    event: &'static str,
+    /// They are numbered from 1 on: who missed some sees it.
+    pub seq: u64,
+    time_seconds: f64,
+    usage_bytes: u64,
+    limit_bytes: u64,
+    message: String,
+}
+
+/// The events of a job.
+#[derive(Default)]
+pub(crate) struct Log {
+    kept: Lock<Kept, 8>,
+    counts: [AtomicU64; Kind::NAMES.len()],
+    /// Wakes who tells of them.
+    waker: OnceLock<Waker>,
+    /// As the sampler saw it last: memory waits at the limit; the job is over it; faults that had waited; and when.
+    full: AtomicBool,
+    over: AtomicBool,
+    held: AtomicU64,
+    last: AtomicU64,
+}
+
+#[derive(Default)]
+struct Kept {
+    events: VecDeque<Event>,
+    seq: u64,
+}
+
+impl Log {
+    /// From now on this is rung for each event.
+    pub(super) fn set_waker(&self, waker: Waker) {
+        let _ = self.waker.set(waker);
+    }
+
+    pub(super) fn waker(&self) -> Option<&Waker> {
+        self.waker.get()
+    }
+
+    /// Wakes who tells of the events.
+    pub fn ring(&self) {
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
+        }
+    }
+
+    /// Something has happened.
+    pub fn note(&self, job: &Job, kind: Kind, message: String) {
+        self.counts[kind as usize].fetch_add(1, Relaxed);
+        #[expect(clippy::disallowed_methods, reason = "a person reads when it was")]
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        {
+            let mut kept = self.kept.lock();
+            kept.seq += 1;
+            let event = Event {
+                event: kind.name(),
+                seq: kept.seq,
+                time_seconds: now.unwrap_or_default().as_secs_f64(),
+                usage_bytes: job.meter.usage(),
+                limit_bytes: job.meter.limit().0,
+                message,
+            };
+            kept.events.push_back(event);
+            if kept.events.len() > TUNING.control.events {
+                kept.events.pop_front();
+            }
+        }
+        self.ring();
+    }
+
+    /// The sampler has looked; `full`: faults have to wait now. What lasts is one event.
+    pub fn look(&self, job: &Job, full: bool) {
+        let held = job.events.held.load(Relaxed);
+        let full = self.held.swap(held, Relaxed) != held || full;
+        let over = job.meter.is_far_over() && !job.meter.settles();
+        let was_full = self.full.swap(full, Relaxed);
+        let was_over = self.over.swap(over, Relaxed);
+        if over && !was_over {
+            let line = "the job takes more than its limit";
+            self.note(job, Kind::Over, line.to_owned());
+        }
+        if full && !was_full {
+            let now = neap_sys::monotonic_nanos();
+            if now < self.last.load(Relaxed) + TUNING.control.event.0 {
+                return;
+            }
+            self.last.store(now, Relaxed);
+            let line = "memory is reclaimed before the job gets more";
+            self.note(job, Kind::Limit, line.to_owned());
+        }
+    }
+
+    /// The kept events from this number on.
+    pub(super) fn since(&self, seq: u64) -> Vec<Event> {
+        let kept = self.kept.lock();
+        let all = kept.events.iter().filter(|event| event.seq >= seq);
+        all.cloned().collect()
+    }
+
+    /// How often each kind has come.
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        let counts = self.counts.iter().map(|count| count.load(Relaxed));
+        Kind::NAMES.into_iter().zip(counts).collect()
+    }
+}

@@ -1,0 +1,395 @@
+//! The control socket: others of this user look at the job and steer it while it runs.
+//!
+//! One thread serves all connections, and waits for none of them. Who stalls is closed, who floods is served no faster
+//! than a fifth of a cpu allows, and what is asked lasts for one connection at a time. docs/guide/control.md has the words.
+
+mod log;
+mod peer;
+mod steer;
+
+pub(crate) use log::{Kind, Log};
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+
+use neap_control::{Change, Name, Place, Request, failure, folders, success};
+use neap_sys::{Interest, Waker};
+use neap_tuning::TUNING;
+use neap_units::Bytes;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::engine::StartError;
+use crate::job::Job;
+use crate::options::Follow;
+use crate::report::Report;
+use peer::{At, Peer};
+use steer::{Errand, Outcome};
+
+/// All figures of a running job. Fields are only added while the schema stays.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stat {
+    schema: &'static str,
+    version: &'static str,
+    /// What the job is called.
+    pub name: String,
+    /// The process `neap run`.
+    pub pid: u32,
+    /// The command.
+    pub command: Vec<String>,
+    /// Since the engine started.
+    pub uptime_seconds: f64,
+    /// As in `--stats`, but the processes are those that live.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+impl Job {
+    /// All figures as they are now.
+    pub fn stat(&self) -> Stat {
+        let mut report = self.report();
+        let spaces = self.spaces();
+        let bodies = spaces.iter().filter(|space| !space.is_dead());
+        let bodies = bodies.filter_map(|space| space.body.get());
+        let mut living: Vec<i32> = bodies
+            .filter(|body| !body.is_left())
+            .map(|body| body.pid)
+            .collect();
+        living.sort_unstable();
+        living.dedup();
+        report.neap.insert("processes", living.len() as u64);
+        // Of a process that has execed there is one record more each time; the last is of what it is.
+        report.processes.reverse();
+        report.processes.retain(|process| {
+            let at = living.binary_search(&process.pid);
+            at.is_ok_and(|at| living.remove(at) == process.pid)
+        });
+        report.processes.reverse();
+        report.processes.truncate(TUNING.control.processes);
+        let control = self.options.control.as_ref();
+        Stat {
+            schema: "neap.stat/1",
+            version: env!("CARGO_PKG_VERSION"),
+            name: self.called.get().map(Name::to_string).unwrap_or_default(),
+            pid: std::process::id(),
+            command: control.map_or_else(Vec::new, |control| control.command.clone()),
+            uptime_seconds: (neap_sys::monotonic_nanos() - self.started) as f64 / 1e9,
+            report,
+        }
+    }
+}
+
+/// Who serves the connections.
+pub(crate) struct Desk {
+    job: Arc<Job>,
+    /// The socket, if one could be made, and the job's place among others.
+    listener: Option<UnixListener>,
+    place: Option<Place>,
+    peers: Vec<Peer>,
+    /// Connections so far.
+    count: u64,
+    errand: Option<Errand>,
+    follow: Option<Follow>,
+    /// The limit that was followed to, and when to look again.
+    followed: Bytes,
+    next_follow: u64,
+}
+
+/// Makes the job's place. That there is none keeps no job from running, unless its name is taken.
+pub(crate) fn open(job: &Arc<Job>) -> Result<Option<Desk>, StartError> {
+    let Some(control) = &job.options.control else {
+        return Ok(None);
+    };
+    if neap_sys::descriptor_limit() < TUNING.control.descriptors {
+        return Ok(None);
+    }
+    let Ok(waker) = Waker::new() else {
+        return Ok(None);
+    };
+    job.log.set_waker(waker);
+    let own = || {
+        Name::of(
+            Path::new(control.command.first().map_or("job", |word| word)),
+            std::process::id(),
+        )
+    };
+    let name = control.name.clone().unwrap_or_else(own);
+    let mut found = None;
+    for folder in folders() {
+        match folder.take(&name) {
+            Ok(taken) => {
+                found = Some(taken);
+                break;
+            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && control.name.is_some() => {
+                return Err(StartError::Taken(name));
+            }
+            Err(_) => {}
+        }
+    }
+    if found.is_none() && control.name.is_some() {
+        job.warn(format!("{name} cannot be found by name: no folder for its socket; set XDG_RUNTIME_DIR to one that only this user enters"));
+    }
+    let (place, listener) = found.unzip();
+    let _ = job.called.set(name);
+    Ok(Some(Desk {
+        job: job.clone(),
+        listener,
+        place,
+        peers: Vec::new(),
+        count: 0,
+        errand: None,
+        follow: control.follow.clone(),
+        followed: job.options.limit,
+        next_follow: neap_sys::monotonic_nanos() + TUNING.control.follow.0,
+    }))
+}
+
+impl Desk {
+    /// Serves until the engine ends.
+    pub fn run(mut self) {
+        neap_sys::block_signals();
+        if let Some(place) = &self.place {
+            place.folder().sweep();
+        }
+        while !self.job.is_stopping() {
+            let ready = self.wait();
+            let now = neap_sys::monotonic_nanos();
+            self.accept(now);
+            self.serve(&ready, now);
+            self.look_at_errand(now);
+            self.tell_events(now);
+            self.follow(now);
+            self.peers.retain(|peer| !peer.is_over(now));
+            self.rest(now);
+        }
+        let ended = "the job has ended".to_owned();
+        self.job.log.note(&self.job, Kind::End, ended);
+        self.tell_events(neap_sys::monotonic_nanos());
+    }
+
+    /// Waits until there is something to do. The connections on which there is, by number.
+    fn wait(&self) -> Vec<u64> {
+        let mut fds = Vec::with_capacity(self.peers.len() + 2);
+        let waker = self.job.log.waker().map(AsFd::as_fd);
+        let listener = self.listener.as_ref().map(AsFd::as_fd);
+        fds.extend(
+            waker
+                .into_iter()
+                .chain(listener)
+                .map(|fd| (fd, Interest::Read)),
+        );
+        let first = fds.len();
+        let peers = self.peers.iter();
+        fds.extend(peers.map(|peer| (peer.stream.as_fd(), peer.interest())));
+        let ready = neap_sys::wait_each(&fds, self.patience());
+        if let Some(waker) = self.job.log.waker() {
+            waker.clear();
+        }
+        let ready = self.peers.iter().zip(&ready[first..]);
+        ready
+            .filter(|(_, is)| **is)
+            .map(|(peer, _)| peer.id)
+            .collect()
+    }
+
+    fn patience(&self) -> Option<u64> {
+        let now = neap_sys::monotonic_nanos();
+        let follow = self
+            .follow
+            .is_some()
+            .then(|| self.next_follow.saturating_sub(now));
+        let silent = (!self.peers.is_empty()).then_some(TUNING.control.silent.0);
+        let look = self.errand.is_some().then_some(TUNING.control.look.0);
+        let line = self.peers.iter().any(Peer::has_line).then_some(0);
+        [follow, silent, look, line].into_iter().flatten().min()
+    }
+
+    /// After work it pauses in proportion.
+    fn rest(&self, began: u64) {
+        let took = neap_sys::monotonic_nanos() - began;
+        let pause = (took * TUNING.control.pause_times).max(TUNING.control.pause.0);
+        std::thread::sleep(std::time::Duration::from_nanos(pause));
+    }
+
+    fn accept(&mut self, now: u64) {
+        let Some(listener) = &self.listener else {
+            return;
+        };
+        for _ in 0..TUNING.control.connections {
+            let Ok((stream, _)) = listener.accept() else {
+                return;
+            };
+            let user = neap_sys::own_user();
+            let trusted = |&(_, uid): &(i32, u32)| uid == user || uid == 0;
+            let peer = neap_sys::peer_of(stream.as_fd()).ok().filter(trusted);
+            if let Some((pid, _)) = peer
+                && stream.set_nonblocking(true).is_ok()
+            {
+                self.count += 1;
+                Self::admit(&mut self.peers, Peer::new(stream, self.count, pid, now));
+            }
+        }
+    }
+
+    /// One more, if there is room, or if another has been silent: that one is closed.
+    fn admit(peers: &mut Vec<Peer>, peer: Peer) {
+        let its = peers.iter().filter(|other| other.pid == peer.pid).count();
+        if its >= TUNING.control.connections_of_one {
+            return;
+        }
+        if peers.len() >= TUNING.control.connections {
+            let rest = peers
+                .iter()
+                .enumerate()
+                .filter(|(_, peer)| peer.at == At::Rest);
+            let Some((at, _)) = rest.min_by_key(|(_, peer)| peer.heard) else {
+                return;
+            };
+            peers.swap_remove(at);
+        }
+        peers.push(peer);
+    }
+
+    fn serve(&mut self, ready: &[u64], now: u64) {
+        for at in 0..self.peers.len() {
+            let peer = &mut self.peers[at];
+            if ready.contains(&peer.id) {
+                peer.go_on(now);
+            }
+            match peer.line() {
+                Ok(Some(line)) => self.answer(at, &line, now),
+                Ok(None) => {}
+                Err(()) => {
+                    peer.at = At::Leaves;
+                    peer.say(
+                        &failure("E2BIG", "the request is too long", &json!(null)),
+                        now,
+                    );
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, at: usize, line: &[u8], now: u64) {
+        let said = match Request::read(line) {
+            Err(fault) => Some(failure(fault.code(), &fault.to_string(), &json!(null))),
+            Ok(Request::Stat) => {
+                let stat = serde_json::to_value(self.job.stat());
+                Some(success(&stat.unwrap_or_default()))
+            }
+            Ok(Request::Events) => self.begin_stream(at),
+            Ok(Request::Set(changes)) => self.set(at, &changes),
+            Ok(Request::Reclaim(bytes)) => {
+                let id = self.peers[at].id;
+                let job = self.job.clone();
+                self.begin(at, || Errand::reclaim(id, bytes, &job))
+            }
+        };
+        if let Some(line) = said {
+            self.peers[at].say(&line, now);
+        }
+    }
+
+    fn begin_stream(&mut self, at: usize) -> Option<String> {
+        let follows = |peer: &&Peer| matches!(peer.at, At::Follows(_));
+        if self.peers.iter().filter(follows).count() >= TUNING.control.streams {
+            let line = "as many follow the events as may";
+            return Some(failure("EBUSY", line, &json!(null)));
+        }
+        self.peers[at].at = At::Follows(0);
+        None
+    }
+
+    /// Begins what lasts. One at a time.
+    fn begin(&mut self, at: usize, errand: impl FnOnce() -> Errand) -> Option<String> {
+        if self.errand.is_some() {
+            let line = "another request that lasts is under way";
+            return Some(failure("EBUSY", line, &json!(null)));
+        }
+        self.errand = Some(errand());
+        self.peers[at].at = At::Waits;
+        None
+    }
+
+    /// Sets all or, if something is wrong, nothing.
+    fn set(&mut self, at: usize, changes: &[Change]) -> Option<String> {
+        let job = self.job.clone();
+        let refuse = |line: String| Some(failure("EINVAL", &line, &json!(null)));
+        for change in changes {
+            match *change {
+                Change::MemoryMax(bytes) if Bytes(bytes) < TUNING.limit.least => {
+                    return refuse(format!("memory.max is at least {}", TUNING.limit.least));
+                }
+                Change::MaxPoolPercent(_) if job.options.pool_beside => {
+                    let line = "the pool is no share of the limit: the job runs with --pool-beside";
+                    return refuse(line.to_owned());
+                }
+                _ => {}
+            }
+        }
+        for change in changes {
+            match *change {
+                Change::MemoryMax(bytes) => {
+                    self.follow = None; // what a person sets stands
+                    job.set_limit(Bytes(bytes), "");
+                }
+                Change::MaxPoolPercent(percent) => job.set_pool_percent(percent),
+            }
+        }
+        if job.meter.usage() <= job.meter.limit().0 || self.errand.is_some() {
+            return Some(success(&job.settings()));
+        }
+        let id = self.peers[at].id;
+        self.begin(at, || Errand::shrink(id, &job))
+    }
+
+    fn look_at_errand(&mut self, now: u64) {
+        let Some(mut errand) = self.errand.take() else {
+            return;
+        };
+        let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == errand.id) else {
+            errand.end(&self.job);
+            return;
+        };
+        let line = match errand.look(&self.job) {
+            Outcome::UnderWay => {
+                self.errand = Some(errand);
+                return;
+            }
+            Outcome::Done(result) => success(&result),
+            Outcome::Short(why, result) => failure("EAGAIN", &why, &result),
+        };
+        errand.end(&self.job);
+        peer.at = At::Rest;
+        peer.say(&line, now);
+    }
+
+    /// Those who follow get what is new. Who does not read is closed.
+    fn tell_events(&mut self, now: u64) {
+        for peer in &mut self.peers {
+            let At::Follows(next) = peer.at else { continue };
+            for event in self.job.log.since(next) {
+                peer.at = At::Follows(event.seq + 1);
+                let line = serde_json::to_string(&event).unwrap_or_default();
+                peer.say(&format!("{line}\n"), now);
+            }
+        }
+    }
+
+    /// Goes along with a limit that is somebody else's.
+    fn follow(&mut self, now: u64) {
+        if now < self.next_follow {
+            return;
+        }
+        self.next_follow = now + TUNING.control.follow.0;
+        let limit = self.follow.as_ref().and_then(|limit| limit());
+        if let Some(limit) = limit.filter(|limit| *limit != self.followed) {
+            self.followed = limit;
+            self.job.set_limit(limit, ", as the memory cgroup has it");
+        }
+    }
+}

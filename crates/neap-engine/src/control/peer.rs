@@ -1,0 +1,188 @@
+//! One connection: what it has sent, and what it has yet to read. Nothing here waits.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use neap_control::LONGEST;
+use neap_sys::Interest;
+use neap_tuning::TUNING;
+
+/// What a connection is at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum At {
+    /// It may ask.
+    Rest,
+    /// What it asked for is being done.
+    Waits,
+    /// It follows the events, from this number on.
+    Follows(u64),
+    /// It gets what it has to read, and no more.
+    Leaves,
+}
+
+pub(super) struct Peer {
+    pub stream: UnixStream,
+    /// Tells it from all others.
+    pub id: u64,
+    pub pid: i32,
+    pub at: At,
+    /// When it did something last, in nanoseconds.
+    pub heard: u64,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    gone: bool,
+}
+
+impl Peer {
+    pub fn new(stream: UnixStream, id: u64, pid: i32, now: u64) -> Self {
+        Self {
+            stream,
+            id,
+            pid,
+            at: At::Rest,
+            heard: now,
+            input: Vec::new(),
+            output: Vec::new(),
+            gone: false,
+        }
+    }
+
+    /// What is waited for: it is read from only when it has read what there was for it.
+    pub fn interest(&self) -> Interest {
+        match self.at {
+            _ if !self.output.is_empty() => Interest::Write,
+            At::Rest => Interest::Read,
+            _ => Interest::End,
+        }
+    }
+
+    /// Whether a request is there already.
+    pub fn has_line(&self) -> bool {
+        self.at == At::Rest && self.output.is_empty() && self.input.contains(&b'\n')
+    }
+
+    /// What is waited for has come.
+    pub fn go_on(&mut self, now: u64) {
+        match self.interest() {
+            Interest::Write => self.flush(now),
+            Interest::Read => self.read(now),
+            Interest::End => self.gone = true,
+        }
+    }
+
+    fn read(&mut self, now: u64) {
+        let mut bytes = [0; LONGEST];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => self.gone = true,
+            Ok(count) => {
+                self.heard = now;
+                self.input.extend_from_slice(&bytes[..count]);
+            }
+            Err(error) => self.note(&error),
+        }
+    }
+
+    /// The next request, without the end of its line. `Err`: it is too long.
+    pub fn line(&mut self) -> Result<Option<Vec<u8>>, ()> {
+        if self.at != At::Rest || !self.output.is_empty() {
+            return Ok(None);
+        }
+        let Some(end) = self.input.iter().position(|&byte| byte == b'\n') else {
+            return match self.input.len() > LONGEST {
+                true => Err(()),
+                false => Ok(None),
+            };
+        };
+        let rest = self.input.split_off(end + 1);
+        let mut line = std::mem::replace(&mut self.input, rest);
+        line.truncate(end);
+        if line.len() > LONGEST {
+            Err(())
+        } else {
+            Ok(Some(line))
+        }
+    }
+
+    /// Has it get this. One that does not read is closed.
+    pub fn say(&mut self, line: &str, now: u64) {
+        self.output.extend_from_slice(line.as_bytes());
+        self.flush(now);
+        self.gone |= self.output.len() as u64 > TUNING.control.unread.0;
+    }
+
+    fn flush(&mut self, now: u64) {
+        while !self.output.is_empty() {
+            match self.stream.write(&self.output) {
+                Ok(0) => break,
+                Ok(count) => {
+                    self.heard = now;
+                    self.output.drain(..count);
+                }
+                Err(error) => return self.note(&error),
+            }
+        }
+        self.gone |= self.at == At::Leaves;
+    }
+
+    fn note(&mut self, error: &std::io::Error) {
+        let passes = [ErrorKind::WouldBlock, ErrorKind::Interrupted];
+        self.gone |= !passes.contains(&error.kind());
+    }
+
+    /// Whether it is to be closed.
+    pub fn is_over(&self, now: u64) -> bool {
+        let waits = !self.output.is_empty() || matches!(self.at, At::Rest | At::Leaves);
+        self.gone || waits && now > self.heard + TUNING.control.silent.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meet() -> (UnixStream, Peer) {
+        let (one, other) = UnixStream::pair().expect("a pair");
+        other.set_nonblocking(true).expect("a flag");
+        (one, Peer::new(other, 1, 1, 0))
+    }
+
+    #[test]
+    fn requests_are_lines_one_after_the_other() {
+        let (mut client, mut peer) = meet();
+        client.write_all(b"one\ntwo\nthr").expect("room");
+        peer.go_on(1);
+        assert_eq!(peer.line(), Ok(Some(b"one".to_vec())));
+        assert!(peer.has_line());
+        assert_eq!(peer.line(), Ok(Some(b"two".to_vec())));
+        assert_eq!(peer.line(), Ok(None));
+        client.write_all(b"ee\n").expect("room");
+        peer.go_on(2);
+        assert_eq!(peer.line(), Ok(Some(b"three".to_vec())));
+        drop(client);
+        peer.go_on(3);
+        assert!(peer.is_over(3));
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused_and_silence_is_closed() {
+        let (mut client, mut peer) = meet();
+        client.write_all(&[b'x'; LONGEST + 1]).expect("room");
+        peer.go_on(1);
+        peer.go_on(1);
+        assert_eq!(peer.line(), Err(()));
+        assert!(!peer.is_over(TUNING.control.silent.0));
+        assert!(peer.is_over(TUNING.control.silent.0 + 2));
+    }
+
+    #[test]
+    fn one_that_reads_nothing_is_closed() {
+        let (_client, mut peer) = meet();
+        let line = "x".repeat(64 << 10);
+        let most = (TUNING.control.unread.0 >> 16) + 16;
+        for _ in 0..most {
+            peer.say(&line, 1);
+        }
+        assert_eq!(peer.interest(), Interest::Write);
+        assert!(peer.is_over(1));
+    }
+}

@@ -1,0 +1,200 @@
+//! What can be changed while a job runs, and memory that is asked back from it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use neap_tuning::{Share, TUNING};
+use neap_units::Bytes;
+use serde_json::{Value, json};
+
+use super::Kind;
+use crate::job::Job;
+use crate::options::Swap;
+use crate::reclaim::Inventory;
+use crate::space::Phase;
+
+/// What lasts for a while, for one connection.
+pub(super) struct Errand {
+    /// Whose.
+    pub id: u64,
+    task: Task,
+    started: u64,
+    /// When usage was lowest so far, and what it was.
+    progress: u64,
+    lowest: u64,
+}
+
+enum Task {
+    /// Usage is to come below the limit.
+    Shrink,
+    /// So many bytes are to be taken away, from the usage at the start.
+    Reclaim { wanted: u64, from: u64, begun: bool },
+}
+
+/// How an errand stands.
+pub(super) enum Outcome {
+    /// It goes on.
+    UnderWay,
+    /// It was done.
+    Done(Value),
+    /// Not all of it could be.
+    Short(String, Value),
+}
+
+impl Job {
+    /// Moves the limit. The pool's share moves along. Reclaim begins at once where usage is above it.
+    pub fn set_limit(&self, limit: Bytes, why: &str) {
+        self.meter.set_limit(limit);
+        self.fit_pool();
+        self.told_dry.store(false, Relaxed);
+        let line = format!("the limit is {limit} from now on{why}");
+        self.log.note(self, Kind::Set, line);
+        self.sampler.ring();
+    }
+
+    /// Moves the pool's share of the limit.
+    pub fn set_pool_percent(&self, percent: u8) {
+        self.pool_percent.store(percent.into(), Relaxed);
+        self.fit_pool();
+        let line = format!("the pool may take {percent} % of the limit from now on");
+        self.log.note(self, Kind::Set, line);
+    }
+
+    fn fit_pool(&self) {
+        if self.options.pool_beside {
+            return; // it is no share of the limit
+        }
+        let share = Share::percent(self.pool_percent.load(Relaxed));
+        let most = share.of(self.meter.limit().0);
+        let most = self.store.set_pool_max(Bytes(most).whole_pages());
+        if self.store.pool_bytes().whole_pages() > most && !matches!(self.options.swap, Swap::Off) {
+            self.ask_shrinker(0);
+        }
+    }
+
+    /// What was set, and what it has come to.
+    pub(super) fn settings(&self) -> Value {
+        let (limit, usage) = (self.meter.limit().0, self.meter.usage());
+        json!({
+            "memory.max": limit,
+            "zswap.max_pool_percent": self.pool_percent.load(Relaxed),
+            "pool_max_bytes": self.store.pool_max().bytes().0,
+            "current_bytes": usage,
+            "over_bytes": usage.saturating_sub(limit),
+        })
+    }
+
+    fn all_registered(&self) -> bool {
+        let spaces = self.spaces();
+        let mut living = spaces
+            .iter()
+            .filter(|space| space.body.get().is_some() && !space.is_dead());
+        living.all(|space| !matches!(space.standing.phase(), Phase::Due | Phase::Looking))
+    }
+}
+
+impl Errand {
+    fn new(id: u64, task: Task, job: &Job) -> Self {
+        let now = neap_sys::monotonic_nanos();
+        Self {
+            id,
+            task,
+            started: now,
+            progress: now,
+            lowest: job.meter.usage(),
+        }
+    }
+
+    pub fn shrink(id: u64, job: &Job) -> Self {
+        Self::new(id, Task::Shrink, job)
+    }
+
+    pub fn reclaim(id: u64, wanted: u64, job: &Job) -> Self {
+        job.foreseen.store(true, Relaxed); // memory is registered before it is needed
+        job.sampler.ring();
+        let from = job.meter.usage();
+        let begun = false;
+        Self::new(
+            id,
+            Task::Reclaim {
+                wanted,
+                from,
+                begun,
+            },
+            job,
+        )
+    }
+
+    /// Whoever asked is gone, or has its answer.
+    pub fn end(&self, job: &Job) {
+        if let Task::Reclaim { .. } = self.task {
+            job.meter.ask_for(None);
+        }
+    }
+
+    /// Whether nothing has come for long.
+    fn is_in_vain(&mut self, usage: u64) -> bool {
+        let now = neap_sys::monotonic_nanos();
+        if usage + TUNING.control.progress.0 <= self.lowest {
+            (self.lowest, self.progress) = (usage, now);
+        }
+        now > self.progress + TUNING.control.vain.0 || now > self.started + TUNING.control.longest.0
+    }
+
+    /// Looks how it stands.
+    pub fn look(&mut self, job: &Job) -> Outcome {
+        let usage = job.meter.usage();
+        match self.task {
+            Task::Shrink if usage <= job.meter.limit().0 => Outcome::Done(job.settings()),
+            Task::Shrink => {
+                if !self.is_in_vain(usage) {
+                    return Outcome::UnderWay;
+                }
+                let mut settings = job.settings();
+                settings["held"] = Inventory::take(job).words().into();
+                Outcome::Done(settings)
+            }
+            Task::Reclaim {
+                wanted,
+                from,
+                begun,
+            } => {
+                if !begun {
+                    self.begin(wanted, job);
+                    return Outcome::UnderWay;
+                }
+                let got = from.saturating_sub(usage);
+                if got >= wanted {
+                    return Outcome::Done(reclaimed(wanted, got));
+                }
+                if !self.is_in_vain(usage) {
+                    return Outcome::UnderWay;
+                }
+                let (got, wanted) = (Bytes(from.saturating_sub(self.lowest)), Bytes(wanted));
+                let line = format!("{got} of {wanted} could be reclaimed");
+                Outcome::Short(line, reclaimed(wanted.0, got.0))
+            }
+        }
+    }
+
+    /// Asks for it, once memory is registered.
+    fn begin(&mut self, wanted: u64, job: &Job) {
+        let now = neap_sys::monotonic_nanos();
+        if !job.all_registered() && now < self.started + TUNING.control.register.0 {
+            return;
+        }
+        let from = job.meter.usage();
+        job.meter.ask_for(Some(from.saturating_sub(wanted)));
+        job.reclaim.ring();
+        (self.progress, self.lowest) = (now, from);
+        let begun = true;
+        self.task = Task::Reclaim {
+            wanted,
+            from,
+            begun,
+        };
+    }
+}
+
+fn reclaimed(wanted: u64, got: u64) -> Value {
+    json!({"requested_bytes": wanted, "reclaimed_bytes": got})
+}

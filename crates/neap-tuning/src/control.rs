@@ -1,0 +1,75 @@
+//! Looking at a job and steering it while it runs.
+
+use neap_units::{Bytes, Nanos};
+
+crate::group! {
+    /// Looking at a job and steering it while it runs.
+    control: Control {
+        /// Connections that are kept.
+        /// More than one person and some monitors need. Chosen.
+        connections: usize = 16;
+        /// Those of them that follow the events.
+        /// The others are for requests. Chosen.
+        streams: usize = 8;
+        /// Connections of one process.
+        /// One that floods leaves room for others. Chosen.
+        connections_of_one: usize = 8;
+        /// One that has been silent for so long, or reads nothing, is closed.
+        /// Chosen.
+        silent: Nanos = Nanos::secs(10);
+        /// Bytes of answers that wait to be read by one; one that lets more wait is closed.
+        /// A report with all processes that have a record is below it. Chosen.
+        unread: Bytes = Bytes::mib(1);
+        /// Processes that an answer names.
+        /// They bound its size. Chosen.
+        processes: usize = 1024;
+        /// Events that are kept for who comes later.
+        /// Chosen.
+        events: usize = 256;
+        /// Least time between two events of one kind that may come at every look.
+        /// Chosen.
+        event: Nanos = Nanos::secs(1);
+        /// Pause of the thread after it has done something.
+        /// Chosen.
+        pause: Nanos = Nanos::millis(1);
+        /// The same in times what that took.
+        /// Whoever floods takes a fifth of a cpu at most. Chosen.
+        pause_times: u64 = 4;
+        /// Time between two looks at what is being reclaimed on request.
+        /// Chosen.
+        look: Nanos = Nanos::millis(10);
+        /// Time without progress after which such a request is given up.
+        /// A slow disk writes a batch meanwhile. Chosen.
+        vain: Nanos = Nanos::secs(2);
+        /// Longest that such a request takes.
+        /// Chosen.
+        longest: Nanos = Nanos::secs(60);
+        /// What counts as progress of it.
+        /// Chosen.
+        progress: Bytes = Bytes::kib(256);
+        /// Longest wait for memory to be registered before it.
+        /// Chosen.
+        register: Nanos = Nanos::secs(2);
+        /// Time between two looks at a limit that is somebody else's.
+        /// Chosen.
+        follow: Nanos = Nanos::secs(1);
+        /// Least descriptors that neap may have for its socket to be made.
+        /// With fewer they are for the processes of the job. Chosen.
+        descriptors: u64 = 256;
+        /// Room in the pool's addresses for a larger limit, in times the first.
+        /// Addresses cost nothing. Chosen.
+        growth: u64 = 4;
+        /// Tries to have the folder of sockets for oneself.
+        /// Chosen.
+        turns: u32 = 50;
+        /// Pause between two of them.
+        /// Chosen.
+        turn: Nanos = Nanos::millis(1);
+        /// Longest wait for an answer.
+        /// Chosen.
+        answer: Nanos = Nanos::secs(5);
+        /// Most bytes of one.
+        /// Chosen.
+        answer_most: Bytes = Bytes::mib(16);
+    }
+}
