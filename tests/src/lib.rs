@@ -17,6 +17,7 @@ mod root;
 mod run;
 mod sample;
 mod skip;
+mod terminal;
 mod user;
 
 pub use bench::{
@@ -36,4 +37,5 @@ pub use root::{Root, interpreter};
 pub use run::{Outcome, Run};
 pub use sample::{Peak, Sampler};
 pub use skip::{Need, exclusive, paging, require, skip, tool};
+pub use terminal::Terminal;
 pub use user::{OrdinaryUser, install, install_for_everyone};

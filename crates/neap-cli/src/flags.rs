@@ -8,7 +8,7 @@ use neap_control::Name;
 use neap_store::{CompressorKind, ShrinkerKind};
 
 use crate::choice::{Contender, OnExhausted, PoolMax};
-use crate::job::flags::{EventsArgs, PsArgs, ReclaimArgs, SetArgs, StatArgs};
+use crate::job::flags::{EventsArgs, MetricsArgs, PsArgs, ReclaimArgs, SetArgs, StatArgs, TopArgs};
 use crate::sim::SimArgs;
 use crate::{env, exit};
 
@@ -35,6 +35,8 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// List the jobs of this user that run
     Ps(PsArgs),
+    /// Show all jobs on the terminal, sort and filter them, set their limits
+    Top(TopArgs),
     /// Show the figures of a job while it runs
     Stat(StatArgs),
     /// Change the limit of a job, or the share of its pool, while it runs
@@ -43,6 +45,8 @@ pub enum Command {
     Reclaim(ReclaimArgs),
     /// Follow what happens to a job
     Events(EventsArgs),
+    /// Tell the figures of all jobs as OpenMetrics: on standard output, or where it is said
+    Metrics(MetricsArgs),
     /// Say what this machine allows and how to get what it does not
     Doctor(DoctorArgs),
     /// Run a command by turns plainly, under neap and under what the kernel has, and compare
@@ -182,6 +186,10 @@ pub struct RunArgs {
     /// Pass on a second SIGINT within two seconds as SIGTERM, a third as SIGKILL
     #[arg(long)]
     pub escalate: bool,
+
+    /// Show one line on the terminal while the command runs; nothing where standard error is none
+    #[arg(long)]
+    pub watch: bool,
 
     /// Print a summary to stderr at the end
     #[arg(long)]

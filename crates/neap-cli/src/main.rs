@@ -43,6 +43,8 @@ fn main() -> ExitCode {
                 Command::Set(args) => job::set(&args),
                 Command::Reclaim(args) => job::reclaim(&args),
                 Command::Events(args) => job::events(&args),
+                Command::Top(args) => job::show_top(&args),
+                Command::Metrics(args) => job::tell_metrics(&args),
                 Command::Bench(args) => bench::run(&args),
                 Command::Sim(args) => sim::run(&args),
                 Command::Jupyter { what } => jupyter::run(&what),

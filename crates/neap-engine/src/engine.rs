@@ -319,9 +319,10 @@ impl Engine {
         self.job.met.load(Relaxed)
     }
 
-    /// All figures of the job as they are now.
-    pub fn stat(&self) -> Stat {
-        self.job.stat()
+    /// Tells all figures of the job, from any thread.
+    pub fn viewer(&self) -> impl Fn() -> Stat + Send + 'static {
+        let job = self.job.clone();
+        move || job.stat()
     }
 
     /// Ends the engine. Every program of the job should have ended: one that still runs and depends

@@ -29,6 +29,7 @@ use crate::report::{ProcessReport, Roll, SamplerReport};
 use crate::room::Room;
 use crate::space::{Kin, Ranges, Space};
 use crate::spares::Spares;
+use crate::stalls::Stalls;
 use crate::talk::Talks;
 use crate::warnings::Warnings;
 
@@ -49,6 +50,8 @@ pub(crate) struct Job {
     pub store: Store,
     spaces: Gate<Vec<Arc<Space>>, 6>,
     pub meter: Meter,
+    /// How long threads wait.
+    pub stalls: Stalls,
     /// Who waits until the meter allows more.
     pub room: Room,
     /// Keeps woken threads on the cpu of whoever wakes them.
@@ -153,6 +156,7 @@ impl Job {
             serve: start_fault_thread,
             features,
             room: Room::default(),
+            stalls: Stalls::default(),
             core: Lock::new(Recorded::new()),
             store,
             spaces: Gate::default(),

@@ -1,13 +1,14 @@
 //! What the engine tells about a job: the numbers of `--stats`.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
-use neap_store::Group;
 use neap_tuning::TUNING;
 use serde::Serialize;
 
 use crate::job::Job;
+use crate::metrics::part_of;
+use crate::stalls::PressureReport;
 
 /// All bytes; peaks are sampled from the kernel's accounting.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -64,6 +65,8 @@ pub struct ProcessReport {
     pub resident_bytes: u64,
     /// Most anonymous memory it had resident, in bytes.
     pub peak_resident_bytes: u64,
+    /// Time for which some of its threads waited for memory, as looked at last.
+    pub stalled_seconds: f64,
     /// Processor time of neap's thread in it, when it was last seen.
     pub agent_seconds: f64,
 }
@@ -75,6 +78,7 @@ impl ProcessReport {
             comm: neap_sys::comm(pid).unwrap_or_default(),
             resident_bytes: 0,
             peak_resident_bytes: 0,
+            stalled_seconds: 0.0,
             agent_seconds: 0.0,
         }
     }
@@ -108,6 +112,8 @@ impl Roll {
 pub struct Report {
     /// Sizes.
     pub memory: MemoryReport,
+    /// Time that threads waited for memory, by the kernel's names.
+    pub pressure: PressureReport,
     /// Event counters with the kernel's names, in pages or events as there.
     pub vmstat: BTreeMap<&'static str, u64>,
     /// State and counters of the compressed pool, with the kernel's names.
@@ -122,6 +128,17 @@ pub struct Report {
     pub processes: Vec<ProcessReport>,
     /// What went to stderr.
     pub warnings: Vec<String>,
+}
+
+impl Report {
+    /// The part that has counters of this kind.
+    fn table(&mut self, part: &str) -> &mut BTreeMap<&'static str, u64> {
+        match part {
+            "vmstat" => &mut self.vmstat,
+            "zswap" => &mut self.zswap,
+            _ => &mut self.neap,
+        }
+    }
 }
 
 impl Job {
@@ -155,37 +172,20 @@ impl Job {
             processes: roll.listed.clone(),
             warnings: self.warnings.all(),
             events: self.log.counts(),
+            pressure: self.stalls.report(),
             ..Report::default()
         };
         report.neap.insert("attached", roll.attached as u64);
         drop(roll);
         for (metric, value) in self.store.stats().iter() {
-            let table = match metric.group {
-                Group::Vmstat => &mut report.vmstat,
-                Group::Zswap => &mut report.zswap,
-            };
-            table.insert(metric.name, value);
+            report
+                .table(part_of(metric.group))
+                .insert(metric.name, value);
         }
-        self.report_events(&mut report);
+        for (part, name, value) in self.counted() {
+            report.table(part).insert(name, value);
+        }
         report
-    }
-
-    fn report_events(&self, report: &mut Report) {
-        let events = &self.events;
-        let get = |counter: &AtomicU64| counter.load(Relaxed);
-        report.vmstat.insert("pgfault", get(&events.pgfault));
-        report.vmstat.insert("pgmajfault", get(&events.pgmajfault));
-        report.vmstat.insert("swap_ra", get(&events.swap_ra));
-        for (name, counter) in [
-            ("staged", &events.staged),
-            ("returned", &events.returned),
-            ("fresh", &events.fresh),
-            ("held", &events.held),
-            ("clean", &events.clean),
-            ("busy", &events.busy),
-        ] {
-            report.neap.insert(name, get(counter));
-        }
     }
 }
 
@@ -202,6 +202,7 @@ mod tests {
                 comm: String::new(),
                 resident_bytes: 0,
                 peak_resident_bytes: 0,
+                stalled_seconds: 0.0,
                 agent_seconds: 0.0,
             });
         }

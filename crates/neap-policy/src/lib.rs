@@ -17,6 +17,7 @@
 //! | `memcg_lru` | which cgroup global reclaim visits next |
 //! | `reclaim` | who gives up which folios, in small steps |
 //! | `counters` | what is counted, under the kernel's names |
+//! | `pressure` | averages of the time lost to waiting |
 //! | `switches` | which kernel's rules |
 //!
 //! Rules are those of the kernel, as docs/kernel has them; comments cite its headings as
@@ -34,6 +35,7 @@ mod lru;
 mod memcg;
 mod memcg_lru;
 mod page;
+mod pressure;
 mod reclaim;
 mod shrinker;
 mod swapin;
@@ -48,6 +50,7 @@ pub use limits::{Pacer, Plan, PoolGate, staged_blocks, zswap_max_allows};
 pub use lru::{Mm, Promotion, Shadow};
 pub use memcg::{Charged, Limits, MemcgId, Memcgs, OverLimit, high_delay, swap_high_delay};
 pub use page::{Effect, Heat, Illegal, State, Step, step};
+pub use pressure::{PSI_PERIOD, Pressure};
 pub use reclaim::{Cause, Host, Nodes, Pageout, Progress, Reclaim, Referenced, Request};
 pub use shrinker::{
     DEF_PRIORITY, DEFAULT_SEEKS, LruState, MAX_RECLAIM_RETRIES, PoolWorker, SHRINK_BATCH,

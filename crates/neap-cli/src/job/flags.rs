@@ -1,5 +1,8 @@
 //! Flags of the commands that look at a running job or steer it.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
 use clap::Args;
 
 /// The job that a command is about.
@@ -63,5 +66,30 @@ pub struct EventsArgs {
     pub whom: Whom,
     /// Print each event as one JSON object on a line
     #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `neap metrics`.
+#[derive(Debug, Args)]
+pub struct MetricsArgs {
+    /// Answer HTTP at /metrics there, such as 127.0.0.1:9464; loopback addresses only
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["socket", "textfile"])]
+    pub listen: Option<SocketAddr>,
+    /// Answer HTTP at /metrics on this socket, which only this user reaches
+    #[arg(long, value_name = "PATH", conflicts_with = "textfile")]
+    pub socket: Option<PathBuf>,
+    /// Write them into this file once, for the textfile collector of node_exporter
+    #[arg(long, value_name = "FILE")]
+    pub textfile: Option<PathBuf>,
+}
+
+/// Flags of `neap top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// Print the jobs once, and end: as neap ps
+    #[arg(long)]
+    pub once: bool,
+    /// Print one JSON object with all figures of each job
+    #[arg(long, requires = "once")]
     pub json: bool,
 }

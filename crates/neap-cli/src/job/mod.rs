@@ -2,10 +2,14 @@
 //!
 //! Each asks the engine by its control socket, and shows what that says: nothing is computed twice.
 
+mod expose;
 mod failure;
 mod find;
 pub mod flags;
+mod metrics;
 mod show;
+mod top;
+pub mod watch;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -18,7 +22,7 @@ use crate::machine::{Root, ram};
 use crate::talk;
 use failure::{Failure, NOT_DONE};
 use find::Job;
-use flags::{EventsArgs, PsArgs, ReclaimArgs, SetArgs, StatArgs};
+use flags::{EventsArgs, MetricsArgs, PsArgs, ReclaimArgs, SetArgs, StatArgs, TopArgs};
 use show::Row;
 
 fn done(result: Result<(), Failure>) -> ExitCode {
@@ -69,6 +73,14 @@ pub fn ps(args: &PsArgs) -> ExitCode {
     }
     let rows: Vec<Row> = stats.iter().map(Row::of).collect();
     done(print(&show::table(&rows)))
+}
+
+/// `neap top`.
+pub fn show_top(args: &TopArgs) -> ExitCode {
+    match args.once {
+        true => ps(&PsArgs { json: args.json }),
+        false => done(top::run()),
+    }
 }
 
 /// `neap stat`.
@@ -158,6 +170,17 @@ pub fn reclaim(args: &ReclaimArgs) -> ExitCode {
         print(&format!("{}\n", got.0))
     };
     done(reclaim())
+}
+
+/// `neap metrics`.
+pub fn tell_metrics(args: &MetricsArgs) -> ExitCode {
+    let text = || metrics::exposition(&all_stats());
+    done(match (&args.listen, &args.socket, &args.textfile) {
+        (Some(address), _, _) => expose::to_port(*address, text),
+        (_, Some(path), _) => expose::to_socket(path, text),
+        (_, _, Some(path)) => expose::to_file(path, &text()),
+        _ => print(&text()),
+    })
 }
 
 /// `neap events`.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use neap_engine::{Control, Engine as Inner, Exhausted, Options, StartError, probe};
+use neap_engine::{Control, Engine as Inner, Exhausted, Options, StartError, Stat, probe};
 use serde_json::{Map, Value};
 
 use crate::choice::OnExhausted;
@@ -64,6 +64,11 @@ impl Engine {
     /// Whether a process has spoken to the engine, attached or not.
     pub fn was_met(&self) -> bool {
         self.0.was_met()
+    }
+
+    /// Tells all figures as they are, from any thread.
+    pub fn viewer(&self) -> impl Fn() -> Stat + Send + 'static {
+        self.0.viewer()
     }
 
     /// Ends the engine and returns its report.

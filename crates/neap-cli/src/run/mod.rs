@@ -27,6 +27,7 @@ use rustix::process::Pid;
 use crate::exit::Ending;
 use crate::failure::Failure;
 use crate::flags::RunArgs;
+use crate::job::watch::Watch;
 use crate::machine::{Root, kernel_release};
 use crate::{env, talk};
 use engine::Engine;
@@ -224,6 +225,8 @@ impl<'a> Job<'a> {
         let child = self.target.spawn(variables)?;
         let pid = Pid::from_child(&child);
         let switch = forwarder.start(pid);
+        let watched = service.as_ref().filter(|_| self.args.watch);
+        let watch = watched.and_then(|service| Watch::begin(service.engine.viewer()));
         let mut ended = started;
         let exit_file = self.exit_file.take();
         let ending = wait::wait_for(pid, stay, &self.root, |how| {
@@ -233,6 +236,7 @@ impl<'a> Job<'a> {
             write(exit_file, "how it ended is lost", &how.line());
         })
         .map_err(machine("wait"))?;
+        drop(watch);
         self.report(service, ending, (ended - started) as f64 / 1e9);
         Ok(ending)
     }

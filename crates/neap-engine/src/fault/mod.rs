@@ -90,6 +90,8 @@ pub(crate) struct FaultThread {
     read: FreshRuns,
     written: FreshRuns,
     inbox: Inbox,
+    /// Since when some thread waits, in nanoseconds.
+    stalled: Option<u64>,
     /// Faults wait for room.
     held: bool,
     /// Some fault waits for something else than room.
@@ -120,6 +122,7 @@ impl FaultThread {
             fresh: FreshRuns::default(),
             read: FreshRuns::default(),
             written: FreshRuns::default(),
+            stalled: None,
             held: false,
             soon: false,
             followed: None,
@@ -159,6 +162,8 @@ impl FaultThread {
     pub fn end(mut self) {
         self.rank.go_ahead();
         self.inbox.end();
+        self.inbox.waiting.clear();
+        self.note_stall();
         self.job.drop_space(&self.space);
         let job = self.job.clone();
         drop(self); // and its descriptors
@@ -255,6 +260,7 @@ impl FaultThread {
     }
 
     fn serve_all(&mut self) {
+        self.note_stall();
         let mut held = 0;
         let holds = self
             .inbox
@@ -310,6 +316,20 @@ impl FaultThread {
         self.wake_all();
     }
 
+    /// Counts the time in which some thread waits.
+    fn note_stall(&mut self) {
+        let waits = !self.inbox.waiting.is_empty();
+        if waits == self.stalled.is_some() {
+            return;
+        }
+        let now = self.job.clock.now();
+        self.job.stalls.turn(waits, now);
+        match self.stalled.take() {
+            Some(since) => _ = self.space.stalled.fetch_add(now - since, Relaxed),
+            None => self.stalled = Some(now),
+        }
+    }
+
     /// Wakes who waits for what has been filled.
     fn wake_all(&mut self) {
         if let Some(range) = self.loader.filler.owed() {
@@ -320,6 +340,7 @@ impl FaultThread {
             self.loader.filler.wake(&self.space);
             self.rank.set(Doing::Work);
         }
+        self.note_stall();
     }
 
     /// There is no room yet, and this space will be called when there is some.

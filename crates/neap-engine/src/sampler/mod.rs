@@ -105,6 +105,9 @@ impl Sampler {
         self.job.meter.set_plan(plan.hold_above, plan.reclaim_to);
         self.look_at_excess();
         self.job.log.look(&self.job, usage > plan.hold_above.0);
+        if plan.arm {
+            self.job.stalls.look(&spaces, now);
+        }
         self.note_punctuality(woke, usage);
         if plan.arm {
             let enough = match plan.reclaim_to {
@@ -273,6 +276,7 @@ impl Sampler {
             resident += anon;
             if let Some(process) = processes.latest(body.pid) {
                 process.resident_bytes = anon;
+                process.stalled_seconds = space.stalled.load(Relaxed) as f64 / 1e9;
                 process.peak_resident_bytes = process.peak_resident_bytes.max(anon);
             }
         }

@@ -156,6 +156,8 @@ pub(crate) struct Space {
     pub rests_until: AtomicU64,
     /// Its faults wait for memory to be freed.
     pub queues: AtomicBool,
+    /// Time for which some thread waited, in nanoseconds.
+    pub stalled: AtomicU64,
     pub standing: Standing,
     /// The agent knows that the program depends on the engine.
     pub told: AtomicBool,
@@ -202,6 +204,7 @@ impl Space {
             stuck_run: AtomicU64::new(0),
             rests_until: AtomicU64::new(0),
             queues: AtomicBool::new(false),
+            stalled: AtomicU64::new(0),
             standing: Standing::default(),
             told: AtomicBool::new(false),
             thawed: AtomicU32::new(0),

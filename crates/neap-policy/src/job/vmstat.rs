@@ -13,6 +13,10 @@ macro_rules! counters {
         }
 
         impl Vmstat {
+            /// The name of every counter, and what it counts.
+            pub const MEANINGS: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), concat!($($doc),+).trim_ascii()),)+];
+
             /// Every counter with its name, in a fixed order.
             #[must_use]
             pub fn named(&self) -> Vec<(&'static str, u64)> {

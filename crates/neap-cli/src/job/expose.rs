@@ -1,0 +1,206 @@
+//! Where metrics go: standard output, a file, or whoever asks by HTTP. A client that stalls costs a thread for two seconds.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::failure::Failure;
+
+/// Bytes of a request's head at most.
+const HEAD: usize = 8 << 10;
+/// Clients that are served at once; others are sent away.
+const CLIENTS: usize = 8;
+/// Longest that a client is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What makes the text.
+pub type Source = fn() -> String;
+
+fn fail(what: String) -> impl FnOnce(io::Error) -> Failure {
+    move |source| Failure::Output { what, source }
+}
+
+/// Writes a file that readers find whole or not at all.
+///
+/// # Errors
+/// It cannot be written.
+pub fn to_file(path: &Path, text: &str) -> Result<(), Failure> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    let write = || {
+        File::create(&beside)?.write_all(text.as_bytes())?;
+        fs::rename(&beside, path)
+    };
+    write().map_err(|error| {
+        let _ = fs::remove_file(&beside);
+        fail(path.display().to_string())(error)
+    })
+}
+
+/// Answers HTTP on a loopback address until it is ended.
+///
+/// # Errors
+/// It cannot listen there.
+pub fn to_port(address: SocketAddr, source: Source) -> Result<(), Failure> {
+    let what = address.to_string();
+    if !address.ip().is_loopback() {
+        let why = io::Error::other("only this machine may ask: an address such as 127.0.0.1:9464");
+        return Err(fail(what)(why));
+    }
+    let listener = TcpListener::bind(address).map_err(fail(what))?;
+    let served = Arc::new(AtomicUsize::new(0));
+    for stream in listener.incoming().flatten() {
+        let _ = stream.set_read_timeout(Some(PATIENCE));
+        let _ = stream.set_write_timeout(Some(PATIENCE));
+        serve(stream, &served, source);
+    }
+    Ok(())
+}
+
+/// The same on a socket that only this user reaches. One that nobody listens on any more is replaced.
+///
+/// # Errors
+/// It cannot listen there.
+pub fn to_socket(path: &Path, source: Source) -> Result<(), Failure> {
+    let what = || path.display().to_string();
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    if is_socket && UnixStream::connect(path).is_err_and(refused) {
+        let _ = fs::remove_file(path);
+    }
+    let listener = UnixListener::bind(path).map_err(fail(what()))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(fail(what()))?;
+    let served = Arc::new(AtomicUsize::new(0));
+    for stream in listener.incoming().flatten() {
+        let _ = stream.set_read_timeout(Some(PATIENCE));
+        let _ = stream.set_write_timeout(Some(PATIENCE));
+        serve(stream, &served, source);
+    }
+    Ok(())
+}
+
+/// Answers one client in a thread, if there are not too many.
+fn serve(
+    mut stream: impl Read + Write + Send + 'static,
+    served: &Arc<AtomicUsize>,
+    source: Source,
+) {
+    if served.fetch_add(1, Relaxed) >= CLIENTS {
+        served.fetch_sub(1, Relaxed);
+        return;
+    }
+    let count = served.clone();
+    let work = move || {
+        let _ = answer(&mut stream, source);
+        count.fetch_sub(1, Relaxed);
+    };
+    if std::thread::Builder::new().spawn(work).is_err() {
+        served.fetch_sub(1, Relaxed);
+    }
+}
+
+fn answer(stream: &mut (impl Read + Write), source: Source) -> io::Result<()> {
+    let mut head = Vec::new();
+    let mut bytes = [0; 1024];
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let count = stream.read(&mut bytes)?;
+        if count == 0 || head.len() + count > HEAD {
+            return Ok(());
+        }
+        head.extend_from_slice(&bytes[..count]);
+    }
+    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|&byte| byte == b' ');
+    let (method, path) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
+    let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
+    let (status, body) = match (method, path) {
+        (b"GET" | b"HEAD", b"/metrics") => ("200 OK", source()),
+        (b"GET" | b"HEAD", _) => ("404 Not Found", "see /metrics\n".to_owned()),
+        _ => ("405 Method Not Allowed", String::new()),
+    };
+    let kind = if status.starts_with("200") {
+        TYPE
+    } else {
+        "text/plain"
+    };
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    match method {
+        b"HEAD" => Ok(()),
+        _ => stream.write_all(body.as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a client wrote, and what it gets.
+    struct Talk(io::Cursor<Vec<u8>>, Vec<u8>);
+
+    impl Read for Talk {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            self.0.read(bytes)
+        }
+    }
+
+    impl Write for Talk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.1.write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn ask(request: &[u8]) -> String {
+        let mut talk = Talk(io::Cursor::new(request.to_vec()), Vec::new());
+        answer(&mut talk, || "x 1\n# EOF\n".to_owned()).expect("no error");
+        String::from_utf8(talk.1).expect("text")
+    }
+
+    #[test]
+    fn metrics_are_had_by_http_and_nothing_else_is() {
+        let got = ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(
+            got.starts_with("HTTP/1.1 200 OK\r\n") && got.ends_with("\r\n\r\nx 1\n# EOF\n"),
+            "{got}"
+        );
+        assert!(got.contains("Content-Length: 10\r\n") && got.contains("openmetrics-text"));
+        assert!(ask(b"HEAD /metrics?x HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n"));
+        assert!(ask(b"GET /etc/passwd HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+        assert!(ask(b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+        assert_eq!(ask(b"GET /metrics"), "", "it never ended");
+        assert_eq!(ask(&vec![b'x'; HEAD * 2]), "", "it was too long");
+    }
+
+    #[test]
+    fn only_this_machine_may_ask() {
+        let address = "0.0.0.0:0".parse().expect("an address");
+        assert!(to_port(address, String::new).is_err());
+    }
+
+    #[test]
+    fn a_file_is_whole_or_as_before() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("neap.prom");
+        to_file(&path, "a").expect("it is written");
+        to_file(&path, "b").expect("it is written");
+        assert_eq!(fs::read_to_string(&path).expect("it"), "b");
+        assert_eq!(fs::read_dir(dir.path()).expect("it").count(), 1);
+        assert!(to_file(&dir.path().join("no/such"), "c").is_err());
+    }
+}

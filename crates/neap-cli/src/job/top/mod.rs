@@ -1,0 +1,132 @@
+//! `neap top`: all jobs of this user on a terminal, and their limits.
+//!
+//! One thread asks the jobs each second, so that one that does not answer keeps no key waiting. [`state`] has what is
+//! shown, [`draw`] puts it on the terminal.
+
+mod draw;
+mod state;
+
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use neap_control::Request;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event};
+use serde_json::Value;
+
+use super::failure::Failure;
+use super::find::Job;
+use super::{ask_for_long, change};
+use state::{State, Wish};
+
+/// Time between two looks at the jobs.
+const EACH: Duration = Duration::from_secs(1);
+/// Longest wait for a key before what has come is drawn.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What comes from other threads.
+enum News {
+    /// The figures of all jobs.
+    Figures(Vec<Value>),
+    /// What became of a wish.
+    Said(String),
+}
+
+/// Runs it until the user ends it.
+///
+/// # Errors
+/// There is no terminal, or it is gone.
+pub fn run() -> Result<(), Failure> {
+    let fail = |source| Failure::Output {
+        what: "the terminal".to_owned(),
+        source,
+    };
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        let why =
+            io::Error::other("standard input and output are none; neap top --once needs none");
+        return Err(fail(why));
+    }
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, ended.clone()).map_err(fail)?;
+    }
+    let (say, news) = channel();
+    let teller = say.clone();
+    thread::spawn(move || ask_all(&teller));
+    let mut terminal = ratatui::try_init().map_err(fail)?;
+    let result = show(&mut terminal, &news, &say, &ended);
+    let restored = ratatui::try_restore();
+    result.and(restored).map_err(fail)
+}
+
+/// Asks all jobs again and again, as long as somebody listens.
+fn ask_all(say: &Sender<News>) {
+    loop {
+        let stats = Job::all()
+            .iter()
+            .filter_map(|job| job.stat().ok())
+            .collect();
+        if say.send(News::Figures(stats)).is_err() {
+            return;
+        }
+        thread::sleep(EACH);
+    }
+}
+
+fn show(
+    terminal: &mut DefaultTerminal,
+    news: &Receiver<News>,
+    say: &Sender<News>,
+    ended: &AtomicBool,
+) -> io::Result<()> {
+    let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let mut state = State::default();
+    while !ended.load(Relaxed) {
+        for news in news.try_iter() {
+            match news {
+                News::Figures(stats) => {
+                    state.take(&stats, neap_sys::monotonic_nanos() as f64 / 1e9)
+                }
+                News::Said(line) => state.message = line,
+            }
+        }
+        terminal.draw(|frame| draw::draw(&state, colours, frame))?;
+        if !event::poll(LOOK)? {
+            continue;
+        }
+        if let Event::Key(key) = event::read()? {
+            match state.press(key) {
+                Some(Wish::Quit) => break,
+                Some(Wish::SetLimit(job, text)) => {
+                    state.message = format!("{job}: memory.max={text} ...");
+                    let say = say.clone();
+                    thread::spawn(move || say.send(News::Said(set_limit(&job, &text))));
+                }
+                None => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sets a limit, and says in a line what became of it.
+fn set_limit(name: &str, text: &str) -> String {
+    let set = || {
+        let change = change(&format!("memory.max={text}"))?;
+        ask_for_long(&Job::find(Some(name))?, &Request::Set(vec![change]))
+    };
+    match set() {
+        Ok(now) => match now["over_bytes"].as_u64().unwrap_or(0) {
+            0 => format!("{name}: the limit is {text}"),
+            over => format!(
+                "{name}: the limit is {text}, and {} more are used",
+                neap_units::Bytes(over)
+            ),
+        },
+        Err(failure) => failure.to_string(),
+    }
+}

@@ -1,0 +1,134 @@
+//! A pseudo-terminal, for what only shows itself on a real one.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+/// A terminal with a command in it.
+#[derive(Debug)]
+pub struct Terminal {
+    child: Child,
+    keys: File,
+    seen: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Terminal {
+    /// Runs a command in a terminal of this size, as a session of its own.
+    ///
+    /// # Panics
+    /// If there is no terminal to be had, or the command does not start.
+    #[must_use]
+    pub fn run(command: &Command, columns: u16, rows: u16) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .expect("a pseudo-terminal");
+        grantpt(&master).expect("granted");
+        unlockpt(&master).expect("unlocked");
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(master.as_fd(), size).expect("a size");
+        let name = ptsname(&master, Vec::new()).expect("its name");
+        let path = name.to_string_lossy().into_owned();
+        let end = || {
+            let file = OpenOptions::new().read(true).write(true).open(&path);
+            Stdio::from(file.expect("its other end"))
+        };
+        let mut all = Command::new("setsid");
+        all.arg("--ctty")
+            .arg(command.get_program())
+            .args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => all.env(name, value),
+                None => all.env_remove(name),
+            };
+        }
+        all.stdin(end()).stdout(end()).stderr(end());
+        let child = all.spawn().expect("setsid runs");
+        drop(all); // and its ends
+        let mut screen = File::from(master);
+        let keys = screen.try_clone().expect("a descriptor");
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let into = seen.clone();
+        let reader = std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // EIO at the end of the last program there.
+            while let Ok(count @ 1..) = std::io::Read::read(&mut screen, &mut bytes) {
+                into.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .extend_from_slice(&bytes[..count]);
+            }
+        });
+        Self {
+            child,
+            keys,
+            seen,
+            reader: Some(reader),
+        }
+    }
+
+    /// All that was drawn so far.
+    #[must_use]
+    pub fn seen(&self) -> String {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&seen).into_owned()
+    }
+
+    /// Waits until something was drawn that has these words.
+    ///
+    /// # Panics
+    /// If that takes a minute.
+    pub fn wait_for(&self, words: &str) {
+        let begun = Instant::now();
+        while !self.seen().contains(words) {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "no {words:?} in {:?}",
+                self.seen()
+            );
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Types.
+    ///
+    /// # Panics
+    /// If nobody is there.
+    pub fn keys(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).expect("a terminal");
+    }
+
+    /// Waits for the end of the command, and returns its status and all that was drawn.
+    ///
+    /// # Panics
+    /// If that takes a minute.
+    #[must_use]
+    pub fn end(mut self) -> (Option<i32>, String) {
+        let begun = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("our child") {
+                break status;
+            }
+            if begun.elapsed() > Duration::from_secs(60) {
+                let _ = self.child.kill();
+                panic!("it does not end: {:?}", self.seen());
+            }
+            sleep(Duration::from_millis(20));
+        };
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+        (status.code(), self.seen())
+    }
+}

@@ -1,0 +1,239 @@
+//! What a job looks like from outside: the time its threads wait, metrics for Prometheus, and what is drawn on a terminal.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use neap_tests::{Managed, Neap, Need, Run, Terminal, exclusive, neap_binary, program, require};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Longest that anything here is waited for.
+const LONGEST: Duration = Duration::from_secs(60);
+
+fn neap(dir: &Path) -> Command {
+    let mut command = Command::new(neap_binary().expect("the binary of neap"));
+    command.env("XDG_RUNTIME_DIR", dir);
+    command
+}
+
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < LONGEST, "waited in vain: {what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// A job that waits, and touches its memory all the time; it ends with this value.
+struct Job {
+    dir: TempDir,
+    child: Child,
+}
+
+impl Job {
+    fn begin(limit: &str, mib: u64) -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut command = neap(dir.path());
+        command.args(["run", "-m", limit, "--name", "web", "--"]);
+        command.arg(program("waits")).arg(mib.to_string());
+        command.arg(dir.path().join("stop")).arg("busy");
+        command.stdout(Stdio::null());
+        let child = command.spawn().expect("neap runs");
+        wait_until("the program waits", || {
+            dir.path().join("stop.ready").exists()
+        });
+        Self { dir, child }
+    }
+
+    fn neap(&self, words: &[&str]) -> Output {
+        neap(self.dir.path())
+            .args(words)
+            .output()
+            .expect("neap runs")
+    }
+
+    fn stat(&self) -> Value {
+        let output = self.neap(&["stat", "web", "--json"]);
+        serde_json::from_slice(&output.stdout).expect("an object")
+    }
+
+    fn socket(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let _ = fs::write(self.dir.path().join("stop"), "");
+        let ended = self.child.wait().expect("our child");
+        if !std::thread::panicking() {
+            assert!(ended.success(), "its memory is as it was");
+        }
+    }
+}
+
+fn run(limit: &str, mib: &str) -> Managed {
+    let hog = program("hog");
+    let run = Run::new([hog.as_os_str(), mib.as_ref(), "4".as_ref()]).limit(2 * LONGEST);
+    let managed = Neap::limit(limit).run(&run);
+    managed.must_exit(0);
+    managed
+}
+
+#[test]
+fn threads_that_wait_for_memory_are_pressure_and_others_are_not() {
+    let test = "threads_that_wait_for_memory_are_pressure_and_others_are_not";
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    let short = run("24M", "64");
+    let some = short.number("/pressure/some/total_us");
+    let full = short.number("/pressure/full/total_us");
+    let wall = short.stats["wall_seconds"].as_f64().expect("a time") * 1e6;
+    assert!(
+        some > 0 && full <= some && some as f64 <= wall,
+        "{some} {full} {wall}"
+    );
+    let stalled = short.stats["processes"][0]["stalled_seconds"].as_f64();
+    assert!(stalled.is_some_and(|seconds| seconds > 0.0 && seconds * 1e6 <= wall));
+    let ample = run("256M", "32");
+    for kind in ["some", "full"] {
+        assert_eq!(ample.number(&format!("/pressure/{kind}/total_us")), 0);
+        assert_eq!(ample.stats["pressure"][kind]["avg10"].as_f64(), Some(0.0));
+    }
+}
+
+#[test]
+fn a_program_that_waits_all_the_time_is_seen_to_while_it_runs() {
+    let test = "a_program_that_waits_all_the_time_is_seen_to_while_it_runs";
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    let job = Job::begin("24M", 64);
+    let average = |kind: &str| {
+        let stat = job.stat();
+        stat["pressure"][kind]["avg10"].as_f64().expect("a share")
+    };
+    wait_until("the averages move on", || {
+        average("some") > 0.0 && average("full") > 0.0
+    });
+    let text = String::from_utf8(job.neap(&["stat"]).stdout).expect("text");
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("some"))
+        .expect("a line");
+    assert!(
+        line.contains("avg10=") && line.contains("avg300=") && line.contains("total="),
+        "{line}"
+    );
+}
+
+#[test]
+fn metrics_are_had_as_a_file_and_by_http() {
+    let test = "metrics_are_had_as_a_file_and_by_http";
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    let job = Job::begin("24M", 48);
+    let file = job.socket("neap.prom");
+    let output = job.neap(&["metrics", "--textfile", file.to_str().expect("text")]);
+    assert!(output.status.success());
+    let text = fs::read_to_string(file).expect("it was written");
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let limit = format!("neap_memory_limit_bytes{{job=\"web\"}} {}\n", 24 << 20);
+    assert!(text.contains(&limit), "{text}");
+    let socket = job.socket("metrics");
+    let mut server = neap(job.dir.path());
+    server.args(["metrics", "--socket"]).arg(&socket);
+    let mut server = server.spawn().expect("neap runs");
+    wait_until("it listens", || UnixStream::connect(&socket).is_ok());
+    // Some that ask nothing, and one that does.
+    let _silent: Vec<_> = (0..4).map(|_| UnixStream::connect(&socket)).collect();
+    let mut stream = UnixStream::connect(&socket).expect("it listens");
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        .expect("room");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(&limit),
+        "{answer}"
+    );
+    server.kill().expect("it runs");
+    server.wait().expect("it ends");
+}
+
+#[test]
+fn the_line_of_a_run_is_on_a_terminal_only() {
+    let test = "the_line_of_a_run_is_on_a_terminal_only";
+    if !require(test, &[Need::Neap, Need::Userfaultfd, Need::Tool("setsid")]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut command = neap(dir.path());
+    command.args(["run", "-m", "64M", "--watch", "--", "sleep", "3"]);
+    let piped = command.output().expect("neap runs");
+    assert!(piped.status.success() && piped.stderr.is_empty() && piped.stdout.is_empty());
+    let terminal = Terminal::run(&command, 40, 10);
+    let (status, seen) = terminal.end();
+    assert_eq!(status, Some(0));
+    assert!(
+        seen.contains("\r\u{1b}[2Kneap: ") && seen.contains("of 64M"),
+        "{seen:?}"
+    );
+    assert!(seen.ends_with("\r\u{1b}[2K"), "nothing is left: {seen:?}");
+    let lines = seen.split("\r\u{1b}[2K");
+    assert!(
+        lines.clone().all(|line| line.chars().count() < 40),
+        "{seen:?}"
+    );
+}
+
+#[test]
+fn top_shows_jobs_on_a_terminal_and_sets_a_limit() {
+    let test = "top_shows_jobs_on_a_terminal_and_sets_a_limit";
+    if !require(test, &[Need::Neap, Need::Userfaultfd, Need::Tool("setsid")]) {
+        return;
+    }
+    let _alone = exclusive();
+    let job = Job::begin("96M", 32);
+    let mut command = neap(job.dir.path());
+    command.arg("top").env("TERM", "xterm").env("NO_COLOR", "1");
+    let mut terminal = Terminal::run(&command, 60, 15);
+    terminal.wait_for("web");
+    terminal.keys("m48M\r");
+    wait_until("the limit is set", || {
+        job.stat()["memory"]["limit_bytes"] == 48 << 20
+    });
+    terminal.keys("\r");
+    terminal.wait_for("waits");
+    terminal.keys("q");
+    let (status, seen) = terminal.end();
+    assert_eq!(status, Some(0));
+    assert!(
+        seen.contains("\u{1b}[?1049h") && seen.contains("\u{1b}[?1049l"),
+        "the screen is given back"
+    );
+    let colour = seen
+        .split("\u{1b}[")
+        .any(|code| code.starts_with("31m") || code.starts_with("38;"));
+    assert!(!colour, "NO_COLOR: {seen:?}");
+    let once = job.neap(&["top", "--once", "--json"]);
+    let once: Value = serde_json::from_slice(&once.stdout).expect("an object");
+    assert_eq!(once["jobs"][0]["name"], "web");
+    let without = neap(job.dir.path())
+        .arg("top")
+        .stdin(Stdio::null())
+        .output()
+        .expect("neap runs");
+    assert_eq!(without.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&without.stderr).contains("--once"));
+}
