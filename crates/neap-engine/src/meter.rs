@@ -35,9 +35,9 @@ pub(crate) struct Meter {
     peak: AtomicU64,
     /// Pages came back for a fork, and usage was not within the limit since.
     thawed: AtomicBool,
-    /// It was so at the peak.
+    /// It was so when usage was furthest above the limit.
     peaked_thawed: AtomicBool,
-    /// What neap itself took at the peak, without the pool.
+    /// What neap itself took then, without the pool.
     peaked_own: AtomicU64,
     peak_resident: AtomicU64,
     peak_pool: Lock<Holding, 7>,
@@ -152,16 +152,15 @@ impl Meter {
         let own = sample.own.saturating_sub(sample.pool.bytes);
         self.resident.store(sample.resident, Relaxed);
         self.own.store(own, Relaxed);
+        self.peak.fetch_max(usage, Relaxed);
         if usage > self.far() && !self.settles() {
             let excess = usage - limit.0;
             if excess > self.excess.fetch_max(excess, Relaxed) {
                 self.exceeded.store(limit.0, Relaxed);
+                let thawed = self.thawed.load(Relaxed);
+                self.peaked_thawed.store(thawed, Relaxed);
+                self.peaked_own.store(own, Relaxed);
             }
-        }
-        if usage > self.peak.fetch_max(usage, Relaxed) {
-            let thawed = self.thawed.load(Relaxed);
-            self.peaked_thawed.store(thawed, Relaxed);
-            self.peaked_own.store(own, Relaxed);
         }
         self.peak_resident.fetch_max(sample.resident, Relaxed);
         {
@@ -300,12 +299,12 @@ impl Meter {
         self.thawed.store(true, Relaxed);
     }
 
-    /// Whether the peak is due to such a fork.
+    /// Whether such a fork is why usage was furthest above the limit.
     pub fn peaked_thawed(&self) -> bool {
         self.peaked_thawed.load(Relaxed)
     }
 
-    /// What neap itself took at the peak, without the pool.
+    /// What neap itself took when usage was furthest above the limit, without the pool.
     pub fn peaked_own(&self) -> u64 {
         self.peaked_own.load(Relaxed)
     }

@@ -145,6 +145,7 @@ impl Job {
     pub(crate) fn report(&self) -> Report {
         let (peak, peaks) = self.meter.peaks();
         let (resident, own) = self.meter.now();
+        let pressure = self.stalls.report(); // no other lock of its place is held
         let core = self.core();
         let metadata = core.metadata_bytes().0;
         let vmstat = core.vmstat().named();
@@ -172,7 +173,7 @@ impl Job {
             processes: roll.listed.clone(),
             warnings: self.warnings.all(),
             events: self.log.counts(),
-            pressure: self.stalls.report(),
+            pressure,
             ..Report::default()
         };
         report.neap.insert("attached", roll.attached as u64);
