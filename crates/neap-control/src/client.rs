@@ -21,7 +21,7 @@ pub struct Client {
 #[derive(Debug, Error)]
 pub enum Refusal {
     /// Nobody answers.
-    #[error("it does not answer: {0}")]
+    #[error("it does not answer: {}", in_words(.0))]
     Silent(#[from] io::Error),
     /// The answer is none.
     #[error("its answer is no JSON of this version")]
@@ -36,6 +36,17 @@ pub enum Refusal {
         /// What was achieved all the same.
         result: Value,
     },
+}
+
+/// The kernel's word for a wait that was too long would not be understood.
+fn in_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            let seconds = TUNING.control.answer.duration().as_secs();
+            format!("nothing came for {seconds} s; is neap stopped?")
+        }
+        _ => error.to_string(),
+    }
 }
 
 impl Client {

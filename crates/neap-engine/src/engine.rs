@@ -77,6 +77,8 @@ pub struct Engine {
     shelter: Shelter,
     threads: Vec<Thread>,
     recording: Option<Recording>,
+    /// Who will answer by the control socket.
+    desk: Option<Desk>,
 }
 
 struct PoolArena(neap_sys::Arena);
@@ -258,8 +260,9 @@ impl Engine {
             shelter,
             threads: Vec::new(),
             recording,
+            desk,
         };
-        let started = engine.start_threads(listener, device, desk);
+        let started = engine.start_threads(listener, device);
         if let Err(error) = started {
             engine.finish();
             return Err(StartError::Threads(error));
@@ -271,7 +274,6 @@ impl Engine {
         &mut self,
         listener: Listener,
         device: Option<OwnedFd>,
-        desk: Option<Desk>,
     ) -> std::io::Result<()> {
         let threads = &mut self.threads;
         let job = self.job.clone();
@@ -296,11 +298,17 @@ impl Engine {
         let job = self.job.clone();
         threads.push(try_spawn("neap-shrink", move || writeback::run(&job))?);
         threads.extend(work.start()); // those that must run have theirs
-        if let Some(desk) = desk {
-            threads.extend(try_spawn("neap-control", move || desk.run()).ok());
-        }
         let _ = try_spawn("neap-sweep", self.shelter.sweeper());
         Ok(())
+    }
+
+    /// Answers who looks at the job or steers it, from here on, if a thread can be had. To be called when all that must
+    /// run does.
+    pub fn open(&mut self) {
+        if let Some(desk) = self.desk.take() {
+            let started = try_spawn("neap-control", move || desk.run());
+            self.threads.extend(started.ok());
+        }
     }
 
     /// What the programs of the job need in their environment.

@@ -106,9 +106,13 @@ impl Failure {
             Self::Several(_) => Some("one of these names"),
             Self::Silent { .. } => Some("again when its process runs; neap ps shows which do"),
             Self::Short { .. } => Some("less, or neap stat to see what is left to take"),
-            Self::Setting(_) => Some("neap set JOB memory.max=3G"),
+            Self::Setting(_) => Some("neap set JOB memory.max=3G zswap.max_pool_percent=25"),
             Self::Refused { .. } | Self::Size { .. } => None,
-            Self::Output { .. } => Some("a place that this user may write to"),
+            Self::Output { source, .. } => match source.kind() {
+                io::ErrorKind::AddrInUse => Some("another port or path: somebody listens there"),
+                io::ErrorKind::Other => None, // neap's own words
+                _ => Some("a place that this user may write to"),
+            },
         }
     }
 

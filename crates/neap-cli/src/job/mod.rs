@@ -37,20 +37,29 @@ fn done(result: Result<(), Failure>) -> ExitCode {
 
 /// Writes to standard output. A reader that has gone has seen enough.
 fn print(text: &str) -> Result<(), Failure> {
+    is_read(text).map(|_| ())
+}
+
+/// The same; whether somebody still reads.
+fn is_read(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(source) => Err(Failure::Output {
             what: "standard output".to_owned(),
             source,
         }),
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(true),
     }
 }
 
 /// What all jobs say of themselves. One that says nothing is told of and left out.
 fn all_stats() -> Vec<Value> {
-    let stats = Job::all().into_iter().filter_map(|job| match job.stat() {
+    stats_of(Job::all())
+}
+
+fn stats_of(jobs: Vec<Job>) -> Vec<Value> {
+    let stats = jobs.into_iter().filter_map(|job| match job.stat() {
         Ok(stat) => Some(stat),
         Err(failure) => {
             talk::warn(&failure.to_string());
@@ -62,13 +71,15 @@ fn all_stats() -> Vec<Value> {
 
 /// `neap ps`.
 pub fn ps(args: &PsArgs) -> ExitCode {
-    let stats = all_stats();
+    let jobs = Job::all();
+    let none = jobs.is_empty();
+    let stats = stats_of(jobs);
     if args.json {
         let all =
             json!({"schema": "neap.ps/1", "version": env!("CARGO_PKG_VERSION"), "jobs": stats});
         return done(print(&format!("{all}\n")));
     }
-    if stats.is_empty() {
+    if none {
         talk::note("no job of this user runs; try: neap run -m 2G -- COMMAND");
     }
     let rows: Vec<Row> = stats.iter().map(Row::of).collect();
@@ -202,15 +213,18 @@ pub fn events(args: &EventsArgs) -> ExitCode {
                 });
             }
             let ends = event["event"] == "end";
-            match args.json {
-                true => print(&format!("{event}\n"))?,
-                false => print(&line(&event))?,
-            }
-            if ends {
-                break;
+            let read = match args.json {
+                true => is_read(&format!("{event}\n"))?,
+                false => is_read(&line(&event))?,
+            };
+            if ends || !read {
+                return Ok(());
             }
         }
-        Ok(())
+        Err(Failure::Silent {
+            name: job.name.clone(),
+            why: "neap itself has ended, and its job with it".to_owned(),
+        })
     };
     done(follow())
 }

@@ -66,6 +66,11 @@ impl Engine {
         self.0.was_met()
     }
 
+    /// Answers who looks at the job or steers it, from here on.
+    pub fn open(&mut self) {
+        self.0.open();
+    }
+
     /// Tells all figures as they are, from any thread.
     pub fn viewer(&self) -> impl Fn() -> Stat + Send + 'static {
         self.0.viewer()

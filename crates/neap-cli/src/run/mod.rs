@@ -208,7 +208,7 @@ impl<'a> Job<'a> {
             .collect()
     }
 
-    fn supervise(mut self, service: Option<Service>) -> Result<Ending, Failure> {
+    fn supervise(mut self, mut service: Option<Service>) -> Result<Ending, Failure> {
         let machine = |what| move |source| Failure::Machine { what, source };
         wait::keep_statuses(&self.root).map_err(machine("SIGCHLD"))?;
         let clock = neap_sys::monotonic_nanos;
@@ -225,6 +225,9 @@ impl<'a> Job<'a> {
         let child = self.target.spawn(variables)?;
         let pid = Pid::from_child(&child);
         let switch = forwarder.start(pid);
+        if let Some(service) = &mut service {
+            service.engine.open();
+        }
         let watched = service.as_ref().filter(|_| self.args.watch);
         let watch = watched.and_then(|service| Watch::begin(service.engine.viewer()));
         let mut ended = started;

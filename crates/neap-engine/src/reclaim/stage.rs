@@ -193,12 +193,12 @@ impl Reclaimer {
         for &id in ids {
             self.job.must(core.apply(id, Step::Putback(heat)));
             if core.take_wanted(id) {
-                wanted.push(id);
+                wanted.push(core.locate(id).1);
             }
         }
-        for &id in &wanted {
-            let page = core.locate(id).1;
-            let _ = space.uffd.wake(addresses(page, 1));
+        drop(core);
+        for page in wanted {
+            let _ = space.uffd.wake(addresses(page, 1)); // the address space is gone
         }
     }
 }
