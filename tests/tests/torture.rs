@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use neap_tests::{Managed, Neap, Need, OrdinaryUser, Run, exclusive, program, require};
 
 /// How long the longest of these tortures takes, in seconds. `NEAP_TORTURE_SECONDS` replaces it, and scales the others.
-const EVERYDAY: u64 = 40;
+const EVERYDAY: u64 = 30;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
