@@ -124,7 +124,8 @@ impl Reception {
         let mut asked = vec![true; 2];
         for caller in self.callers.iter().filter(|_| may_speak) {
             // The end of another conversation of its process rings the bell.
-            let waits = caller.is_heard() && self.job.talks.are_many_of(caller.pid);
+            let greeted = !matches!(caller.next, Next::Hello);
+            let waits = greeted && self.job.talks.are_many_of(caller.pid);
             if !waits {
                 fds.push(caller.peer.as_fd());
                 timeout = if caller.is_heard() { 0 } else { timeout };

@@ -35,7 +35,8 @@ pub fn to_file(path: &Path, text: &str) -> Result<(), Failure> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}", std::process::id()));
     let write = || {
-        File::create(&beside)?.write_all(text.as_bytes())?;
+        let _ = fs::remove_file(&beside); // of one that had this number, and was killed
+        File::create_new(&beside)?.write_all(text.as_bytes())?; // follows no link
         fs::rename(&beside, path)
     };
     write().map_err(|error| {

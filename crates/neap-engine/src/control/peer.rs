@@ -65,6 +65,7 @@ impl Peer {
     pub fn go_on(&mut self, now: u64) {
         match self.interest() {
             Interest::Write => self.flush(now),
+            Interest::Read if self.has_line() => {} // answered first, before more is read
             Interest::Read => self.read(now),
             Interest::End => self.gone = true,
         }
