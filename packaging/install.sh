@@ -19,7 +19,9 @@ while [ $# -gt 0 ]; do
     shift
 done
 
+case $prefix in /*) ;; *) prefix=$PWD/$prefix ;; esac
 cd "$here"
+[ -f bin/neap ] || { echo "install.sh: no bin/neap beside it; unpack the whole tarball" >&2; exit 1; }
 find bin share -type f | while read -r file; do
     if [ $action = uninstall ]; then
         rm -f "$prefix/$file"

@@ -21,11 +21,14 @@ skip() { # NAME WHY
 make static || exit 1
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
-cargo test -p neap-tests --test packages --test install 2>&1 | tee "$output"
+cargo test -p neap-tests --no-fail-fast --test packages --test install 2>&1 | tee "$output"
+tests=${PIPESTATUS[0]}
 read -r ran broke < <(awk '/^test result:/ { p += $4; f += $6 } END { print p + 0, f + 0 }' "$output")
 skips=$(grep -c '^SKIP ' "$output")
 passed=$((ran - skips)) failed=$broke skipped=$skips
 [ "$ran" -gt 0 ] || failed=$((failed + 1))
+# A test that ends without a count has failed, too.
+[ "$tests" = 0 ] || [ "$broke" -gt 0 ] || failed=$((failed + 1))
 
 wheels=$(mktemp -d)
 packaging/test/newcomer.sh "$(packaging/wheel.py "$NEAP_BIN" "$wheels")"

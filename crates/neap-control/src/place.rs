@@ -4,7 +4,7 @@
 //! the process, so what a killed engine left behind is known, whoever has its number by now. Both are made and removed
 //! while the folder itself is locked.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
@@ -126,8 +126,10 @@ impl Folder {
         self.make()?;
         let _turn = self.turn()?;
         let lock = self.open_lock(name)?;
-        if lock.try_lock().is_err() {
-            return Err(io::ErrorKind::AddrInUse.into());
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::AddrInUse.into()),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Ok(()) => {}
         }
         let socket = self.file(name, SOCKET);
         match fs::remove_file(&socket) {

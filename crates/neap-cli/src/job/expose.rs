@@ -1,8 +1,8 @@
-//! Where metrics go: standard output, a file, or whoever asks by HTTP. A client that stalls costs a thread for two seconds.
+//! Where metrics go: standard output, a file, or whoever asks by HTTP. A client that stalls costs a thread for four seconds at most.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -18,6 +18,8 @@ const HEAD: usize = 8 << 10;
 const CLIENTS: usize = 8;
 /// Longest that a client is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Pause after a connection that could not be taken.
+const REST: Duration = Duration::from_millis(100);
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What makes the text.
@@ -56,12 +58,12 @@ pub fn to_port(address: SocketAddr, source: Source) -> Result<(), Failure> {
         return Err(fail(what)(why));
     }
     let listener = TcpListener::bind(address).map_err(fail(what))?;
-    let served = Arc::new(AtomicUsize::new(0));
-    for stream in listener.incoming().flatten() {
-        let _ = stream.set_read_timeout(Some(PATIENCE));
-        let _ = stream.set_write_timeout(Some(PATIENCE));
-        serve(stream, &served, source);
-    }
+    let timed = |stream: TcpStream| {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    };
+    serve_all(listener.incoming().map(|next| next.and_then(timed)), source);
     Ok(())
 }
 
@@ -78,13 +80,27 @@ pub fn to_socket(path: &Path, source: Source) -> Result<(), Failure> {
     }
     let listener = UnixListener::bind(path).map_err(fail(what()))?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(fail(what()))?;
-    let served = Arc::new(AtomicUsize::new(0));
-    for stream in listener.incoming().flatten() {
-        let _ = stream.set_read_timeout(Some(PATIENCE));
-        let _ = stream.set_write_timeout(Some(PATIENCE));
-        serve(stream, &served, source);
-    }
+    let timed = |stream: UnixStream| {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    };
+    serve_all(listener.incoming().map(|next| next.and_then(timed)), source);
     Ok(())
+}
+
+/// Answers each that comes.
+fn serve_all<S>(incoming: impl Iterator<Item = io::Result<S>>, source: Source)
+where
+    S: Read + Write + Send + 'static,
+{
+    let served = Arc::new(AtomicUsize::new(0));
+    for next in incoming {
+        match next {
+            Ok(stream) => serve(stream, &served, source),
+            Err(_) => std::thread::sleep(REST), // no descriptors, it may be
+        }
+    }
 }
 
 /// Answers one client in a thread, if there are not too many.
@@ -110,9 +126,10 @@ fn serve(
 fn answer(stream: &mut (impl Read + Write), source: Source) -> io::Result<()> {
     let mut head = Vec::new();
     let mut bytes = [0; 1024];
+    let end = neap_sys::monotonic_nanos() + PATIENCE.as_nanos() as u64; // each read has as long
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         let count = stream.read(&mut bytes)?;
-        if count == 0 || head.len() + count > HEAD {
+        if count == 0 || head.len() + count > HEAD || neap_sys::monotonic_nanos() > end {
             return Ok(());
         }
         head.extend_from_slice(&bytes[..count]);

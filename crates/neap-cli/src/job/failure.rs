@@ -1,4 +1,4 @@
-//! What can go wrong with a command about a running job: each failure has a code, a cause and a remedy.
+//! Failures of commands about a running job. Each has a code, a cause and a remedy.
 
 use std::io;
 
@@ -45,18 +45,18 @@ pub enum Failure {
         /// What it said.
         message: String,
     },
-    /// What is to be set cannot be read.
+    /// A setting that cannot be read.
     #[error("{0}")]
     Setting(String),
     /// A size that cannot be read. The caret needs lines of its own.
     #[error("{what}: {source}")]
     Size {
-        /// What it is of.
+        /// Its name.
         what: String,
-        /// What is wrong where.
+        /// The fault, and its place in the word.
         source: SizeError,
     },
-    /// What was found cannot be written.
+    /// The result cannot be written.
     #[error("{what}: {source}")]
     Output {
         /// Where.

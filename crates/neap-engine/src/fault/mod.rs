@@ -109,6 +109,8 @@ pub(crate) struct FaultThread {
     ahead: bool,
     rank: Rank,
     gaps: Gaps,
+    /// Fills are tried again and again: there was a nap just before.
+    insists: bool,
 }
 
 impl FaultThread {
@@ -132,6 +134,7 @@ impl FaultThread {
             trusted: 0,
             ahead: false,
             gaps: Gaps::default(),
+            insists: false,
         }
     }
 
@@ -181,17 +184,21 @@ impl FaultThread {
                     inbox.read(rank);
                 }
             });
-        let insists = if naps { TUNING.faults.gap.0 } else { 0 };
-        self.loader.filler.insist(insists);
         if !naps && self.gaps.end() {
             self.followed = None; // it is on another cpu
         }
+        self.insists = naps;
         naps
     }
 
     /// Reads what there is, applies what can be applied, and serves. `told`: something was there to be read.
     pub fn turn(&mut self, told: bool) {
         self.inbox.read(&mut self.rank);
+        // For all faults together: the threads whose events were read just now go on once.
+        self.loader.filler.insist_until(match self.insists {
+            true => self.job.clock.now() + TUNING.faults.gap.0,
+            false => 0,
+        });
         self.space.discover_replaced(&self.job);
         if told && self.inbox.fruitless > TUNING.faults.fruitless && self.space.look_for_life() {
             self.job.clock.sleep(TUNING.faults.fruitless_pause.0);

@@ -12,8 +12,8 @@ pub(crate) struct Filler {
     /// All who are to be woken wait in here, and others may.
     owed: Option<Range<u64>>,
     called: bool,
-    /// How long a fill is tried again that comes while the address space changes, in nanoseconds.
-    insists: u64,
+    /// Until then, in nanoseconds, a fill is tried again that comes while the address space changes; 0: it is not.
+    insists_until: u64,
 }
 
 impl Filler {
@@ -23,7 +23,7 @@ impl Filler {
             wake: Wake::Now,
             owed: None,
             called: false,
-            insists: 0,
+            insists_until: 0,
         }
     }
 
@@ -32,21 +32,18 @@ impl Filler {
         self.wake = wake;
     }
 
-    /// From here on fills and protections are tried for so long while the address space changes.
-    pub fn insist(&mut self, nanos: u64) {
-        self.insists = nanos;
+    /// Until then, in nanoseconds, fills and protections are tried again and again while the address space changes.
+    pub fn insist_until(&mut self, end: u64) {
+        self.insists_until = end;
     }
 
     /// Between two changes of each other thread there is a moment in which the kernel takes a fill.
     fn insisting(&self, mut fill: impl FnMut() -> Progress) -> Progress {
         let mut progress = fill();
-        if self.insists == 0 {
-            return progress;
-        }
-        let end = neap_sys::monotonic_nanos() + self.insists;
-        while progress.done == 0
+        while self.insists_until > 0
+            && progress.done == 0
             && progress.stop == Some(Stop::Retry)
-            && neap_sys::monotonic_nanos() < end
+            && neap_sys::monotonic_nanos() < self.insists_until
         {
             progress = fill();
         }

@@ -28,11 +28,11 @@ const EACH: Duration = Duration::from_secs(1);
 /// Longest wait for a key before what has come is drawn.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What comes from other threads.
+/// A message from another thread.
 enum News {
     /// The figures of all jobs.
     Figures(Vec<Value>),
-    /// What became of a wish.
+    /// The outcome of a wish.
     Said(String),
 }
 
