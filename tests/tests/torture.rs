@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use neap_tests::{Managed, Neap, Need, OrdinaryUser, Run, exclusive, program, require};
+use neap_tests::{Managed, Neap, Need, OrdinaryUser, Run, program, require};
 
 /// How long the longest of these tortures takes, in seconds. `NEAP_TORTURE_SECONDS` replaces it, and scales the others.
 const EVERYDAY: u64 = 30;
@@ -95,7 +95,6 @@ impl Torture {
 fn torture_finds_no_wrong_byte() {
     let test = Torture::new("torture_finds_no_wrong_byte", EVERYDAY);
     if require(test.name, &[Need::Neap, Need::Userfaultfd]) {
-        let _alone = exclusive();
         test.run(&Neap::limit("64M"));
     }
 }
@@ -107,7 +106,6 @@ fn torture_with_a_swap_file_finds_no_wrong_byte() {
         ..Torture::new("torture_with_a_swap_file_finds_no_wrong_byte", 20)
     };
     if require(test.name, &[Need::Neap, Need::Userfaultfd]) {
-        let _alone = exclusive();
         let dir = tempfile::tempdir_in("/var/tmp").expect("a temporary folder");
         // A pool this small must be written back all the time.
         let neap = Neap::limit("64M")
@@ -134,7 +132,6 @@ fn torture_of_an_ordinary_user_finds_no_wrong_byte() {
     let Some((user, device)) = OrdinaryUser::with_device(test.name) else {
         return;
     };
-    let _alone = exclusive();
     test.program = user.copy(test.program.as_ref()).into();
     let run = test.run(&user.run("64M", &device, &[]));
     assert!(
