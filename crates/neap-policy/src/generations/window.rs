@@ -265,6 +265,13 @@ mod tests {
     }
 
     #[test]
+    fn a_place_holds_the_one_generation_of_four_that_exists() {
+        let seqs = |kind| [0, 1, 2, 3].map(|place| WINDOW.seq_of(kind, place));
+        assert_eq!(seqs(Kind::Anon), [8, 9, 6, 7]);
+        assert_eq!(seqs(Kind::File), [8, 9, 10, 7]);
+    }
+
+    #[test]
     fn no_kind_runs_ahead_of_the_other_where_both_can_be_evicted() {
         // Youngest 9, so that 7 is the youngest that is not active.
         let leave = |min_seq, reached, both, lru| {
