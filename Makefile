@@ -12,7 +12,7 @@ ARCH ?= $(shell uname -m)
 PACKAGES = $${CARGO_TARGET_DIR:-target}/packages
 STATIC = $(PACKAGES)/$(ARCH)/neap
 
-.PHONY: help build install check test demo torture dst failing bench bench-micro lint fmt clean \
+.PHONY: help build install check test demo torture dst failing bench bench-micro lab lint fmt clean \
 	static packages tarball deb wheel image packages-test recipes-test
 
 help:
@@ -30,6 +30,8 @@ help:
 	@echo 'make failing  each system call of neap fails, with each error, at several places; some twenty minutes'
 	@echo 'make bench    the suite against the kernel, as root, into benches/runs; QUICK=1 is short, ROWS="zipf seq-read" a choice'
 	@echo 'make bench-micro  the fault path, the eviction path, the pool and each compressor'
+	@echo 'make lab      real kernels of Debian in an emulated machine (qemu), for neap sim experiment all --against target/lab/lab.json;'
+	@echo '              hours with all of them: KERNELS=6.12 ONLY="lab-fairness:1 lab-zswap" LAB_RUNS=1 are a choice'
 	@echo 'make lint     formatting, clippy and links alone'
 
 build:
@@ -92,6 +94,11 @@ bench:
 bench-micro: build
 	cargo build --release -p neap-suite
 	cargo bench -p neap-micro
+
+lab:
+	@command -v python3 >/dev/null || { echo 'make lab: missing: python3; try: apt-get install python3'; exit 1; }
+	@python3 tools/lab/lab.py --folder $${CARGO_TARGET_DIR:-target}/lab $(if $(KERNELS),--kernels $(KERNELS)) \
+		$(if $(ONLY),--only $(ONLY)) $(if $(LAB_RUNS),--runs $(LAB_RUNS))
 
 lint:
 	@tools/lint.sh

@@ -67,7 +67,7 @@ fn list_says_what_each_experiment_costs() {
     let (from, to) = ("name", "what it shows");
     assert!(head.starts_with(from) && head.contains("cpu time") && head.ends_with(to));
     let rows: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
-    assert_eq!(rows.len(), 17);
+    assert_eq!(rows.len(), 20);
     let end = head.find("cpu time").unwrap() + "cpu time".len();
     for row in rows {
         let (number, unit) = row[..end].trim_end().rsplit_once(' ').unwrap();
@@ -87,8 +87,8 @@ fn all_says_beforehand_how_long_it_takes_and_which_experiment_is_running() {
     let said: Vec<String> = said.lines().take(2).map(Result::unwrap).collect();
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(said[0].starts_with("neap: 17 experiments, about "));
-    let first = "neap: 1 of 17: second-chance with --seeds 1: about ";
+    assert!(said[0].starts_with("neap: 20 experiments, about "));
+    let first = "neap: 1 of 20: second-chance with --seeds 1: about ";
     assert!(said[1].starts_with(first), "{}", said[1]);
 }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::failure::Failure;
 use super::flags::ExperimentArgs;
 use super::output::{Output, distinct, is_stdout};
-use super::{print, verify};
+use super::{against, print, verify};
 use crate::talk;
 
 /// Lists, runs one, or runs all.
@@ -29,6 +29,9 @@ pub fn run(args: &ExperimentArgs) -> Result<(), Failure> {
     }
     if let Some(path) = &args.verify {
         return verify::run(args, path);
+    }
+    if let Some(path) = &args.against {
+        return against::run(args, path);
     }
     match args.name.as_str() {
         "list" if of_a_run(args) => Err(Failure::Flag {

@@ -88,6 +88,14 @@ pub enum Failure {
         /// The fault.
         source: StoredFault,
     },
+    /// A file is not what `make lab` writes.
+    #[error("{path}: {source}")]
+    Lab {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        source: StoredFault,
+    },
     /// Stored results came out otherwise.
     #[error("{path}: {different} of {rows} rows differ")]
     Unlike {
@@ -132,7 +140,7 @@ impl Failure {
             Self::Import { .. } | Self::Record { .. } | Self::Nothing { .. } => "E0206",
             Self::Flag { .. } | Self::Same { .. } => "E0207",
             Self::Differs { .. } => "E0209",
-            Self::Stored { .. } => "E0210",
+            Self::Stored { .. } | Self::Lab { .. } => "E0210",
             Self::Unlike { .. } => "E0211",
         }
     }
@@ -170,6 +178,7 @@ impl Failure {
             Self::Record { .. } | Self::Nothing { .. } => Some("neap run --record makes records"),
             Self::Differs { .. } => Some("the version of neap that made the record"),
             Self::Stored { .. } => Some("neap sim experiment NAME --json FILE makes one"),
+            Self::Lab { .. } => Some("make lab makes one, target/lab/lab.json"),
             Self::Unlike { .. } => Some("the version of neap that stored them"),
             Self::Stdout(_)
             | Self::Read { .. }

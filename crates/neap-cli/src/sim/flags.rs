@@ -68,6 +68,9 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "FILE",
         conflicts_with_all = ["json", "html", "scale", "seed", "seeds", "set", "sweep"])]
     pub verify: Option<PathBuf>,
+    /// Show what make lab measured on real kernels, as FILE stores it, beside the simulator's numbers for the same machines
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["html", "scale", "sweep", "verify"])]
+    pub against: Option<PathBuf>,
     /// How many threads; changes no result [default: one for each CPU]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
         value_parser = clap::value_parser!(u16).range(1..=4096))]

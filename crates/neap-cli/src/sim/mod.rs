@@ -1,5 +1,6 @@
 //! `neap sim`: the simulator's commands. Data goes to stdout, talk to stderr.
 
+mod against;
 mod experiment;
 mod failure;
 mod fit;

@@ -46,25 +46,31 @@ pub fn run(args: &ExperimentArgs, path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The stored results that are asked for: those of one experiment, or all.
-fn read(args: &ExperimentArgs, path: &Path) -> Result<Vec<Stored>, Failure> {
+/// The objects of a file of results: one, or an array of several.
+pub fn objects(path: &Path) -> Result<Vec<Value>, Failure> {
     let text = fs::read_to_string(path).map_err(|source| Failure::Read {
         path: path.to_owned(),
         source,
     })?;
     // A text that is no JSON has no schema either.
-    let value: Value = serde_json::from_str(&text).unwrap_or_default();
-    let objects = match &value {
-        Value::Array(objects) => objects.iter().collect(),
+    Ok(match serde_json::from_str(&text).unwrap_or_default() {
+        Value::Array(objects) => objects,
         one => vec![one],
-    };
-    let read = |object| {
-        Stored::read(object, args.threads()).map_err(|source| Failure::Stored {
+    })
+}
+
+/// The stored results that are asked for: those of one experiment, or all.
+fn read(args: &ExperimentArgs, path: &Path) -> Result<Vec<Stored>, Failure> {
+    let read = |object: Value| {
+        Stored::read(&object, args.threads()).map_err(|source| Failure::Stored {
             path: path.to_owned(),
             source,
         })
     };
-    let mut stored: Vec<Stored> = objects.into_iter().map(read).collect::<Result<_, _>>()?;
+    let mut stored: Vec<Stored> = objects(path)?
+        .into_iter()
+        .map(read)
+        .collect::<Result<_, _>>()?;
     if args.name != "all" {
         let known: Vec<&str> = stored.iter().map(|one| one.experiment.name).collect();
         let fault = format!(

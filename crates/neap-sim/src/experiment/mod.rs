@@ -3,12 +3,15 @@
 //!
 //! What is common is here: running over seeds, medians and spreads, reported beside simulated, sweeps.
 
+mod against;
 mod alternatives;
 mod build;
 mod cost;
 mod fairness;
 mod fault;
 mod hints;
+mod lab;
+mod lab_small;
 mod mail;
 mod memcg_lru;
 mod mthp;
@@ -26,6 +29,7 @@ mod second_chance;
 mod series;
 mod verify;
 
+pub use against::{Comparison, LabResult};
 pub use fault::ExperimentFault;
 pub use mail::Mail;
 pub use outcome::{Outcome, Row};
@@ -193,6 +197,9 @@ pub const EXPERIMENTS: &[&Experiment] = &[
     &questions::FULL_POOL,
     &questions::RATIO_SCOPE,
     &prefix::LARGE_STORE_LIMIT,
+    &lab::FAIRNESS,
+    &lab_small::ZSWAP,
+    &lab_small::HINTS,
 ];
 
 /// The experiment of this name.

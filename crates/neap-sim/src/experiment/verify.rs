@@ -54,20 +54,20 @@ pub struct Difference {
     pub now: Option<[f64; 3]>,
 }
 
-fn whole(value: &Value, key: &'static str) -> Result<u64, StoredFault> {
+pub(super) fn whole(value: &Value, key: &'static str) -> Result<u64, StoredFault> {
     value[key].as_u64().ok_or(StoredFault::Missing(key))
 }
 
-fn number(value: &Value, key: &'static str) -> Result<f64, StoredFault> {
+pub(super) fn number(value: &Value, key: &'static str) -> Result<f64, StoredFault> {
     value[key].as_f64().ok_or(StoredFault::Missing(key))
 }
 
-fn text<'a>(value: &'a Value, key: &'static str) -> Result<&'a str, StoredFault> {
+pub(super) fn text<'a>(value: &'a Value, key: &'static str) -> Result<&'a str, StoredFault> {
     value[key].as_str().ok_or(StoredFault::Missing(key))
 }
 
 /// `KEY=VALUE` of each parameter.
-fn sets(value: &Value) -> Result<Vec<String>, StoredFault> {
+pub(super) fn sets(value: &Value) -> Result<Vec<String>, StoredFault> {
     let parameters = value["parameters"].as_object();
     let parameters = parameters.ok_or(StoredFault::Missing("parameters"))?;
     let set = |(key, entry): (&String, &Value)| match &entry["value"] {
