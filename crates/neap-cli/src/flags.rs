@@ -144,6 +144,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE")]
     pub swap_size: Option<String>,
 
+    /// Write no page to the swap file until neap set JOB zswap.writeback=1 (memory.zswap.writeback=0 of a cgroup): what
+    /// does not compress stays in memory
+    #[arg(long)]
+    pub no_writeback: bool,
+
     /// Most of the limit (with --pool-beside: of the machine's memory) that the compressed pool may take [default: 50]
     #[arg(long, value_name = "PERCENT")]
     pub pool_max: Option<PoolMax>,

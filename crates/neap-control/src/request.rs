@@ -28,6 +28,8 @@ pub enum Change {
     MemoryMax(u64),
     /// `zswap.max_pool_percent`: the most of the limit that the pool may take.
     MaxPoolPercent(u8),
+    /// `zswap.writeback`: whether pages may be written to the swap file.
+    Writeback(bool),
 }
 
 /// Why a line is no request. The text is for people.
@@ -65,7 +67,7 @@ impl Fault {
 
 impl Change {
     /// What can be set.
-    pub const KEYS: [&'static str; 2] = ["memory.max", "zswap.max_pool_percent"];
+    pub const KEYS: [&'static str; 3] = ["memory.max", "zswap.max_pool_percent", "zswap.writeback"];
 
     /// The change of `key` to `value`.
     ///
@@ -85,6 +87,11 @@ impl Change {
                     "zswap.max_pool_percent",
                     "a number from 1 to 100",
                 )),
+            "zswap.writeback" => match number {
+                Some(0) => Ok(Self::Writeback(false)),
+                Some(1) => Ok(Self::Writeback(true)),
+                _ => Err(Fault::Field("zswap.writeback", "0 or 1")),
+            },
             _ => Err(Fault::Key(key.chars().take(40).collect())),
         }
     }
@@ -93,6 +100,7 @@ impl Change {
         match self {
             Self::MemoryMax(bytes) => (Self::KEYS[0], bytes),
             Self::MaxPoolPercent(percent) => (Self::KEYS[1], percent.into()),
+            Self::Writeback(on) => (Self::KEYS[2], on.into()),
         }
     }
 }
@@ -176,6 +184,8 @@ mod tests {
             Request::Events,
             Request::Reclaim(1 << 40),
             Request::Set(vec![Change::MemoryMax(3 << 30), Change::MaxPoolPercent(20)]),
+            Request::Set(vec![Change::Writeback(false)]),
+            Request::Set(vec![Change::Writeback(true)]),
         ] {
             let line = request.line();
             let line = line.strip_suffix('\n').unwrap();
@@ -209,6 +219,8 @@ mod tests {
         );
         let percent = "{\"v\":1,\"op\":\"set\",\"set\":{\"zswap.max_pool_percent\":101}}";
         assert_eq!(code(percent), "EINVAL");
+        let switch = "{\"v\":1,\"op\":\"set\",\"set\":{\"zswap.writeback\":2}}";
+        assert_eq!(code(switch), "EINVAL");
     }
 
     #[test]

@@ -196,12 +196,9 @@ fn open_store(options: &Options) -> Result<Store, StartError> {
     };
     let mut random = Box::new([0; HashKey::BYTES]);
     neap_sys::random(&mut *random).map_err(StartError::Random)?;
-    Ok(Store::new(
-        config,
-        Box::new(arena),
-        file,
-        HashKey::new(&random),
-    ))
+    let store = Store::new(config, Box::new(arena), file, HashKey::new(&random));
+    store.set_writeback(options.writeback);
+    Ok(store)
 }
 
 /// Address space only; the cap decides what is backed. Room beyond it for fragments, and for what a forked child needs

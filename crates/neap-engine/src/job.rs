@@ -419,7 +419,7 @@ impl Job {
     pub fn is_writing(&self) -> bool {
         // In this order: the writer says that it is at work before it takes the wish.
         let wanted = self.priority.load(Acquire) != u64::MAX || self.writing.load(Relaxed);
-        wanted && !matches!(self.options.swap, Swap::Off)
+        wanted && !matches!(self.options.swap, Swap::Off) && self.store.writeback()
     }
 
     /// A process was met.

@@ -62,6 +62,8 @@ pub struct Options {
     pub limit: Bytes,
     /// The swap file.
     pub swap: Swap,
+    /// Pages may be written to the swap file (`memory.zswap.writeback`).
+    pub writeback: bool,
     /// Most that the pool may take.
     pub pool_max: Bytes,
     /// The same as a share of the limit in percent, for a limit that moves. Not used with `pool_beside`.

@@ -252,11 +252,14 @@ mod tests {
         assert_eq!(change("memory.max=3G").unwrap(), Change::MemoryMax(3 << 30));
         let percent = change("zswap.max_pool_percent=25%").unwrap();
         assert_eq!(percent, Change::MaxPoolPercent(25));
+        let switch = change("zswap.writeback=0").unwrap();
+        assert_eq!(switch, Change::Writeback(false));
         for bad in [
             "memory.max",
             "memory.max=3X",
             "memory.low=1G",
             "zswap.max_pool_percent=x",
+            "zswap.writeback=2",
         ] {
             let failure = change(bad).unwrap_err();
             assert_eq!(failure.code(), "E0306", "{bad}");

@@ -90,6 +90,7 @@ fn options(plan: &Plan) -> Options {
     Options {
         limit: plan.limit.bytes,
         swap: plan.swap.clone(),
+        writeback: plan.writeback,
         pool_max: plan.pool_most,
         pool_percent: plan.pool_max.0,
         pool_beside: plan.pool_beside,

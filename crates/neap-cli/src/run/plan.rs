@@ -23,6 +23,8 @@ pub struct Plan {
     pub limit: Limit,
     /// The swap file.
     pub swap: Swap,
+    /// Pages may be written to it.
+    pub writeback: bool,
     /// The pool's share of the limit; of the machine's memory, as in the kernel, where the limit leaves the pool out.
     pub pool_max: PoolMax,
     /// The same in bytes.
@@ -99,6 +101,7 @@ impl Plan {
                 .collect(),
             limit,
             swap: swap.swap,
+            writeback: !args.no_writeback,
             pool_most: pool_max.of(whole),
             pool_max,
             pool_beside: args.pool_beside,
@@ -122,6 +125,7 @@ impl Plan {
             "limit_source": self.limit.source,
             "swap_dir": swap_dir,
             "swap_size_bytes": swap_size,
+            "writeback": self.writeback,
             "pool_max_percent": self.pool_max.0,
             "pool_max_bytes": self.pool_most.0,
             "pool_beside": self.pool_beside,
@@ -137,7 +141,16 @@ impl Plan {
         let swap = match &self.swap {
             Swap::Off => "swap off".to_owned(),
             Swap::Dir { dir, size } => {
-                format!("swap in {}, at most {} bytes", dir.display(), size.0)
+                let written = if self.writeback {
+                    ""
+                } else {
+                    ", not written to"
+                };
+                format!(
+                    "swap in {}, at most {} bytes{written}",
+                    dir.display(),
+                    size.0
+                )
             }
         };
         let whole = match self.pool_beside {

@@ -338,6 +338,7 @@ impl Desk {
                     job.set_limit(Bytes(bytes), "");
                 }
                 Change::MaxPoolPercent(percent) => job.set_pool_percent(percent),
+                Change::Writeback(on) => job.set_writeback(on),
             }
         }
         if job.meter.usage() <= job.meter.limit().0 || self.errand.is_some() {

@@ -59,6 +59,20 @@ impl Job {
         self.log.note(self, Kind::Set, line);
     }
 
+    /// Lets pages go to the swap file, or not. What was refused before is tried again.
+    pub fn set_writeback(&self, on: bool) {
+        self.store.set_writeback(on);
+        self.told_dry.store(false, Relaxed);
+        let line = match on {
+            true => "pages may be written to the swap file from now on",
+            false => "no page is written to the swap file from now on",
+        };
+        self.log.note(self, Kind::Set, line.to_owned());
+        self.ask_shrinker(0);
+        self.sampler.ring();
+        self.reclaim.ring();
+    }
+
     fn fit_pool(&self) {
         if self.options.pool_beside {
             return; // it is no share of the limit
@@ -77,6 +91,7 @@ impl Job {
         json!({
             "memory.max": limit,
             "zswap.max_pool_percent": self.pool_percent.load(Relaxed),
+            "zswap.writeback": u64::from(self.store.writeback()),
             "pool_max_bytes": self.store.pool_max().bytes().0,
             "current_bytes": usage,
             "over_bytes": usage.saturating_sub(limit),

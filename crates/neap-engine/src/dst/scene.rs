@@ -146,6 +146,7 @@ fn job(plan: &Plan, machine: &Machine, store: Store) -> Job {
                 size: Bytes(size),
             },
         },
+        writeback: true,
         pool_max: Pages(plan.pool).bytes(),
         pool_percent: 50,
         pool_beside: false,

@@ -113,14 +113,16 @@ impl Inventory {
     }
 
     /// What the user can do. A larger swap file takes compressed pages and those that do not compress, and no others.
-    pub fn advice(&self) -> &'static str {
+    /// `writeback`: they may go there.
+    pub fn advice(&self, writeback: bool) -> &'static str {
         let leaves = |reason| matches!(reason, Reason::Rest | Reason::Pool);
         match self
             .largest(|_| true)
             .iter()
             .any(|&(_, reason, _)| leaves(reason))
         {
-            true => "give a larger -m or --swap-size",
+            true if writeback => "give a larger -m or --swap-size",
+            true => "give a larger -m, or set zswap.writeback=1",
             false => "give a larger -m",
         }
     }
@@ -184,12 +186,18 @@ mod tests {
         let advice = |reason: Reason| {
             let mut all = Inventory::default();
             all.0[reason as usize] = 8 * MIB;
-            all.advice()
+            (all.advice(true), all.advice(false))
         };
         for (reason, _) in REASONS {
             let takes = matches!(reason, Reason::Rest | Reason::Pool);
-            assert_eq!(advice(reason).contains("--swap-size"), takes, "{reason:?}");
-            assert!(advice(reason).starts_with("give a larger -m"));
+            let (usual, switched_off) = advice(reason);
+            assert_eq!(usual.contains("--swap-size"), takes, "{reason:?}");
+            assert!(!switched_off.contains("--swap-size"), "{reason:?}");
+            assert_eq!(switched_off.contains("zswap.writeback=1"), takes);
+            assert!(
+                usual.starts_with("give a larger -m")
+                    && switched_off.starts_with("give a larger -m")
+            );
         }
     }
 }

@@ -279,7 +279,7 @@ impl Reclaimer {
             "nothing more can be reclaimed ({}{}): {over}; {}",
             trouble.unwrap_or_default(),
             inventory.words(),
-            inventory.advice(),
+            inventory.advice(self.job.store.writeback()),
         );
         self.job.tell_of(Kind::Exhausted, line);
     }

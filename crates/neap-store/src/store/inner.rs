@@ -46,6 +46,8 @@ pub(super) struct Inner {
     pub cursor: usize,
     /// Why the last write to the swap file failed, if it did.
     pub write_error: Option<String>,
+    /// Nothing is written to the swap file (`memory.zswap.writeback=0`).
+    pub writes_nothing: bool,
 }
 
 /// A dictionary and its number, held.
@@ -76,6 +78,7 @@ impl Inner {
             stats: StoreStats::default(),
             cursor: 0,
             write_error: None,
+            writes_nothing: false,
             config,
         }
     }
@@ -89,7 +92,7 @@ impl Inner {
 
     /// Whether entries may go to the swap file.
     pub fn writeback(&self) -> bool {
-        self.config.swap_size > Bytes::ZERO
+        self.config.swap_size > Bytes::ZERO && !self.writes_nothing
     }
 
     /// Whether the shrinker proper runs.

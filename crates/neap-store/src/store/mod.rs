@@ -151,6 +151,19 @@ impl Store {
         inner.may_write_back() && inner.write_error.is_none()
     }
 
+    /// Whether pages may be written to the swap file (`memory.zswap.writeback`). While they may not, pages that do not
+    /// compress are refused, and a full pool stays full. What is on disk already stays there until it is loaded. A write
+    /// that has begun is finished.
+    pub fn set_writeback(&self, on: bool) {
+        self.lock().writes_nothing = !on;
+    }
+
+    /// Whether that is switched on.
+    #[must_use]
+    pub fn writeback(&self) -> bool {
+        !self.lock().writes_nothing
+    }
+
     /// Whether the pool takes nothing until write-back has made room.
     #[must_use]
     pub fn waits_for_disk(&self) -> bool {

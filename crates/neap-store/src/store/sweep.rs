@@ -38,7 +38,7 @@ impl Store {
         for _ in 0..TUNING.swap.emptied {
             let sparse = {
                 let inner = self.lock();
-                if inner.extents.free_extents() > inner.spare_extents() {
+                if !inner.writeback() || inner.extents.free_extents() > inner.spare_extents() {
                     return;
                 }
                 inner.extents.sparsest()

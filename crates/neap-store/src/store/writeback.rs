@@ -103,6 +103,9 @@ impl Store {
         codec.blocks.resize(EXTENT, 0);
         batch.limit = {
             let inner = self.lock();
+            if !inner.writeback() {
+                return false;
+            }
             inner.extents.room(inner.spare_extents())
         };
         loop {

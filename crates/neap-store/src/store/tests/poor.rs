@@ -6,7 +6,7 @@ use neap_units::{EntryId, PAGE_SIZE, SpaceId};
 
 use super::fixture::*;
 use crate::swapfile::EXTENT;
-use crate::{BlockFile, MemFile, ShrinkerKind, Source};
+use crate::{BlockFile, MemFile, Refused, ShrinkerKind, Source};
 
 const SWAP: u64 = 64 << 20;
 
@@ -173,4 +173,54 @@ fn a_page_for_which_the_file_has_no_room_stays_in_the_pool() {
     assert_eq!(f.store.poor_pages(), 31);
     assert_eq!(f.store.shrink_poor(1, &mut f.codec).written_back, 31);
     f.store.check();
+}
+
+#[test]
+fn with_writeback_switched_off_nothing_is_written_and_what_does_not_compress_is_refused() {
+    let file = Noted::default();
+    let mut f = Fixture::with(swap_config(4000, SWAP), Box::new(file.clone()));
+    let on_disk = f.fill(0..500);
+    let poor_on_disk = fill_poor(&mut f, 0, 0..20);
+    f.drain();
+    let in_pool = f.fill(500..1000);
+    let poor_in_pool = fill_poor(&mut f, 0, 20..40);
+    file.take();
+    f.store.set_writeback(false);
+    assert!(!f.store.can_write_back() && f.store.poor_pages() == 0);
+    assert!(
+        f.store.swap_trouble().is_none(),
+        "it is as it was asked for"
+    );
+    assert_eq!(f.put_in(&noise(41)), Err(Refused::CompressPoor));
+    let more = f.fill(1000..1500);
+    assert_eq!(f.drain(), 0);
+    assert_eq!(f.store.shrink_poor(1, &mut f.codec).written_back, 0);
+    assert!(file.take().is_empty(), "neither written nor read");
+    f.verify(&on_disk, 0);
+    f.verify(&in_pool, 500);
+    f.verify(&more, 1000);
+    f.store.check();
+    f.store.set_writeback(true);
+    assert!(f.store.can_write_back() && f.store.poor_pages() == 20);
+    assert!(f.drain() >= 1020, "what waited goes");
+    for (n, id) in (0..).zip(poor_on_disk.iter().chain(&poor_in_pool)) {
+        assert_eq!(f.take_out(*id).0, noise(n));
+    }
+    f.store.check();
+}
+
+#[test]
+fn a_full_pool_stays_full_with_writeback_switched_off() {
+    let mut f = Fixture::swap(64, SWAP);
+    f.store.set_writeback(false);
+    let mut ids = Vec::new();
+    let refused = (0..).find_map(|n| f.put_in(&page(n)).map(|id| ids.push(id)).err());
+    assert_eq!(refused, Some(Refused::PoolFull));
+    assert!(!f.store.waits_for_disk(), "in vain");
+    assert_eq!(f.drain(), 0);
+    f.store.set_writeback(true);
+    assert!(f.store.waits_for_disk());
+    assert!(f.drain() > 0);
+    f.put_in(&page(9999)).expect("there is room again");
+    f.verify(&ids, 0);
 }
