@@ -67,6 +67,7 @@ pub enum End {
 #[derive(Debug)]
 pub struct Failing {
     neap: Neap,
+    neap_path: PathBuf,
     library: PathBuf,
     program: PathBuf,
     dir: TempDir,
@@ -84,6 +85,7 @@ impl Failing {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("our folder");
         let copy = |file: &Path| install_for_everyone(file, dir.path());
         Self {
+            neap_path: fs::canonicalize(neap.path()).expect("the binary of neap"),
             neap: neap
                 .option("--swap-dir")
                 .option(dir.path())
@@ -109,6 +111,7 @@ impl Failing {
             .neap
             .clone()
             .env("LD_PRELOAD", &self.library)
+            .env("NEAP_FAIL_IN", &self.neap_path)
             .env("NEAP_FAIL_COUNTS", &counts);
         if let Some(failure) = failure {
             neap = neap.env("NEAP_FAIL", failure.text());
@@ -117,6 +120,11 @@ impl Failing {
         let outcome = neap.command(&run, None).go();
         let made = read_counts(&counts);
         let _ = fs::remove_file(&counts);
+        let counted = made.iter().any(|(_, calls)| calls.made > 0);
+        assert!(
+            counted,
+            "no call of neap was counted: is the library in it?"
+        );
         (outcome, made)
     }
 }

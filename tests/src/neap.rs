@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -96,6 +96,12 @@ impl Neap {
     pub fn around(mut self, words: impl IntoIterator<Item = OsString>) -> Self {
         self.wrapper.splice(0..0, words);
         self
+    }
+
+    /// The binary that it runs.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.binary
     }
 
     /// Another binary, such as a copy that every user may read.

@@ -3,12 +3,14 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use neap_tests::{Managed, Neap, Need, Run, Terminal, exclusive, neap_binary, program, require};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -167,8 +169,84 @@ fn metrics_are_had_as_a_file_and_by_http() {
         answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains(&limit),
         "{answer}"
     );
-    server.kill().expect("it runs");
-    server.wait().expect("it ends");
+    kill_process(Pid::from_child(&server), Signal::TERM).expect("it runs");
+    let ended = server.wait().expect("it ends");
+    assert_eq!(ended.signal(), Some(Signal::TERM.as_raw()));
+    assert!(!socket.exists(), "it removed its socket");
+}
+
+/// One that is stopped is told of, and the others are shown all the same.
+#[test]
+fn jobs_that_are_stopped_keep_no_list_from_being_shown() {
+    let test = "jobs_that_are_stopped_keep_no_list_from_being_shown";
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    let job = Job::begin("24M", 8);
+    let stopped = |name: &str| {
+        let mut command = neap(job.dir.path());
+        command.args(["run", "-m", "24M", "--name", name, "--", "sleep", "60"]);
+        let child = command.spawn().expect("neap runs");
+        let socket = job.dir.path().join("neap").join(format!("{name}.sock"));
+        wait_until("it listens", || UnixStream::connect(&socket).is_ok());
+        kill_process(Pid::from_child(&child), Signal::STOP).expect("it runs");
+        child
+    };
+    let others = ["one", "two", "three"].map(stopped);
+    let output = job.neap(&["ps"]);
+    for mut child in others {
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+    }
+    assert!(output.status.success());
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        shown.lines().count() == 2 && shown.contains("web"),
+        "{shown}"
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    let silent = said.matches("it does not answer: nothing came in time");
+    assert_eq!(silent.count(), 3, "{said}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_words_of_the_command() {
+    let test = "what_makes_no_sense_is_refused_in_words_of_the_command";
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    let job = Job::begin("24M", 8);
+    for (words, line) in [
+        (
+            &["reclaim", "web", "0"][..],
+            "neap: error[E0306]: SIZE is \"0\", and takes nothing away\n",
+        ),
+        (
+            &["stat", "/etc/passwd"],
+            "neap: error[E0301]: /etc/passwd: it is no socket\n",
+        ),
+        (
+            &["stat", "/no/such"],
+            "neap: error[E0301]: /no/such: there is no such file\n",
+        ),
+    ] {
+        let output = job.neap(words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        assert!(
+            said.starts_with(line) && said.lines().count() == 2,
+            "{said}"
+        );
+    }
+    let largest = format!("memory.max={}", u64::MAX);
+    assert!(job.neap(&["set", "web", &largest]).status.success());
+    let limit = job
+        .stat()
+        .pointer("/memory/limit_bytes")
+        .and_then(Value::as_u64);
+    assert_eq!(limit, Some(1 << 52));
 }
 
 #[test]

@@ -83,6 +83,12 @@ pub enum Failure {
     /// `--require`, and the command would run unmanaged.
     #[error("--require: {0}")]
     Unmanaged(String),
+    /// A Python that is no kernel for Jupyter.
+    #[error("{0}: no Python that has the module ipykernel")]
+    NoKernel(PathBuf),
+    /// Nowhere to put a kernel for Jupyter.
+    #[error("no folder for kernels: HOME is not set")]
+    NoHome,
     /// What can be read only once cannot be kept for each run.
     #[error("standard input is a pipe, and cannot be kept in {dir} for each run to read: {source}")]
     Input {
@@ -129,6 +135,8 @@ impl Failure {
             Self::LimitTooSmall(..) => "E0110",
             Self::NoRam => "E0111",
             Self::Taken(_) => "E0114",
+            Self::NoKernel(_) => "E0115",
+            Self::NoHome => "E0116",
             Self::Input { .. } | Self::Stdout(_) | Self::Machine { .. } => "E0112",
         }
     }
@@ -141,6 +149,10 @@ impl Failure {
             Self::Size { .. } | Self::Choice { .. } | Self::Unmanaged(_) => None,
             Self::Share(_) => Some("a size such as 4G"),
             Self::Taken(_) => Some("another --name; neap ps lists those that run"),
+            Self::NoKernel(_) => {
+                Some("python3 -m pip install ipykernel, or --python with one that has it")
+            }
+            Self::NoHome => Some("--prefix DIR"),
             Self::NotText(_) => Some("unset it, or give the flag"),
             Self::LimitTooSmall(..) => Some("a larger --memory"),
             Self::NoRam => Some("--memory with a size instead of a percentage"),

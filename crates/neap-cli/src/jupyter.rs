@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 use serde::Serialize;
 
@@ -44,25 +44,44 @@ pub fn run(what: &JupyterCommand) -> ExitCode {
             ));
             ExitCode::SUCCESS
         }
-        Err(line) => {
-            talk::say(&line);
+        Err(failure) => {
+            talk::say(&failure.lines());
             ExitCode::from(1)
         }
     }
 }
 
-fn install(args: &KernelArgs) -> Result<PathBuf, String> {
-    let told = |failure: Failure| failure.lines();
-    limit::limit(&Root::real(), "--memory", Some(&args.memory)).map_err(told)?;
+fn install(args: &KernelArgs) -> Result<PathBuf, Failure> {
+    limit::limit(&Root::real(), "--memory", Some(&args.memory))?;
     let path = std::env::var_os("PATH");
-    let python = command::find(&args.python, path.as_deref()).map_err(told)?;
-    let neap = std::env::current_exe().map_err(|error| format!("neap: /proc/self/exe: {error}"))?;
-    let no_home = "neap: no folder for kernels: HOME is not set; try: --prefix DIR";
-    let data = data_folder(args.prefix.as_deref(), &env::own).ok_or(no_home)?;
+    let python = command::find(&args.python, path.as_deref())?;
+    if !has_kernel(&python)? {
+        return Err(Failure::NoKernel(python));
+    }
+    let what = "/proc/self/exe";
+    let neap = std::env::current_exe().map_err(|source| Failure::Machine { what, source })?;
+    let data = data_folder(args.prefix.as_deref(), &env::own).ok_or(Failure::NoHome)?;
     let dir = data.join("kernels").join(&args.name);
     let text = serde_json::to_string_pretty(&spec(&neap, &python, args)).unwrap_or_default();
-    write(&dir, &text).map_err(|error| format!("neap: {}: {error}", dir.display()))?;
-    Ok(dir)
+    match write(&dir, &text) {
+        Ok(()) => Ok(dir),
+        Err(source) => Err(Failure::Output {
+            flag: "the kernel's folder",
+            path: dir,
+            source,
+        }),
+    }
+}
+
+/// Whether this Python finds what the kernel is started by. Nothing of it is run.
+fn has_kernel(python: &Path) -> Result<bool, Failure> {
+    const LOOK: &str =
+        "import importlib.util as u, sys; sys.exit(not u.find_spec('ipykernel_launcher'))";
+    let mut look = Command::new(python);
+    look.args(["-c", LOOK]).stdin(Stdio::null());
+    look.stdout(Stdio::null()).stderr(Stdio::null());
+    let status = look.status().map_err(Failure::Spawn)?;
+    Ok(status.success())
 }
 
 fn write(dir: &Path, text: &str) -> io::Result<()> {
@@ -112,7 +131,7 @@ mod tests {
         KernelArgs {
             memory: "4G".into(),
             name: "neap".into(),
-            python: "sh".into(),
+            python: "true".into(), // it says yes
             prefix: Some(prefix.to_owned()),
             require: true,
         }
@@ -132,7 +151,7 @@ mod tests {
             .map(|word| word.as_str().unwrap())
             .collect();
         assert_eq!(words[1..6], ["run", "-m", "4G", "--require", "--"]);
-        assert!(words[6].starts_with('/') && words[6].ends_with("/sh"));
+        assert!(words[6].starts_with('/') && words[6].ends_with("/true"));
         assert_eq!(
             words[7..],
             ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -153,9 +172,21 @@ mod tests {
                 ..args(prefix.path())
             },
         ] {
-            assert!(install(&bad).is_err());
+            install(&bad).unwrap_err();
         }
+        let bare = KernelArgs {
+            python: "false".into(),
+            ..args(prefix.path())
+        };
+        let failure = install(&bare).unwrap_err();
+        assert_eq!(failure.code(), "E0115");
         assert_eq!(fs::read_dir(prefix.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_has_a_code() {
+        let failure = install(&args(Path::new("/proc/self/status"))).unwrap_err();
+        assert_eq!(failure.code(), "E0107");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use neap_tuning::TUNING;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -42,25 +44,26 @@ pub enum Refusal {
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            let seconds = TUNING.control.answer.duration().as_secs();
-            format!("nothing came for {seconds} s; is neap stopped?")
+            "nothing came in time; is neap stopped?".to_owned()
         }
         _ => error.to_string(),
     }
 }
 
 impl Client {
-    /// Connects to the socket of a job.
+    /// Connects to the socket of a job; no step waits longer than this. A job that is stopped takes no connection once as many
+    /// wait for it as may.
     ///
     /// # Errors
     /// Nobody listens there.
-    pub fn connect(socket: &Path) -> io::Result<Self> {
-        let stream = UnixStream::connect(socket)?;
-        let patience = Some(TUNING.control.answer.duration());
-        stream.set_read_timeout(patience)?;
-        stream.set_write_timeout(patience)?;
+    pub fn connect(socket: &Path, patience: Duration) -> io::Result<Self> {
+        let kind = net::SocketFlags::CLOEXEC;
+        let fd = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, kind, None)?;
+        set_socket_timeout(&fd, Timeout::Send, Some(patience))?; // of connect(2) as well
+        set_socket_timeout(&fd, Timeout::Recv, Some(patience))?;
+        net::connect(&fd, &SocketAddrUnix::new(socket)?)?;
         Ok(Self {
-            stream: BufReader::new(stream),
+            stream: BufReader::new(UnixStream::from(fd)),
         })
     }
 
@@ -118,5 +121,31 @@ impl Client {
         serde_json::from_slice(&line)
             .map(Some)
             .map_err(|_| Refusal::Nonsense)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_job_that_takes_no_connection_is_waited_for_no_longer_than_is_said() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("job.sock");
+        let _silent = UnixListener::bind(&path).expect("a socket");
+        let patience = Duration::from_millis(20);
+        let mut waiting = Vec::new();
+        let error = loop {
+            match Client::connect(&path, patience) {
+                Ok(client) => waiting.push(client),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert!(Refusal::from(error).to_string().contains("in time"));
+        let refusal = waiting[0].ask(&Request::Stat).expect_err("nobody answers");
+        assert!(refusal.to_string().contains("in time"), "{refusal}");
     }
 }

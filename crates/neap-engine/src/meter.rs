@@ -71,7 +71,7 @@ impl Meter {
             floor: zero(),
             has_floor,
             estimate: zero(),
-            hold_above: AtomicU64::new(limit.0),
+            hold_above: AtomicU64::new(limit.0.min(TUNING.limit.most.0)),
             asked_to: AtomicU64::new(u64::MAX),
             settles: AtomicBool::new(false),
             resident: zero(),
@@ -97,6 +97,7 @@ impl Meter {
 
     /// Moves the limit. The next look at usage plans by it.
     pub fn set_limit(&self, limit: Bytes) {
+        let limit = limit.min(TUNING.limit.most);
         let floor = TUNING.limit.floor.of(limit.0);
         let floor = floor.max(TUNING.limit.floor_least.0);
         let floor = if self.has_floor { floor } else { 0 };
@@ -353,6 +354,15 @@ mod tests {
         assert!(!meter.must_hold(MIB));
         assert!(meter.must_hold(MIB + 1));
         assert_eq!(meter.room(), MIB);
+    }
+
+    #[test]
+    fn a_limit_near_the_end_of_numbers_is_none_in_effect() {
+        for meter in [meter(MIB, 0), Meter::new(Bytes(u64::MAX), true)] {
+            meter.set_limit(Bytes(u64::MAX));
+            meter.charge(1 << 40);
+            assert!(!meter.is_far_over() && meter.far() > meter.limit().0);
+        }
     }
 
     #[test]

@@ -68,6 +68,9 @@ crate::group! {
         /// Longest wait for an answer.
         /// Chosen.
         answer: Nanos = Nanos::secs(5);
+        /// The same where all jobs are asked side by side.
+        /// Nobody waits longer for a list of jobs, however many are stopped. Chosen.
+        glance: Nanos = Nanos::secs(2);
         /// Most bytes of one.
         /// Chosen.
         answer_most: Bytes = Bytes::mib(16);

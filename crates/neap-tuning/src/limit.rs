@@ -10,6 +10,9 @@ crate::group! {
         /// Least limit that `-m` takes.
         /// neap's own memory alone may take this much, so a smaller one is a slip.
         least: Bytes = Bytes::mib(4);
+        /// A larger limit is taken for this one.
+        /// 4 PiB, which is all that x86-64 can address. Sums and multiples of it fit in 64 bits.
+        most: Bytes = Bytes::gib(1 << 22);
         /// What a job may be beyond its limit for a moment, whatever that is.
         /// The specification promises it.
         burst: Bytes = Bytes::mib(4);

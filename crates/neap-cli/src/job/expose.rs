@@ -3,14 +3,20 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use rustix::fs::Mode;
+use rustix::process::umask;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
 use super::failure::Failure;
+use crate::machine::{Root, ignored_signals};
 
 /// Bytes of a request's head at most.
 const HEAD: usize = 8 << 10;
@@ -78,8 +84,8 @@ pub fn to_socket(path: &Path, source: Source) -> Result<(), Failure> {
     if is_socket && UnixStream::connect(path).is_err_and(refused) {
         let _ = fs::remove_file(path);
     }
-    let listener = UnixListener::bind(path).map_err(fail(what()))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(fail(what()))?;
+    let listener = bind_for_us(path).map_err(fail(what()))?;
+    remove_at_end(path).map_err(fail(what()))?;
     let timed = |stream: UnixStream| {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -87,6 +93,32 @@ pub fn to_socket(path: &Path, source: Source) -> Result<(), Failure> {
     };
     serve_all(listener.incoming().map(|next| next.and_then(timed)), source);
     Ok(())
+}
+
+/// A socket that is this user's alone from its first moment. No other thread makes a file meanwhile.
+fn bind_for_us(path: &Path) -> io::Result<UnixListener> {
+    let before = umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
+    let listener = UnixListener::bind(path);
+    umask(before);
+    listener
+}
+
+/// Removes the socket when a signal ends this process. One that another has put in its place stays.
+fn remove_at_end(path: &Path) -> io::Result<()> {
+    let ignored = ignored_signals(&Root::real());
+    let ends = [SIGTERM, SIGINT, SIGHUP].into_iter();
+    let mut signals = Signals::new(ends.filter(|signal| ignored & (1 << (signal - 1)) == 0))?;
+    let own = |found: &fs::Metadata| (found.dev(), found.ino());
+    let (path, ours) = (path.to_owned(), own(&fs::symlink_metadata(path)?));
+    let work = move || {
+        for signal in signals.forever() {
+            if fs::symlink_metadata(&path).is_ok_and(|found| own(&found) == ours) {
+                let _ = fs::remove_file(&path);
+            }
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    };
+    std::thread::Builder::new().spawn(work).map(drop)
 }
 
 /// Answers each that comes.
@@ -209,6 +241,15 @@ mod tests {
     fn only_this_machine_may_ask() {
         let address = "0.0.0.0:0".parse().expect("an address");
         assert!(to_port(address, String::new).is_err());
+    }
+
+    #[test]
+    fn a_socket_is_for_its_user_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("metrics");
+        let _listener = bind_for_us(&path).expect("it is bound");
+        let mode = fs::metadata(&path).expect("it").mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub enum Failure {
     /// No such job.
     #[error("no job of this user is called {0:?} or has such a process")]
     NoJob(String),
+    /// A path at which no job can listen.
+    #[error("{0}: {1}")]
+    NoSocket(String, &'static str),
     /// More than one.
     #[error("there are several: {0}")]
     Several(String),
@@ -56,6 +59,9 @@ pub enum Failure {
         /// The fault, and its place in the word.
         source: SizeError,
     },
+    /// Nothing is to be taken.
+    #[error("SIZE is {0:?}, and takes nothing away")]
+    Nothing(String),
     /// The result cannot be written.
     #[error("{what}: {source}")]
     Output {
@@ -85,12 +91,12 @@ impl Failure {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NoJobs | Self::NoJob(_) => "E0301",
+            Self::NoJobs | Self::NoJob(_) | Self::NoSocket(..) => "E0301",
             Self::Several(_) => "E0302",
             Self::Silent { .. } => "E0303",
             Self::Refused { .. } => "E0304",
             Self::Short { .. } => "E0305",
-            Self::Setting(_) | Self::Size { .. } => "E0306",
+            Self::Setting(_) | Self::Size { .. } | Self::Nothing(_) => "E0306",
             Self::Output { .. } => "E0307",
         }
     }
@@ -104,6 +110,10 @@ impl Failure {
                 Some("neap ps lists them; a job of another user is that user's to see")
             }
             Self::Several(_) => Some("one of these names"),
+            Self::NoSocket(..) => {
+                Some("the name that neap ps shows, or the path of a job's control socket")
+            }
+            Self::Nothing(_) => Some("neap reclaim JOB 100M"),
             Self::Silent { .. } => Some("again when its process runs; neap ps shows which do"),
             Self::Short { .. } => Some("less, or neap stat to see what is left to take"),
             Self::Setting(_) => Some("neap set JOB memory.max=3G zswap.max_pool_percent=25"),

@@ -1,14 +1,21 @@
 //! Finding a running job by what the user calls it.
 
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
 use neap_control::{Client, Found, Request, jobs};
+use neap_tuning::TUNING;
 use serde_json::Value;
 
 use super::failure::Failure;
 
 /// A job that is asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Job {
     /// What it is called.
     pub name: String,
@@ -35,6 +42,7 @@ impl Job {
     /// There is none, or more than one.
     pub fn find(word: Option<&str>) -> Result<Self, Failure> {
         if let Some(path) = word.filter(|word| word.contains('/')) {
+            can_listen(path)?;
             return Ok(Self {
                 name: path.to_owned(),
                 socket: path.into(),
@@ -55,7 +63,7 @@ impl Job {
         }
         let number = word.parse().ok();
         match number {
-            Some(pid) => all.retain(|job| job.has(pid)),
+            Some(pid) => all = with_process(&all, pid),
             None => all.retain(|job| job.name.starts_with(word)),
         }
         match all.len() {
@@ -65,22 +73,17 @@ impl Job {
         }
     }
 
-    fn has(&self, pid: u64) -> bool {
-        let Ok(stat) = self.stat() else { return false };
-        let its = stat["processes"].as_array().into_iter().flatten();
-        let mut its = its.map(|process| &process["pid"]);
-        stat["pid"] == pid || its.any(|its| *its == pid)
-    }
-
     /// A connection to it.
     ///
     /// # Errors
     /// Nobody listens.
     pub fn connect(&self) -> Result<Client, Failure> {
-        Client::connect(&self.socket).map_err(|error| Failure::Silent {
-            name: self.name.clone(),
-            why: error.to_string(),
-        })
+        self.connect_within(TUNING.control.answer.duration())
+    }
+
+    fn connect_within(&self, patience: Duration) -> Result<Client, Failure> {
+        let client = Client::connect(&self.socket, patience);
+        client.map_err(|error| Failure::of(&self.name, error.into()))
     }
 
     /// Asks it for something that is done at once.
@@ -99,6 +102,59 @@ impl Job {
     pub fn stat(&self) -> Result<Value, Failure> {
         self.ask(&Request::Stat)
     }
+}
+
+/// Whether a job can listen at this path.
+fn can_listen(path: &str) -> Result<(), Failure> {
+    let fault = match fs::metadata(path) {
+        Ok(found) if found.file_type().is_socket() => return Ok(()),
+        Ok(_) => "it is no socket",
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            "this user may not look there"
+        }
+        Err(_) => "there is no such file",
+    };
+    Err(Failure::NoSocket(path.to_owned(), fault))
+}
+
+/// All figures of each, in the order of the jobs. They are asked side by side, and within one limit for all.
+pub fn stats_of(jobs: &[Job]) -> Vec<Result<Value, Failure>> {
+    let patience = TUNING.control.glance.duration();
+    let end = neap_sys::monotonic_nanos() + TUNING.control.glance.0;
+    let silent =
+        |job: &Job| Failure::of(&job.name, io::Error::from(io::ErrorKind::TimedOut).into());
+    let mut stats: Vec<_> = jobs.iter().map(|job| Err(silent(job))).collect();
+    let (say, heard) = channel();
+    for (at, job) in jobs.iter().cloned().enumerate() {
+        let say = say.clone();
+        let ask = move || {
+            let answer = job.connect_within(patience).and_then(|mut client| {
+                let answer = client.ask(&Request::Stat);
+                answer.map_err(|refusal| Failure::of(&job.name, refusal))
+            });
+            let _ = say.send((at, answer));
+        };
+        let _ = thread::Builder::new().spawn(ask); // one that cannot be asked has said nothing
+    }
+    drop(say);
+    let left = || Duration::from_nanos(end.saturating_sub(neap_sys::monotonic_nanos()));
+    while let Ok((at, answer)) = heard.recv_timeout(left()) {
+        stats[at] = answer;
+    }
+    stats
+}
+
+/// Those that have this process.
+fn with_process(jobs: &[Job], pid: u64) -> Vec<Job> {
+    let has = |stat: &Value| {
+        let its = stat["processes"].as_array().into_iter().flatten();
+        let mut its = its.map(|process| &process["pid"]);
+        stat["pid"] == pid || its.any(|its| *its == pid)
+    };
+    let all = jobs.iter().zip(stats_of(jobs));
+    all.filter(|(_, stat)| stat.as_ref().is_ok_and(has))
+        .map(|(job, _)| job.clone())
+        .collect()
 }
 
 fn several(jobs: &[Job]) -> Failure {

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::machine::{Root, ram};
 use crate::talk;
 use failure::{Failure, NOT_DONE};
-use find::Job;
+use find::{Job, stats_of};
 use flags::{EventsArgs, MetricsArgs, PsArgs, ReclaimArgs, SetArgs, StatArgs, TopArgs};
 use show::Row;
 
@@ -55,11 +55,11 @@ fn is_read(text: &str) -> Result<bool, Failure> {
 
 /// What all jobs say of themselves. One that says nothing is told of and left out.
 fn all_stats() -> Vec<Value> {
-    stats_of(Job::all())
+    those_that_answer(&Job::all())
 }
 
-fn stats_of(jobs: Vec<Job>) -> Vec<Value> {
-    let stats = jobs.into_iter().filter_map(|job| match job.stat() {
+fn those_that_answer(jobs: &[Job]) -> Vec<Value> {
+    let stats = stats_of(jobs).into_iter().filter_map(|stat| match stat {
         Ok(stat) => Some(stat),
         Err(failure) => {
             talk::warn(&failure.to_string());
@@ -73,7 +73,7 @@ fn stats_of(jobs: Vec<Job>) -> Vec<Value> {
 pub fn ps(args: &PsArgs) -> ExitCode {
     let jobs = Job::all();
     let none = jobs.is_empty();
-    let stats = stats_of(jobs);
+    let stats = those_that_answer(&jobs);
     if args.json {
         let all =
             json!({"schema": "neap.ps/1", "version": env!("CARGO_PKG_VERSION"), "jobs": stats});
@@ -175,6 +175,9 @@ fn size(what: &str, text: &str) -> Result<Bytes, Failure> {
 pub fn reclaim(args: &ReclaimArgs) -> ExitCode {
     let reclaim = || {
         let bytes = size("SIZE", &args.size)?;
+        if bytes == Bytes(0) {
+            return Err(Failure::Nothing(args.size.clone()));
+        }
         let job = Job::find(Some(&args.job))?;
         let got = ask_for_long(&job, &Request::Reclaim(bytes.0))?;
         let got = Bytes(got["reclaimed_bytes"].as_u64().unwrap_or(0));

@@ -25,13 +25,14 @@ pub struct Limit {
 /// When the text is no size, or no text is given and no cgroup limits.
 pub fn limit(root: &Root, flag: &'static str, text: Option<&str>) -> Result<Limit, Failure> {
     let group = own_memory_cgroup(root);
-    let limit = match text {
+    let mut limit = match text {
         Some(text) => given(root, flag, text, group.as_ref())?,
         None => from_cgroup(root, group)?,
     };
     if limit.bytes < TUNING.limit.least {
         return Err(Failure::LimitTooSmall(limit.bytes, TUNING.limit.least));
     }
+    limit.bytes = limit.bytes.min(TUNING.limit.most);
     Ok(limit)
 }
 

@@ -1,8 +1,8 @@
 //! What happens to a job, in lines for those who follow it. The last ones are kept.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use neap_sys::{Lock, Waker};
@@ -48,7 +48,7 @@ impl Kind {
 }
 
 /// One event, as it is written.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct Event {
     event: &'static str,
     /// They are numbered from 1 on: who missed some sees it.
@@ -73,10 +73,33 @@ pub(crate) struct Log {
     last: AtomicU64,
 }
 
-#[derive(Default)]
+/// Threads that a program waits for take its lock. So nothing is allocated, copied or freed under it.
 struct Kept {
-    events: VecDeque<Event>,
+    events: VecDeque<Arc<Event>>,
     seq: u64,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self {
+            events: VecDeque::with_capacity(TUNING.control.events),
+            seq: 0,
+        }
+    }
+}
+
+impl Kept {
+    /// One more. The oldest, if there is no room for both.
+    fn keep(&mut self, mut event: Arc<Event>) -> Option<Arc<Event>> {
+        self.seq += 1;
+        if let Some(event) = Arc::get_mut(&mut event) {
+            event.seq = self.seq;
+        }
+        let full = self.events.len() >= TUNING.control.events;
+        let oldest = full.then(|| self.events.pop_front()).flatten();
+        self.events.push_back(event);
+        oldest
+    }
 }
 
 impl Log {
@@ -101,22 +124,16 @@ impl Log {
         self.counts[kind as usize].fetch_add(1, Relaxed);
         #[expect(clippy::disallowed_methods, reason = "a person reads when it was")]
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        {
-            let mut kept = self.kept.lock();
-            kept.seq += 1;
-            let event = Event {
-                event: kind.name(),
-                seq: kept.seq,
-                time_seconds: now.unwrap_or_default().as_secs_f64(),
-                usage_bytes: job.meter.usage(),
-                limit_bytes: job.meter.limit().0,
-                message,
-            };
-            kept.events.push_back(event);
-            if kept.events.len() > TUNING.control.events {
-                kept.events.pop_front();
-            }
-        }
+        let event = Arc::new(Event {
+            event: kind.name(),
+            seq: 0,
+            time_seconds: now.unwrap_or_default().as_secs_f64(),
+            usage_bytes: job.meter.usage(),
+            limit_bytes: job.meter.limit().0,
+            message,
+        });
+        let oldest = self.kept.lock().keep(event);
+        drop(oldest); // after the lock
         self.ring();
     }
 
@@ -143,15 +160,54 @@ impl Log {
     }
 
     /// The kept events from this number on.
-    pub(super) fn since(&self, seq: u64) -> Vec<Event> {
+    pub(super) fn since(&self, seq: u64) -> Vec<Arc<Event>> {
+        let mut all = Vec::with_capacity(TUNING.control.events);
         let kept = self.kept.lock();
-        let all = kept.events.iter().filter(|event| event.seq >= seq);
-        all.cloned().collect()
+        all.extend(kept.events.iter().filter(|event| event.seq >= seq).cloned());
+        all
     }
 
     /// How often each kind has come.
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         let counts = self.counts.iter().map(|count| count.load(Relaxed));
         Kind::NAMES.into_iter().zip(counts).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event() -> Arc<Event> {
+        Arc::new(Event {
+            event: "set",
+            seq: 0,
+            time_seconds: 0.0,
+            usage_bytes: 0,
+            limit_bytes: 0,
+            message: String::new(),
+        })
+    }
+
+    #[test]
+    fn the_last_events_are_shared_in_order_and_nothing_grows_under_the_lock() {
+        let log = Log::default();
+        let most = TUNING.control.events as u64;
+        let room = log.kept.lock().events.capacity();
+        for number in 1..=most + 3 {
+            let oldest = log.kept.lock().keep(event());
+            assert_eq!(oldest.is_some(), number > most, "{number}");
+        }
+        assert_eq!(log.kept.lock().events.capacity(), room);
+        let seqs = |from| {
+            log.since(from)
+                .iter()
+                .map(|event| event.seq)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(seqs(0), (4..=most + 3).collect::<Vec<_>>());
+        assert_eq!(seqs(most + 2), [most + 2, most + 3]);
+        let (one, other) = (log.since(most + 3), log.since(most + 3));
+        assert!(Arc::ptr_eq(&one[0], &other[0]), "it is not copied");
     }
 }

@@ -375,7 +375,7 @@ impl Desk {
             let At::Follows(next) = peer.at else { continue };
             for event in self.job.log.since(next) {
                 peer.at = At::Follows(event.seq + 1);
-                let line = serde_json::to_string(&event).unwrap_or_default();
+                let line = serde_json::to_string(&*event).unwrap_or_default();
                 peer.say(&format!("{line}\n"), now);
             }
         }

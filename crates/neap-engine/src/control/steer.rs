@@ -46,7 +46,7 @@ impl Job {
         self.meter.set_limit(limit);
         self.fit_pool();
         self.told_dry.store(false, Relaxed);
-        let line = format!("the limit is {limit} from now on{why}");
+        let line = format!("the limit is {} from now on{why}", self.meter.limit());
         self.log.note(self, Kind::Set, line);
         self.sampler.ring();
     }

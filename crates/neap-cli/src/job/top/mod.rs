@@ -19,7 +19,7 @@ use ratatui::crossterm::event::{self, Event};
 use serde_json::Value;
 
 use super::failure::Failure;
-use super::find::Job;
+use super::find::{Job, stats_of};
 use super::{ask_for_long, change};
 use state::{State, Wish};
 
@@ -66,10 +66,7 @@ pub fn run() -> Result<(), Failure> {
 /// Asks all jobs again and again, as long as somebody listens.
 fn ask_all(say: &Sender<News>) {
     loop {
-        let stats = Job::all()
-            .iter()
-            .filter_map(|job| job.stat().ok())
-            .collect();
+        let stats = stats_of(&Job::all()).into_iter().flatten().collect();
         if say.send(News::Figures(stats)).is_err() {
             return;
         }
