@@ -95,7 +95,7 @@ fn what_a_process_was_before_an_exec_goes_at_once() {
     let Some(run) = passes(test, "execs", &["6"]) else {
         return;
     };
-    // Both are there until the agent of the former has gone, which takes it a turn on a cpu.
+    // The new program waits until the agent of the former has gone, but not for long where that gets no cpu.
     let peak = run.number("/memory/peak_bytes");
     assert!(peak <= 48 << 20, "{peak} bytes of 32 MiB");
     assert_eq!(run.number("/memory/limit_bytes"), 32 << 20);

@@ -312,14 +312,20 @@ impl Body {
 }
 
 impl Job {
-    /// The process of this space has come by a new one, so that those it had before are over: it has execed.
+    /// The process of this space has come by a new one, so that those it had before are over: it has execed. What it had
+    /// goes before it grows anew, unless that takes long: both count.
     pub fn end_former(&self, space: &Space) {
         let pid = space.pid.load(Relaxed);
         let spaces = self.spaces(); // in the order in which they came
         let former = spaces.iter().take_while(|other| other.id != space.id);
         let bodies = former.filter_map(|other| other.body.get());
         for body in bodies.filter(|body| body.pid == pid) {
+            let had = body.agent.task().and_then(Task::anon_resident).unwrap_or(0);
             body.leave();
+            if had < TUNING.agents.former.0 {
+                continue;
+            }
+            neap_sys::wait_readable(&[body.agent.socket()], Some(TUNING.agents.reply.0));
         }
     }
 

@@ -261,6 +261,7 @@ fn admit(
     }
     // Before the process may go on, and perhaps end, or ask for something, at once.
     space.pid.store(caller.pid, Relaxed);
+    job.end_former(space);
     let_begin(job, space, caller, adopted.is_some()).or_else(|| {
         space.pid.store(0, Relaxed);
         None
@@ -336,7 +337,6 @@ fn embody(job: &Job, caller: Caller, met: Met, task: Option<Task>) -> Option<()>
     // A forked child depends on the engine from the start, and its agent was told so.
     space.told.store(met.adopted, Relaxed);
     space.body.set(body).ok()?;
-    job.end_former(&space);
     if met.adopted {
         space.arm_agent(job); // for its last words
     }

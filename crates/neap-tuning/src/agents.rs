@@ -20,6 +20,9 @@ crate::group! {
         /// An agent that was told to end and is still there after this is killed.
         /// Somebody has stopped it. Chosen.
         leave: Nanos = Nanos::millis(200);
+        /// Memory of a process before an exec, from which on the program that it becomes waits until it has gone.
+        /// Less is within what a burst may take, and a start is not to be slower. Chosen.
+        former: Bytes = Bytes::mib(1);
         /// One that is stopped and has kept a command for so long is killed.
         /// Chosen.
         stopped: Nanos = Nanos::millis(500);
