@@ -24,7 +24,12 @@ else
     echo "SKIP fuzz-crate: no nightly is installed; try: rustup toolchain install nightly --profile minimal"
 fi
 if cargo deny --version >/dev/null 2>&1; then
-    cargo deny check || status=1
+    cargo deny check bans licenses sources || status=1
+    if cargo deny fetch db >/dev/null 2>&1; then
+        cargo deny check --disable-fetch advisories || status=1
+    else
+        echo "SKIP advisories: their list is not to be had; try: cargo deny fetch db"
+    fi
 else
     echo "SKIP cargo-deny: it is not installed; try: cargo install cargo-deny"
 fi

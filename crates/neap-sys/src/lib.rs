@@ -45,6 +45,8 @@ pub use file::SwapFile;
 pub use heap::keep_heap_small;
 pub use kernel::{Clock, Files, Line, MachineClock, Userfault, View};
 pub use kind::{is_proc_file, is_userfaultfd};
+#[cfg(debug_assertions)]
+pub use lock::turns;
 pub use lock::{Alone, Gate, Held, Lock, Locked, holds_none};
 pub use maps::{Mapping, Maps};
 pub use measured::{Usage, own_time, start_within, swap_off, swap_on, usage_of_children};

@@ -4,7 +4,11 @@
 //! not, whether or not the two threads that would wait for each other meet; other builds keep no account.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
+};
+
+const POISONED: &str = "no thread panics under a lock";
 
 /// A mutual exclusion lock whose place in the order is `PLACE`.
 #[derive(Default, Debug)]
@@ -41,7 +45,9 @@ impl<T, const PLACE: u8> Lock<T, PLACE> {
     #[track_caller]
     pub fn lock(&self) -> Locked<'_, T, PLACE> {
         let place = Place::take_in_order();
-        Held::of(self.0.lock().expect("no thread panics under a lock"), place)
+        let guard = turns::take(|| free(self.0.try_lock()));
+        let guard = guard.unwrap_or_else(|| self.0.lock().expect(POISONED));
+        Held::of(guard, place)
     }
 
     /// Takes the lock if nobody has it. This never waits, so that it may be taken out of order.
@@ -50,11 +56,7 @@ impl<T, const PLACE: u8> Lock<T, PLACE> {
     /// If a thread panicked while it held it.
     #[track_caller]
     pub fn try_lock(&self) -> Option<Locked<'_, T, PLACE>> {
-        match self.0.try_lock() {
-            Ok(guard) => Some(Held::of(guard, Place::take())),
-            Err(std::sync::TryLockError::WouldBlock) => None,
-            Err(std::sync::TryLockError::Poisoned(_)) => panic!("no thread panics under a lock"),
-        }
+        free(self.0.try_lock()).map(|guard| Held::of(guard, Place::take()))
     }
 }
 
@@ -71,7 +73,9 @@ impl<T, const PLACE: u8> Gate<T, PLACE> {
     #[track_caller]
     pub fn read(&self) -> Held<RwLockReadGuard<'_, T>, PLACE> {
         let place = Place::take_in_order();
-        Held::of(self.0.read().expect("no thread panics under a lock"), place)
+        let guard = turns::take(|| free(self.0.try_read()));
+        let guard = guard.unwrap_or_else(|| self.0.read().expect(POISONED));
+        Held::of(guard, place)
     }
 
     /// Waits for the lock alone.
@@ -81,10 +85,9 @@ impl<T, const PLACE: u8> Gate<T, PLACE> {
     #[track_caller]
     pub fn write(&self) -> Alone<'_, T, PLACE> {
         let place = Place::take_in_order();
-        Held::of(
-            self.0.write().expect("no thread panics under a lock"),
-            place,
-        )
+        let guard = turns::take(|| free(self.0.try_write()));
+        let guard = guard.unwrap_or_else(|| self.0.write().expect(POISONED));
+        Held::of(guard, place)
     }
 
     /// Takes the lock alone if nobody has it. This never waits, so that it may be taken out of order.
@@ -112,6 +115,51 @@ impl<G: Deref, const PLACE: u8> Deref for Held<G, PLACE> {
 impl<G: DerefMut, const PLACE: u8> DerefMut for Held<G, PLACE> {
     fn deref_mut(&mut self) -> &mut G::Target {
         &mut self.guard
+    }
+}
+
+/// The guard, unless somebody has the lock.
+#[track_caller]
+fn free<G>(tried: TryLockResult<G>) -> Option<G> {
+    match tried {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Poisoned(_)) => panic!("{POISONED}"),
+    }
+}
+
+/// Threads that take turns, of which one runs at a time: a test has each tell when it may give up its turn.
+#[cfg(debug_assertions)]
+pub mod turns {
+    use std::cell::Cell;
+
+    thread_local! {
+        static HOOK: Cell<Option<fn(bool)>> = const { Cell::new(None) };
+    }
+
+    /// From now on this thread calls `hook` before it takes a lock, with `false`, and instead of sleeping while another
+    /// thread holds the lock, with `true`.
+    pub fn set_hook(hook: Option<fn(bool)>) {
+        HOOK.set(hook);
+    }
+
+    pub(super) fn take<G>(mut tried: impl FnMut() -> Option<G>) -> Option<G> {
+        let hook = HOOK.get()?;
+        hook(false);
+        loop {
+            match tried() {
+                Some(guard) => return Some(guard),
+                None => hook(true),
+            }
+        }
+    }
+}
+
+#[cfg(not(debug_assertions))]
+mod turns {
+    /// No thread takes turns.
+    pub(super) fn take<G>(_tried: impl FnMut() -> Option<G>) -> Option<G> {
+        None
     }
 }
 

@@ -1,5 +1,6 @@
 //! What has been found, each kept as the steps that showed it.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use neap_imagined::{Act, Odds, Outcome, PAGE, Prot, Ran, ThreadNr};
@@ -28,6 +29,7 @@ fn quiet() -> Plan {
         walks: 0,
         most: 48,
         kills: false,
+        hands: 0,
     }
 }
 
@@ -59,11 +61,9 @@ impl Story {
 
     fn part(&self, nr: usize, part: Part) {
         let space = self.program(nr).space.borrow().clone().expect("a space");
-        let mut reclaimer = self.scene.reclaimer.borrow_mut();
-        reclaimer
-            .as_mut()
-            .expect("reclaim")
-            .part_of_pass(part, &space);
+        let mut reclaimer = self.scene.reclaimer.take().expect("reclaim");
+        reclaimer.part_of_pass(part, &space);
+        self.scene.reclaimer.put(reclaimer);
     }
 
     /// All pages leave: each time those that are oldest.
@@ -194,5 +194,37 @@ fn what_moved_is_gone_where_the_next_move_has_grown_over_it() {
     assert_eq!(told, 2, "of its move and of its end");
     story.does(0, move_to(4, 24, 8));
     assert_eq!(story.does(0, Act::Read(BASE + 30 * PAGE)), Outcome::Read(0));
+    story.ends_well();
+}
+
+/// A mapping shrinks as it moves. A page of it is discarded, and moves to where its tail has been. All that is heard before any
+/// of it is applied.
+#[test]
+fn what_was_discarded_reads_as_zeros_where_it_moves_to() {
+    let story = Story::new();
+    story.does(0, Act::Map(place(0, 8), Prot::RW));
+    story.does(0, Act::Write(BASE + 3 * PAGE, 0, 7));
+    story.look(0);
+    story.stage_all(0);
+    let (program, machine) = (story.program(0), &story.scene.machine);
+    let space = program.space.borrow().clone().expect("a space");
+    let is_heard = |act: Act| {
+        machine.begin(program.nr, MAIN, act);
+        while machine.run(program.nr, MAIN) != Ran::Idle {
+            let _gate = space.gate.write();
+            let hear = &mut |event| drop(space.hear(&story.scene.job, event));
+            space.uffd.read_events(hear).expect("events");
+        }
+    };
+    let move_to = |from: Range<u64>, to: u64, len: u64| Act::Move {
+        from,
+        to: BASE + to * PAGE,
+        len: len * PAGE,
+        stays: false,
+    };
+    is_heard(move_to(place(0, 8), 30, 4));
+    is_heard(Act::Discard(place(33, 1)));
+    is_heard(move_to(place(33, 1), 4, 1));
+    assert_eq!(story.does(0, Act::Read(BASE + 4 * PAGE)), Outcome::Read(0));
     story.ends_well();
 }

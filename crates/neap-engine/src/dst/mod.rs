@@ -10,6 +10,7 @@
 
 mod disk;
 mod found;
+mod hands;
 mod plan;
 mod program;
 mod run;
@@ -23,14 +24,17 @@ use run::Failure;
 /// Steps of one run.
 const STEPS: usize = 400;
 
+/// Makes the plan of a seed.
+type Planner = fn(u64) -> Plan;
+
 /// Runs seeds from `first` on for so long. How many steps that were.
-fn search(first: u64, seconds: u64) -> u64 {
+fn search(planner: Planner, first: u64, seconds: u64) -> u64 {
     let end = neap_sys::monotonic_nanos() + seconds * 1_000_000_000;
     let (mut seed, mut steps) = (first, 0);
     while neap_sys::monotonic_nanos() < end {
         steps += STEPS as u64;
-        if let Err(failure) = run::run(&Plan::of(seed), &steps_of(seed)) {
-            report(seed, &failure, steps);
+        if let Err(failure) = run::run(&planner(seed), &steps_of(seed)) {
+            report(planner, seed, &failure, steps);
         }
         seed += 1;
     }
@@ -45,8 +49,8 @@ fn steps_of(seed: u64) -> Vec<u64> {
 }
 
 /// Says what failed, with as few steps as it takes.
-fn report(seed: u64, failure: &Failure, steps: u64) -> ! {
-    let plan = Plan::of(seed);
+fn report(planner: Planner, seed: u64, failure: &Failure, steps: u64) -> ! {
+    let plan = planner(seed);
     let short = run::shrink(&plan, &steps_of(seed));
     let told = run::told(&plan, &short);
     panic!(
@@ -60,11 +64,10 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// `NEAP_DST_SEED`: that seed alone. `NEAP_DST_SECONDS`: for so long, from seed `NEAP_DST_FIRST` on, or from one that no run had.
-#[test]
-fn no_byte_is_lost_on_an_imagined_kernel() {
+fn play(planner: Planner) {
     if let Some(seed) = number("NEAP_DST_SEED") {
-        if let Err(failure) = run::run(&Plan::of(seed), &steps_of(seed)) {
-            report(seed, &failure, STEPS as u64);
+        if let Err(failure) = run::run(&planner(seed), &steps_of(seed)) {
+            report(planner, seed, &failure, STEPS as u64);
         }
         return;
     }
@@ -75,7 +78,18 @@ fn no_byte_is_lost_on_an_imagined_kernel() {
         (None, None) => 1,
     };
     let start = neap_sys::monotonic_nanos();
-    let steps = search(first, seconds.unwrap_or(4));
+    let steps = search(planner, first, seconds.unwrap_or(4));
     let spent = (neap_sys::monotonic_nanos() - start) as f64 / 1e9;
     eprintln!("{steps} steps, {:.0} a second", steps as f64 / spent);
+}
+
+#[test]
+fn no_byte_is_lost_on_an_imagined_kernel() {
+    play(Plan::of);
+}
+
+/// The engine's parts are threads here: each may stop at any lock and in any call while the others get on.
+#[test]
+fn no_byte_is_lost_between_threads_of_the_engine() {
+    play(Plan::with_threads);
 }

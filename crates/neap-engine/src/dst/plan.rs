@@ -30,6 +30,8 @@ pub(super) struct Plan {
     pub most: u64,
     /// Agents are killed.
     pub kills: bool,
+    /// Threads of the engine that take turns; 0: whoever drives the run is the engine, too.
+    pub hands: usize,
 }
 
 impl Plan {
@@ -64,6 +66,17 @@ impl Plan {
             swap: if chance.happens(700) { 8 << 20 } else { 0 },
             pool: [16, 64, 256][chance.below(3) as usize],
             kills: chance.happens(50),
+            hands: 0,
+        }
+    }
+
+    /// The same, with the engine in threads of its own.
+    pub fn with_threads(seed: u64) -> Self {
+        let plan = Self::of(seed);
+        Self {
+            hands: 3,
+            within: plan.within.max(50),
+            ..plan
         }
     }
 }

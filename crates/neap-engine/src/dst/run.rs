@@ -1,5 +1,6 @@
 //! Runs steps, and finds out which of them a failure needs.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -39,6 +40,9 @@ fn run_with(plan: &Plan, steps: &[u64], words: Option<&mut Vec<String>>) -> Resu
     }
     scene::set(Some(scene.clone()));
     let played = catch_unwind(AssertUnwindSafe(|| play(&scene, steps)));
+    if !matches!(played, Ok(Ok(()))) {
+        let _ = scene.hush(); // threads that are at work need the scene
+    }
     scene::set(None);
     if let (Some(words), Some(said)) = (words, scene.words.take()) {
         *words = said;
@@ -46,29 +50,34 @@ fn run_with(plan: &Plan, steps: &[u64], words: Option<&mut Vec<String>>) -> Resu
     match played {
         Ok(done) => done,
         Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
             // Locks that it held cannot be taken any more, and its threads have not ended.
             std::mem::forget(scene);
-            Err(format!("panicked: {}", text.unwrap_or_default()))
+            Err(words_of(&*panic))
         }
     }
+}
+
+/// What a thread said that panicked.
+pub(super) fn words_of(panic: &(dyn Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+    format!("panicked: {}", text.unwrap_or_default())
 }
 
 fn play(scene: &Rc<Scene>, steps: &[u64]) -> Result<(), Failure> {
     scene.machine.set_odds(scene.plan.odds);
     for (count, &step) in steps.iter().enumerate() {
-        scene.machine.reseed(step);
-        *scene.chance.borrow_mut() = Chance::new(step);
+        scene.draw_from(step);
         scene.any_step(step);
         scene.look()?;
         if count % 64 == 63 {
             scene.job.core().check();
         }
     }
-    scene.quiet.set(true);
-    scene.machine.set_odds(Odds::default());
     scene.note(|| "all get what they wait for".into());
+    scene.hush()?;
+    scene.look()?;
+    scene.machine.set_odds(Odds::default());
     scene.come_to_rest()?;
     scene.read_all()?;
     scene.end_all()
@@ -78,6 +87,11 @@ impl Scene {
     /// One step of a program or of the engine.
     pub(super) fn any_step(&self, number: u64) {
         let mut chance = Chance::new(number);
+        if self.hands.are_there() && chance.happens(400) && self.go_on() {
+            self.note(|| "a thread of the engine goes on".into());
+            self.take_born();
+            return;
+        }
         match chance.below(100) {
             0..45 => self.program_step(chance.draw()),
             45..65 => {
@@ -200,24 +214,41 @@ impl Scene {
             10 => Part::Recycle,
             _ => Part::CatchUp,
         };
-        let reclaimer = self.reclaimer.borrow_mut().take();
-        if let Some(mut reclaimer) = reclaimer {
+        // A worker stores beside reclaim, where there are threads.
+        if self.hands.are_there() && matches!(part, Part::Store { .. }) && chance.happens(500) {
+            let slot = self.storer.share();
+            if let Some(mut storer) = slot.take() {
+                self.note(|| format!("a worker stores a block of space {:?}", space.id));
+                self.has_done(move || {
+                    storer.store(&space);
+                    slot.put(storer);
+                });
+            }
+            return;
+        }
+        let slot = self.reclaimer.share();
+        if let Some(mut reclaimer) = slot.take() {
             self.note(|| format!("reclaim of space {:?}: {part:?}", space.id));
-            reclaimer.part_of_pass(part, &space);
-            *self.reclaimer.borrow_mut() = Some(reclaimer);
+            self.has_done(move || {
+                reclaimer.part_of_pass(part, &space);
+                slot.put(reclaimer);
+            });
         }
     }
 
     fn write_back(&self, chance: &mut Chance) {
-        let codec = self.codec.borrow_mut().take();
-        if let Some(mut codec) = codec {
+        let slot = self.codec.share();
+        if let Some(mut codec) = slot.take() {
             self.note(|| "write-back".into());
-            match chance.below(3) {
-                0 => _ = self.job.store.shrink_poor(1, &mut codec),
-                1 => _ = self.job.store.shrink_worker(&mut codec),
-                _ => _ = self.job.store.shrink(0, &mut codec),
-            }
-            *self.codec.borrow_mut() = Some(codec);
+            let (which, job) = (chance.below(3), self.job.clone());
+            self.has_done(move || {
+                match which {
+                    0 => _ = job.store.shrink_poor(1, &mut codec),
+                    1 => _ = job.store.shrink_worker(&mut codec),
+                    _ => _ = job.store.shrink(0, &mut codec),
+                }
+                slot.put(codec);
+            });
         }
     }
 
@@ -232,7 +263,8 @@ impl Scene {
         };
         self.note(|| format!("a look at {:?}", program.nr));
         if chance.happens(700) {
-            space.discover(&self.job);
+            let job = self.job.clone();
+            self.has_done(move || space.discover(&job));
         } else if program.advises.borrow().is_empty() {
             use neap_sys::Clock;
             self.machine.sleep(neap_tuning::TUNING.changes.madvise.0);
@@ -281,7 +313,7 @@ impl Scene {
             return;
         };
         let busy = program.turn.borrow().is_some() || program.speaks.get();
-        if busy || program.faults.borrow().is_none() {
+        if busy || program.faults.is_empty() {
             return;
         }
         self.note(|| format!("{:?} ends", program.nr));
@@ -298,6 +330,9 @@ impl Scene {
 
     /// Whether anything is wrong by now.
     fn look(&self) -> Result<(), Failure> {
+        if let Some(failure) = &*self.failed.borrow() {
+            return Err(failure.clone());
+        }
         if let Some(wrong) = self.machine.wrong() {
             return Err(wrong);
         }
@@ -329,12 +364,11 @@ impl Scene {
                     while agent.step() {}
                 }
             }
-            let reclaimer = self.reclaimer.borrow_mut().take();
-            if let Some(mut reclaimer) = reclaimer {
+            if let Some(mut reclaimer) = self.reclaimer.take() {
                 if let Some(space) = self.job.spaces().first() {
                     reclaimer.part_of_pass(Part::CatchUp, space);
                 }
-                *self.reclaimer.borrow_mut() = Some(reclaimer);
+                self.reclaimer.put(reclaimer);
             }
             self.look()?;
             if !busy {

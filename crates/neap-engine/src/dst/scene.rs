@@ -4,8 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use neap_imagined::{
     Act, Call, Chance, ImaginedAgent, ImaginedUffd, Machine, PAGE, Prot, SpaceNr, ThreadNr,
@@ -15,6 +16,7 @@ use neap_sys::{Features, Mode, Pidfd, Process, Waker};
 use neap_units::{Bytes, Pages};
 
 use super::disk::Disk;
+use super::hands::{self, Hands, Luck, Slot};
 use super::plan::Plan;
 use crate::agent::Agent;
 use crate::attend::Attendance;
@@ -22,7 +24,7 @@ use crate::fault::FaultThread;
 use crate::job::Job;
 use crate::options::{Exhausted, Options, Swap};
 use crate::proof::Token;
-use crate::reclaim::{Reclaimer, Work};
+use crate::reclaim::{Reclaimer, Work, Worker};
 use crate::space::{Advance, Body, Ranges, Space, Stage};
 use crate::spares::Spares;
 use crate::warnings::Warnings;
@@ -35,15 +37,17 @@ const GUARD: u64 = 0x7100_0000_0000;
 thread_local! {
     static SCENE: RefCell<Option<Rc<Scene>>> = const { RefCell::new(None) };
     /// Spaces that somebody is to serve.
-    static BORN: RefCell<Vec<Arc<Space>>> = const { RefCell::new(Vec::new()) };
+    static BORN: RefCell<Born> = RefCell::default();
 }
+
+type Born = Arc<Mutex<Vec<Arc<Space>>>>;
 
 /// A program, and what the engine has of it.
 pub(super) struct Program {
     pub nr: SpaceNr,
     pub space: RefCell<Option<Arc<Space>>>,
-    /// Taken by whoever has it act.
-    pub faults: RefCell<Option<FaultThread>>,
+    /// Taken by the thread in which it acts.
+    pub faults: Slot<FaultThread>,
     pub agent: RefCell<Option<ImaginedAgent>>,
     /// The page that was read last.
     pub walk: Cell<u64>,
@@ -58,11 +62,16 @@ pub(super) struct Program {
 pub(super) struct Scene {
     pub machine: Machine,
     pub job: Arc<Job>,
-    pub reclaimer: RefCell<Option<Reclaimer>>,
-    pub codec: RefCell<Option<Codec>>,
+    pub reclaimer: Slot<Reclaimer>,
+    /// What stores beside reclaim.
+    pub storer: Slot<Worker>,
+    pub codec: Slot<Codec>,
     pub programs: RefCell<Vec<Rc<Program>>>,
     pub plan: Plan,
-    pub chance: RefCell<Chance>,
+    luck: Luck,
+    pub hands: Hands,
+    /// What went wrong in a thread of the engine.
+    pub failed: RefCell<Option<String>>,
     pub disk_erred: Arc<AtomicBool>,
     /// Calls within calls.
     depth: Cell<u32>,
@@ -78,6 +87,9 @@ pub(super) fn at_io() {
 }
 
 fn hook(_call: Call) {
+    if hands::at_call() {
+        return;
+    }
     let scene = SCENE.with_borrow(Clone::clone);
     if let Some(scene) = scene {
         scene.within_a_call();
@@ -86,12 +98,22 @@ fn hook(_call: Call) {
 
 /// Has this scene's programs get on within calls, from here on.
 pub(super) fn set(scene: Option<Rc<Scene>>) {
-    BORN.take();
+    BORN.set(Born::default());
+    neap_sys::turns::set_hook(scene.is_some().then_some(at_lock));
     SCENE.set(scene);
 }
 
+/// Where the one that drives a run would sleep, the threads get on.
+fn at_lock(is_held: bool) {
+    let scene = SCENE.with_borrow(Clone::clone).filter(|_| is_held);
+    if let Some(scene) = scene {
+        assert!(scene.go_on(), "a lock is held by nobody");
+    }
+}
+
 fn serve(_job: &Arc<Job>, space: &Arc<Space>) -> io::Result<()> {
-    BORN.with_borrow_mut(|born| born.push(space.clone()));
+    let born = BORN.with_borrow(Clone::clone);
+    born.lock().expect("those born").push(space.clone());
     Ok(())
 }
 
@@ -178,12 +200,19 @@ impl Scene {
         let disk_erred = Arc::default();
         let job = Arc::new(job(plan, &machine, store(plan, &disk_erred)));
         let work = Arc::new(Work::new(job.clone()));
+        let luck = Luck {
+            chance: Arc::new(Mutex::new(Chance::new(0))),
+            stops: Arc::new(AtomicU32::new(plan.within)),
+        };
         let scene = Rc::new(Self {
-            reclaimer: RefCell::new(Some(Reclaimer::new(work))),
-            codec: RefCell::new(Some(job.store.codec())),
+            reclaimer: Slot::new(Some(Reclaimer::new(work.clone()))),
+            storer: Slot::new(Some(Worker::new(work))),
+            codec: Slot::new(Some(job.store.codec())),
             programs: RefCell::default(),
             plan: plan.clone(),
-            chance: RefCell::new(Chance::new(0)),
+            hands: Hands::new(plan.hands, &luck),
+            luck,
+            failed: RefCell::default(),
             disk_erred,
             depth: Cell::new(0),
             quiet: Cell::new(false),
@@ -203,7 +232,9 @@ impl Scene {
         let program = self.meet(nr);
         *program.space.borrow_mut() = Some(space.clone());
         self.embody(&program, &space);
-        *program.faults.borrow_mut() = Some(FaultThread::new(job.clone(), space.clone()));
+        program
+            .faults
+            .put(FaultThread::new(job.clone(), space.clone()));
         space.standing.step(Advance::Serve);
         space.standing.step(Advance::BeginLook);
         space.make_first_look(job);
@@ -215,7 +246,7 @@ impl Scene {
         let program = Rc::new(Program {
             nr,
             space: RefCell::default(),
-            faults: RefCell::default(),
+            faults: Slot::new(None),
             agent: RefCell::default(),
             walk: Cell::default(),
             speaks: Cell::default(),
@@ -282,14 +313,18 @@ impl Scene {
 
     /// Finds somebody who serves forked children.
     pub fn take_born(&self) {
-        for space in BORN.take() {
+        let born = BORN.with_borrow(Clone::clone);
+        let born = std::mem::take(&mut *born.lock().expect("those born"));
+        for space in born {
             let uffd: &dyn std::any::Any = &*space.uffd;
             let uffd = uffd
                 .downcast_ref::<ImaginedUffd>()
                 .expect("an imagined one");
             let known = self.program(uffd.space());
             let program = known.unwrap_or_else(|| self.meet(uffd.space()));
-            *program.faults.borrow_mut() = Some(FaultThread::new(self.job.clone(), space.clone()));
+            program
+                .faults
+                .put(FaultThread::new(self.job.clone(), space.clone()));
             *program.space.borrow_mut() = Some(space);
         }
     }
@@ -301,20 +336,66 @@ impl Scene {
 
     /// One turn of the thread that serves a program, if it is not just at one.
     pub fn serve(&self, program: &Program) {
-        let thread = program.faults.borrow_mut().take();
-        let Some(mut thread) = thread else { return };
-        let dead = program
-            .space
-            .borrow()
-            .as_ref()
-            .is_some_and(|space| space.is_dead());
-        if dead {
-            thread.end();
-        } else {
-            thread.turn(self.machine.has_message(program.nr));
-            *program.faults.borrow_mut() = Some(thread);
-        }
+        let Some(mut thread) = program.faults.take() else {
+            self.go_on(); // it may be in a turn
+            return;
+        };
+        let space = program.space.borrow().clone();
+        let slot = program.faults.share();
+        let has_message = self.machine.has_message(program.nr);
+        self.has_done(move || {
+            if space.is_some_and(|space| space.is_dead()) {
+                thread.end();
+            } else {
+                thread.turn(has_message);
+                slot.put(thread);
+            }
+        });
         self.take_born();
+    }
+
+    /// A part of the engine does its work: here, or in a thread, as far as that gets.
+    pub fn has_done(&self, work: impl FnOnce() + Send + 'static) {
+        if self.quiet.get() || !self.hands.are_there() {
+            return work();
+        }
+        while !self.hands.has_idle() {
+            self.go_on();
+        }
+        let born = BORN.with_borrow(Clone::clone);
+        let work = move || {
+            BORN.set(born);
+            work();
+        };
+        self.has_run(self.hands.begin(Box::new(work)));
+    }
+
+    /// Lets a thread of the engine go on. False: none is at work.
+    pub fn go_on(&self) -> bool {
+        match self.hands.go_on() {
+            Some(done) => self.has_run(done),
+            None => return false,
+        }
+        true
+    }
+
+    fn has_run(&self, done: Result<(), String>) {
+        if let Err(failure) = done {
+            self.failed.borrow_mut().get_or_insert(failure);
+        }
+    }
+
+    /// What comes from here on is drawn from this.
+    pub fn draw_from(&self, seed: u64) {
+        self.machine.reseed(seed);
+        *self.luck.chance.lock().expect("chance") = Chance::new(seed);
+    }
+
+    /// All threads of the engine get done, and from here on nobody gets on within a call.
+    pub fn hush(&self) -> Result<(), String> {
+        self.quiet.set(true);
+        self.luck.stops.store(0, Relaxed);
+        self.hands.finish()
     }
 
     /// The engine waits for the kernel's answer, or for the disk: others get on.
@@ -322,12 +403,14 @@ impl Scene {
         if self.quiet.get() || self.depth.get() >= 2 {
             return;
         }
-        let happens = self.chance.borrow_mut().happens(self.plan.within);
-        if !happens {
-            return;
-        }
+        // Where there are threads, the one that drives them is no part of the engine.
+        let draw = |chance: &mut Chance| chance.happens(self.plan.within).then(|| chance.draw());
+        let number = match self.hands.are_there() {
+            true => None,
+            false => draw(&mut self.luck.chance.lock().expect("chance")),
+        };
+        let Some(number) = number else { return };
         self.depth.set(self.depth.get() + 1);
-        let number = self.chance.borrow_mut().draw();
         if neap_sys::holds_none() && number.is_multiple_of(4) {
             self.any_step(number >> 8);
         } else {

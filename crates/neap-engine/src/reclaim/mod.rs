@@ -28,6 +28,8 @@ use self::outlook::{Look, Outlook, Supply};
 use self::pressure::Pressure;
 use self::store::{Storer, Taken};
 pub(crate) use self::workers::Work;
+#[cfg(test)]
+pub(crate) use self::workers::Worker;
 use crate::agent::{Called, Errand};
 use crate::control::Kind;
 use crate::job::Job;

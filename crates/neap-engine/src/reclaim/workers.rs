@@ -149,12 +149,26 @@ fn stage(space: &Space) -> Option<&Stage> {
 }
 
 /// One thread that stores what is overdue.
-struct Worker {
+pub(crate) struct Worker {
     work: Arc<Work>,
     storer: Storer,
 }
 
 impl Worker {
+    #[cfg(test)]
+    pub fn new(work: Arc<Work>) -> Self {
+        let storer = Storer::new(work.clone());
+        Self { work, storer }
+    }
+
+    /// Stores the oldest block of a space, whether or not reclaim keeps up.
+    #[cfg(test)]
+    pub fn store(&mut self, space: &Arc<Space>) {
+        if let Some(body) = space.body.get() {
+            self.storer.store_block(space, body, true);
+        }
+    }
+
     fn run(mut self) {
         neap_sys::block_signals();
         while !self.work.job.is_stopping() {

@@ -97,7 +97,7 @@ impl Space {
                     leaves |= from.contains(&page.addr());
                     comes |= to.contains(&page.addr());
                 }
-                Shape::Still => {}
+                Shape::Discard(_) | Shape::Still => {}
             }
         }
         (comes, leaves)
@@ -188,7 +188,7 @@ impl Space {
                 match change {
                     Shape::Unmap(range) => note(range),
                     Shape::Move { from, to } => [from, to].into_iter().for_each(&mut note),
-                    Shape::Still => {}
+                    Shape::Discard(_) | Shape::Still => {}
                 }
             }
         }
@@ -403,7 +403,8 @@ fn shape(event: &Event) -> Shape {
             from: from..from + len,
             to: to..to + len,
         },
-        _ => Shape::Still,
+        Event::Remove(range) => Shape::Discard(range.clone()),
+        Event::Fork(_) | Event::Fault { .. } => Shape::Still,
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) fn ends(read: &[Shape]) -> (HashMap<usize, usize>, Vec<usize>) {
                     doubts.push(at);
                 }
             }
-            Shape::Still => {}
+            Shape::Discard(_) | Shape::Still => {}
         }
     }
     (ends, doubts)
@@ -67,7 +67,7 @@ pub(super) fn faults(
                 gone.remove(to.clone());
                 there.insert(to);
             }
-            Shape::Still => {}
+            Shape::Discard(_) | Shape::Still => {}
         }
     }
     let is_wrong = |&(&at, &registered): &(&u64, &bool)| {

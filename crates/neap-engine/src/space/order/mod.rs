@@ -31,8 +31,17 @@ pub(crate) enum Shape {
         /// Its new place, as far as it was there before.
         to: Range<u64>,
     },
+    /// A place is emptied, and stays.
+    Discard(Range<u64>),
     /// Nothing leaves and nothing comes.
     Still,
+}
+
+impl Shape {
+    /// Whether all places stay what they are.
+    fn is_still(&self) -> bool {
+        matches!(self, Self::Discard(_) | Self::Still)
+    }
 }
 
 /// Whether a mapping that the kernel tells of is at a place now, as far as it could be asked.
@@ -50,7 +59,7 @@ pub(crate) fn places_to_ask(read: &[Shape]) -> BTreeSet<u64> {
                 moved.insert(from.clone());
                 moved.insert(to.clone());
             }
-            Shape::Still => {}
+            Shape::Discard(_) | Shape::Still => {}
         }
     }
     edges.retain(|&at| moved.find(at).is_some());
@@ -61,7 +70,7 @@ pub(crate) fn places_to_ask(read: &[Shape]) -> BTreeSet<u64> {
 /// the order in which they were read. Those are left out that only tell the end of a move. `taken`: where
 /// mappings were before, as far as is known. `now`: the answers for [`places_to_ask`].
 pub(crate) fn in_order(read: &[Shape], taken: Ranges, now: &Registered) -> Vec<usize> {
-    let changes = read.iter().filter(|shape| **shape != Shape::Still).count();
+    let changes = read.iter().filter(|shape| !shape.is_still()).count();
     let (ends, mut doubts) = ends(read);
     if changes > TUNING.changes.story || now.is_empty() {
         doubts.clear(); // what a story says of itself is not enough: what a mapping grew by is told by nobody

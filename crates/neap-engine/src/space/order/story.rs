@@ -21,7 +21,7 @@ pub(super) struct Story<'a> {
 
 impl Story<'_> {
     pub fn new<'a>(read: &'a [Shape], left_out: &HashSet<usize>, taken: Ranges) -> Story<'a> {
-        let changes = |at: &usize| read[*at] != Shape::Still && !left_out.contains(at);
+        let changes = |at: &usize| !read[*at].is_still() && !left_out.contains(at);
         Story {
             read,
             line: (0..read.len()).filter(changes).map(|at| (at, at)).collect(),
@@ -39,7 +39,7 @@ impl Story<'_> {
         let changes = line.iter().map(|&(_, at)| at);
         self.left = changes.enumerate().collect();
         let read = self.read;
-        let still = |at: &usize| read[*at] == Shape::Still;
+        let still = |at: &usize| read[*at].is_still();
         let mut still = (0..read.len()).filter(still).peekable();
         for (place, (with, at)) in line.into_iter().enumerate() {
             while let Some(before) = still.next_if(|&other| other < with) {
@@ -64,7 +64,8 @@ impl Story<'_> {
                 continue;
             };
             let meets = |range: &Range<u64>| range.start < from.end && from.start < range.end;
-            // Back to the unmapping, but not beyond what made its old place what it is.
+            // Back to the unmapping, but not beyond what made its old place what it is: the mapping that came there, or the
+            // discard of a part of it, which nothing else could have been told of once it had moved.
             let mut before = self.line[..place].iter().enumerate().rev();
             let found = before.find_map(|(before, &(with, other))| match &self.read[other] {
                 Shape::Unmap(range) if range.start == to.start && range.end >= to.end => {
@@ -73,7 +74,15 @@ impl Story<'_> {
                 Shape::Move { to: came, .. } if meets(came) => Some(None),
                 _ => None,
             });
-            if let Some(Some((unmapping, with))) = found {
+            let was_emptied = |with: usize| {
+                let between = self.read.get(with..at).into_iter().flatten();
+                between
+                    .into_iter()
+                    .any(|shape| matches!(shape, Shape::Discard(range) if meets(range)))
+            };
+            if let Some(Some((unmapping, with))) = found
+                && !was_emptied(with)
+            {
                 self.line.remove(place);
                 self.line.insert(unmapping + 1, (with, at));
             }
@@ -142,7 +151,7 @@ impl Story<'_> {
                 self.taken.remove(from);
                 self.taken.insert(to);
             }
-            Shape::Still => {}
+            Shape::Discard(_) | Shape::Still => {}
         }
     }
 
@@ -151,7 +160,7 @@ impl Story<'_> {
         let leaves = |&(_, change): &(usize, usize)| {
             let from = match &self.read[change] {
                 Shape::Unmap(range) | Shape::Move { from: range, .. } => range,
-                Shape::Still => return false,
+                Shape::Discard(_) | Shape::Still => return false,
             };
             let part = from.start.max(to.start)..from.end.min(to.end);
             part.start < part.end && self.taken.touches(&part) && !self.waits.contains(&change)

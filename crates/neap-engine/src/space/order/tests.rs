@@ -154,7 +154,7 @@ fn replay(before: [Option<u32>; PLACES], read: &[Shape], order: &[usize]) -> [Op
                 places[span(from)].fill(None);
                 places[span(to)].copy_from_slice(&moved);
             }
-            Shape::Still => {}
+            Shape::Discard(_) | Shape::Still => {}
         }
     }
     places
@@ -250,6 +250,21 @@ fn where_the_kernel_cannot_be_asked_an_unmapping_ends_a_move() {
     ];
     let order = in_order(&read, taken(&[0..4, 20..22]), &Registered::new());
     assert_eq!(order, [0, 1, 4]);
+}
+
+#[test]
+fn what_is_discarded_before_it_moves_to_an_empty_place_is_discarded_there() {
+    // 0..8 shrank to 100..104, one page of that was discarded and moved to where the tail had been.
+    let read = [
+        moved(0..4, 100),
+        Shape::Unmap(4..8),
+        Shape::Unmap(0..4),
+        Shape::Discard(103..104),
+        moved(103..104, 4),
+        Shape::Unmap(103..104),
+    ];
+    let now = asked(&read, |at| (100..103).contains(&at) || at == 4);
+    assert_eq!(in_order(&read, taken(&[0..4, 4..8]), &now), [0, 1, 3, 4]);
 }
 
 #[test]
