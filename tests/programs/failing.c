@@ -1,7 +1,8 @@
 /*
- * A library to be preloaded into neap: makes one of its calls fail, as often as it is told to. In programs of any
- * other name it does nothing.
+ * A library to be preloaded into neap: makes one of its calls fail, as often as it is told to. In other programs it does
+ * nothing.
  *
+ * NEAP_FAIL_IN=PATH   the binary of neap, as the kernel names it: in no other process a call fails or is counted
  * NEAP_FAIL=CALL:ERROR:FIRST:EVERY   (and more of these, parted by commas) the FIRSTth of these calls fails (1: the first), and each EVERYth after it (0: no
  *                                    other). ERROR is an errno, or "short": the call does a part of what it was asked
  *                                    (uffdio_api: what Linux 6.7 can do).

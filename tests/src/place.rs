@@ -59,6 +59,7 @@ impl Place {
     pub fn new(test: &str, into: &[&str]) -> Option<Self> {
         let user = OrdinaryUser::for_test(test)?;
         let filter = user.copy(&program("profile"));
+        let neap = user.neap();
         let mut words: Vec<OsString> = Vec::new();
         for word in into {
             match *word {
@@ -90,14 +91,15 @@ impl Place {
                 "LIBRARY" => {
                     let mut preload = OsString::from("LD_PRELOAD=");
                     preload.push(library("failing"));
-                    words.push(preload);
+                    let mut fails_in = OsString::from("NEAP_FAIL_IN=");
+                    fails_in.push(&neap);
+                    words.extend([preload, fails_in]);
                 }
                 word => words.push(word.into()),
             }
         }
         let household = user.copy(&program("household"));
         let device = user.dir().join("userfaultfd");
-        let neap = user.neap();
         let place = Self {
             user,
             neap,
