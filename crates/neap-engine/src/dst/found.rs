@@ -228,3 +228,11 @@ fn what_was_discarded_reads_as_zeros_where_it_moves_to() {
     assert_eq!(story.does(0, Act::Read(BASE + 4 * PAGE)), Outcome::Read(0));
     story.ends_well();
 }
+
+/// While a forked child's mappings are looked at, the child ends and its table is dropped: the engine panicked.
+#[test]
+fn a_look_at_a_child_that_ends_meanwhile_is_given_up() {
+    let seed = 93_402_269_943_851;
+    let ran = run::run(&Plan::with_threads(seed), &steps_of(seed));
+    assert_eq!(ran, Ok(()));
+}

@@ -168,10 +168,15 @@ impl Space {
         let holes = self.ranges.lock().gaps(&(0..HIGHEST));
         for hole in holes {
             let mut known: Option<Range<u64>> = None;
-            job.core().for_range(self.id, pages(&hole), |page, _, _| {
+            let core = job.core();
+            if self.is_dead() {
+                return false; // the table may have dropped it
+            }
+            core.for_range(self.id, pages(&hole), |page, _, _| {
                 let start = known.as_ref().map_or(page.addr(), |known| known.start);
                 known = Some(start..addresses(page, 1).end);
             });
+            drop(core);
             let Some(known) = known else { continue };
             let Ok(mappings) = view.extents(known) else {
                 return false;
