@@ -44,7 +44,10 @@ fn path_of(tools: &[&str]) -> Option<tempfile::TempDir> {
 fn without_qemu_the_lab_says_what_to_install() {
     let tools = ["make", "uname", "cc", "dpkg-deb"];
     let Some(path) = path_of(&tools) else {
-        neap_tests::skip("lab", &format!("needs python3, {}", tools.join(", ")));
+        neap_tests::skip(
+            "without_qemu_the_lab_says_what_to_install",
+            &format!("needs python3, {}", tools.join(", ")),
+        );
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -72,7 +75,7 @@ fn without_qemu_the_lab_says_what_to_install() {
 #[test]
 fn the_parts_of_the_lab_do_what_they_say() {
     let Some(python) = python() else {
-        neap_tests::skip("lab", "needs python3");
+        neap_tests::skip("the_parts_of_the_lab_do_what_they_say", "needs python3");
         return;
     };
     let output = Command::new(python)
@@ -86,7 +89,10 @@ fn the_parts_of_the_lab_do_what_they_say() {
 #[test]
 fn the_first_process_of_the_lab_compiles_without_a_warning() {
     let Some(cc) = found("cc") else {
-        neap_tests::skip("lab", "needs cc");
+        neap_tests::skip(
+            "the_first_process_of_the_lab_compiles_without_a_warning",
+            "needs cc",
+        );
         return;
     };
     let folder = root().join("tools/lab");

@@ -10,14 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use rustix::fs::Mode;
-use rustix::process::umask;
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::failure::Failure;
 use crate::machine::{Root, ignored_signals};
 
+/// Callers that may wait to be answered.
+const WAITING: i32 = 128;
 /// Bytes of a request's head at most.
 const HEAD: usize = 8 << 10;
 /// Clients that are served at once; others are sent away.
@@ -95,12 +97,18 @@ pub fn to_socket(path: &Path, source: Source) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A socket that is this user's alone from its first moment. No other thread makes a file meanwhile.
+/// A socket that is this user's alone from its first moment: its file takes the mode that the descriptor has when it is bound.
 fn bind_for_us(path: &Path) -> io::Result<UnixListener> {
-    let before = umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
-    let listener = UnixListener::bind(path);
-    umask(before);
-    listener
+    let fd = net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
+    net::bind(&fd, &SocketAddrUnix::new(path)?)?;
+    net::listen(&fd, WAITING)?;
+    Ok(UnixListener::from(fd))
 }
 
 /// Removes the socket when a signal ends this process. One that another has put in its place stays.

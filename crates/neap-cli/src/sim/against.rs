@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::flags::ExperimentArgs;
 use super::output::{Output, is_stdout};
 use super::print;
-use super::verify::objects;
+use super::verify::{asked_for, objects};
 
 /// Simulates each machine of the file that belongs to the experiment, or all of them.
 pub fn run(args: &ExperimentArgs, path: &Path) -> Result<(), Failure> {
@@ -69,25 +69,10 @@ fn read(args: &ExperimentArgs, path: &Path) -> Result<Vec<LabResult>, Failure> {
         })
     };
     let all = objects(path)?.into_iter().map(read);
-    let mut measured: Vec<LabResult> = all.collect::<Result<_, _>>()?;
-    if args.name != "all" {
-        let mut known: Vec<&str> = measured.iter().map(|one| one.experiment.name).collect();
-        known.dedup();
-        let fault = format!(
-            "{} has nothing of {}, but of {}",
-            path.display(),
-            args.name,
-            known.join(", ")
-        );
-        measured.retain(|one| one.experiment.name == args.name);
-        if measured.is_empty() {
-            return Err(Failure::Flag {
-                flag: "--against",
-                fault,
-            });
-        }
-    }
-    Ok(measured)
+    let measured = all.collect::<Result<_, _>>()?;
+    asked_for(args, path, "--against", measured, |one: &LabResult| {
+        one.experiment.name
+    })
 }
 
 /// `median (low .. high)`, or the number alone when there is no spread.

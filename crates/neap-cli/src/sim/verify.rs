@@ -59,6 +59,32 @@ pub fn objects(path: &Path) -> Result<Vec<Value>, Failure> {
     })
 }
 
+/// Of what a file has, what belongs to the experiment that is asked for; all, if all are.
+pub fn asked_for<T>(
+    args: &ExperimentArgs,
+    path: &Path,
+    flag: &'static str,
+    mut found: Vec<T>,
+    name: impl Fn(&T) -> &str,
+) -> Result<Vec<T>, Failure> {
+    if args.name == "all" {
+        return Ok(found);
+    }
+    let mut known: Vec<String> = found.iter().map(|one| name(one).to_owned()).collect();
+    known.dedup();
+    found.retain(|one| name(one) == args.name);
+    if found.is_empty() {
+        let fault = format!(
+            "{} has nothing of {}, but of {}",
+            path.display(),
+            args.name,
+            known.join(", ")
+        );
+        return Err(Failure::Flag { flag, fault });
+    }
+    Ok(found)
+}
+
 /// The stored results that are asked for: those of one experiment, or all.
 fn read(args: &ExperimentArgs, path: &Path) -> Result<Vec<Stored>, Failure> {
     let read = |object: Value| {
@@ -67,26 +93,11 @@ fn read(args: &ExperimentArgs, path: &Path) -> Result<Vec<Stored>, Failure> {
             source,
         })
     };
-    let mut stored: Vec<Stored> = objects(path)?
+    let stored: Vec<Stored> = objects(path)?
         .into_iter()
         .map(read)
         .collect::<Result<_, _>>()?;
-    if args.name != "all" {
-        let known: Vec<&str> = stored.iter().map(|one| one.experiment.name).collect();
-        let fault = format!(
-            "{} has nothing of {}, but of {}",
-            path.display(),
-            args.name,
-            known.join(", ")
-        );
-        stored.retain(|one| one.experiment.name == args.name);
-        if stored.is_empty() {
-            return Err(Failure::Flag {
-                flag: "--verify",
-                fault,
-            });
-        }
-    }
+    let stored = asked_for(args, path, "--verify", stored, |one| one.experiment.name)?;
     let cost = |one: &Stored| {
         one.experiment
             .seconds_of(one.options.seeds, one.options.scale)

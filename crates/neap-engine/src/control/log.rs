@@ -92,9 +92,9 @@ impl Kept {
     /// One more. The oldest, if there is no room for both.
     fn keep(&mut self, mut event: Arc<Event>) -> Option<Arc<Event>> {
         self.seq += 1;
-        if let Some(event) = Arc::get_mut(&mut event) {
-            event.seq = self.seq;
-        }
+        Arc::get_mut(&mut event)
+            .expect("nobody else has it yet")
+            .seq = self.seq;
         let full = self.events.len() >= TUNING.control.events;
         let oldest = full.then(|| self.events.pop_front()).flatten();
         self.events.push_back(event);

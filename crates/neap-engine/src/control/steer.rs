@@ -59,7 +59,7 @@ impl Job {
         self.log.note(self, Kind::Set, line);
     }
 
-    /// Lets pages go to the swap file, or not. What was refused before is tried again.
+    /// Lets pages go to the swap file, or not. Reclaim and the shrinker look again at once.
     pub fn set_writeback(&self, on: bool) {
         self.store.set_writeback(on);
         self.told_dry.store(false, Relaxed);

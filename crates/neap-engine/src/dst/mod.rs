@@ -5,6 +5,8 @@
 //! shorter list that still fails is found by leaving steps out. At each call of the kernel that the engine makes, programs
 //! may get on before it is answered; and where no lock is held, so may other parts of the engine.
 //!
+//! In a second test the parts of the engine are threads that take turns (`hands.rs`), and may stop while they hold locks.
+//!
 //! What is checked: each page that a thread reads is as it was written (the imagined kernel knows); nobody waits for ever;
 //! no page is lost unless the disk erred; nothing of a program that ended is kept; and the core's own invariants.
 

@@ -385,7 +385,7 @@ impl Scene {
         }
     }
 
-    /// What comes from here on is drawn from this.
+    /// Chance begins anew, from this seed.
     pub fn draw_from(&self, seed: u64) {
         self.machine.reseed(seed);
         *self.luck.chance.lock().expect("chance") = Chance::new(seed);

@@ -148,6 +148,9 @@ impl Space {
     /// what the table has of it. False: not now.
     fn forget_unregistered(&self, job: &Job, view: &dyn View) -> bool {
         let _gate = self.gate.write();
+        if self.is_dead() {
+            return false; // its number may be another's
+        }
         let all = || self.ranges.lock().iter().collect();
         let inherited: Vec<Range<u64>> = all();
         if !self.keep_registered(view, &inherited) || !self.find_grown(job, view) {
@@ -168,15 +171,10 @@ impl Space {
         let holes = self.ranges.lock().gaps(&(0..HIGHEST));
         for hole in holes {
             let mut known: Option<Range<u64>> = None;
-            let core = job.core();
-            if self.is_dead() {
-                return false; // the table may have dropped it
-            }
-            core.for_range(self.id, pages(&hole), |page, _, _| {
+            job.core().for_range(self.id, pages(&hole), |page, _, _| {
                 let start = known.as_ref().map_or(page.addr(), |known| known.start);
                 known = Some(start..addresses(page, 1).end);
             });
-            drop(core);
             let Some(known) = known else { continue };
             let Ok(mappings) = view.extents(known) else {
                 return false;

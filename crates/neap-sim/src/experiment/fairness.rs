@@ -1,9 +1,10 @@
 //! Who pays for root `memory.reclaim` when many cgroups are touched alike: the test, whatever it is run with.
 
-use neap_policy::{Counter, Counters};
+use neap_policy::{Counter, Counters, Switches};
 use neap_units::{Bytes, Nanos, Pages};
 
-use super::Measure;
+use super::cost::costs;
+use super::{Measure, Setup};
 use crate::clock::{Clockwork, Machine};
 use crate::kernel::{Area, Costs, KernelConfig, MemcgId, SwapConfig, TaskId};
 use crate::workload::{Burst, Load, Pattern, Reclaimer, Walker};
@@ -53,6 +54,36 @@ pub(super) struct Paid {
 }
 
 impl Fairness {
+    /// The machine and the test that an experiment's parameters describe: cgroups of one size that are touched alike, and
+    /// writes of one size, on a kernel of this version. Of two configurations `memcg-lru` has generations.
+    pub(super) fn of(setup: &Setup<'_>, version: (u32, u32)) -> Self {
+        let mib = |key| Bytes((setup.number(key) * 1048576.0) as u64);
+        let groups = (setup.number("cgroups") * setup.scale).round().max(1.0) as usize;
+        Self {
+            kernel: KernelConfig {
+                ram: mib("ram"),
+                cpus: whole(setup.number("cpus")) as u32,
+                switches: Switches::of_kernel(version, setup.config == "memcg-lru"),
+                swap: swap(mib("swap")),
+                page_cluster: whole(setup.number("page_cluster")) as u32,
+                costs: slower(costs(setup), setup.number("slow")),
+                seed: setup.seed,
+                ..KernelConfig::default()
+            },
+            sizes: vec![mib("memory").whole_pages().0; groups],
+            share: None,
+            pattern: Pattern::Random,
+            rate: setup.number("rate"),
+            period: Nanos::millis(whole(setup.number("burst"))),
+            warm_up: seconds(setup.number("warm_up")),
+            order: 0,
+            request: Bytes((setup.number("request") * setup.scale * 1048576.0) as u64),
+            before: 0,
+            writes: whole(setup.number("writes")),
+            pause: seconds(setup.number("pause")),
+        }
+    }
+
     /// Bursts that make a rate; longer apart where a period has less than one touch.
     fn burst(&self, rate: f64) -> Option<Burst> {
         if rate <= 0.0 {

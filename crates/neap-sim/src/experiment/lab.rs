@@ -2,15 +2,9 @@
 //!
 //! Their parameters are what tools/lab sets up, so that `--against` needs no other: its file says which values it used.
 
-use neap_policy::Switches;
-use neap_units::{Bytes, Nanos};
-
 use super::build::effect;
-use super::cost::costs;
-use super::fairness::{Fairness, seconds, slower, swap, whole};
+use super::fairness::Fairness;
 use super::{ANY_SCALE, Experiment, ExperimentFault, Parameter, Run, Setup};
-use crate::kernel::KernelConfig;
-use crate::workload::Pattern;
 
 /// Why a parameter is as it is.
 pub(super) const SET_UP: &str = "set up by make lab on the real kernel's machine";
@@ -41,33 +35,7 @@ pub(super) fn version(setup: &Setup<'_>) -> (u32, u32) {
 }
 
 fn fairness(setup: &Setup<'_>) -> Result<Run, ExperimentFault> {
-    let generations = setup.config == "memcg-lru";
-    let mib = |key| Bytes((setup.number(key) * 1048576.0) as u64);
-    let groups = (setup.number("cgroups") * setup.scale).round().max(1.0) as usize;
-    let test = Fairness {
-        kernel: KernelConfig {
-            ram: mib("ram"),
-            cpus: whole(setup.number("cpus")) as u32,
-            switches: Switches::of_kernel(version(setup), generations),
-            swap: swap(mib("swap")),
-            page_cluster: whole(setup.number("page_cluster")) as u32,
-            costs: slower(costs(setup), setup.number("slow")),
-            seed: setup.seed,
-            ..KernelConfig::default()
-        },
-        sizes: vec![mib("memory").whole_pages().0; groups],
-        share: None,
-        pattern: Pattern::Random,
-        rate: setup.number("rate"),
-        period: Nanos::millis(whole(setup.number("burst"))),
-        warm_up: seconds(setup.number("warm_up")),
-        order: 0,
-        request: Bytes((setup.number("request") * setup.scale * 1048576.0) as u64),
-        before: 0,
-        writes: whole(setup.number("writes")),
-        pause: seconds(setup.number("pause")),
-    };
-    Ok(test.run().measures().into())
+    Ok(Fairness::of(setup, version(setup)).run().measures().into())
 }
 
 /// Who pays for root `memory.reclaim`, at sizes that an emulated machine holds.

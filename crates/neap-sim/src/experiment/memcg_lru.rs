@@ -11,7 +11,6 @@ use super::mail::MEMCG_LRU as MAIL;
 use super::{ANY_SCALE, Effect, Experiment, ExperimentFault, Parameter, Reported, Run, Setup};
 use crate::kernel::KernelConfig;
 use crate::swap::DeviceConfig;
-use crate::workload::Pattern;
 
 /// Where memory lies: the mail does not say on how many nodes, so that each number of them is a row of its own.
 macro_rules! on_nodes {
@@ -172,33 +171,7 @@ pub(super) const MEMCG_LRU: Experiment = Experiment {
 };
 
 fn memcg_lru_6_12(setup: &Setup<'_>) -> Result<Run, ExperimentFault> {
-    let generations = setup.config == "memcg-lru";
-    let mib = |key| Bytes((setup.number(key) * 1048576.0) as u64);
-    let groups = (setup.number("cgroups") * setup.scale).round().max(1.0) as usize;
-    let test = Fairness {
-        kernel: KernelConfig {
-            ram: mib("ram"),
-            cpus: whole(setup.number("cpus")) as u32,
-            switches: Switches::of_kernel((6, 12), generations),
-            swap: swap(mib("swap")),
-            page_cluster: whole(setup.number("page_cluster")) as u32,
-            costs: slower(costs(setup), setup.number("slow")),
-            seed: setup.seed,
-            ..KernelConfig::default()
-        },
-        sizes: vec![mib("memory").whole_pages().0; groups],
-        share: None,
-        pattern: Pattern::Random,
-        rate: setup.number("rate"),
-        period: Nanos::millis(whole(setup.number("burst"))),
-        warm_up: seconds(setup.number("warm_up")),
-        order: 0,
-        request: Bytes((setup.number("request") * setup.scale * 1048576.0) as u64),
-        before: 0,
-        writes: whole(setup.number("writes")),
-        pause: seconds(setup.number("pause")),
-    };
-    Ok(test.run().measures().into())
+    Ok(Fairness::of(setup, (6, 12)).run().measures().into())
 }
 
 const MEASURED: &str = "set up on the Linux 6.12 that was measured";

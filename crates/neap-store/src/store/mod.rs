@@ -152,8 +152,8 @@ impl Store {
     }
 
     /// Whether pages may be written to the swap file (`memory.zswap.writeback`). While they may not, pages that do not
-    /// compress are refused, and a full pool stays full. What is on disk already stays there until it is loaded. A write
-    /// that has begun is finished.
+    /// compress are refused, and a full pool stays full. Pages on disk stay there until they are loaded. A write that has
+    /// begun is finished.
     pub fn set_writeback(&self, on: bool) {
         self.lock().writes_nothing = !on;
     }

@@ -75,10 +75,8 @@ impl Story<'_> {
                 _ => None,
             });
             let was_emptied = |with: usize| {
-                let between = self.read.get(with..at).into_iter().flatten();
-                between
-                    .into_iter()
-                    .any(|shape| matches!(shape, Shape::Discard(range) if meets(range)))
+                let mut between = self.read[with..at].iter();
+                between.any(|shape| matches!(shape, Shape::Discard(range) if meets(range)))
             };
             if let Some(Some((unmapping, with))) = found
                 && !was_emptied(with)
