@@ -1,5 +1,5 @@
 #!/bin/sh
-# Puts neap with its manual pages and completions below a prefix: what `make install` and the packages have.
+# Puts neap with its manual pages, completions and user unit below a prefix: what `make install` and the packages have.
 #
 #   packaging/stage.sh NEAP PREFIX
 #
@@ -18,3 +18,5 @@ completions() { # SHELL FILE
 completions bash bash-completion/completions/neap
 completions zsh zsh/site-functions/_neap
 completions fish fish/vendor_completions.d/neap.fish
+
+install -D -m 644 "$(dirname "$0")/systemd/neap@.service" "$prefix/share/systemd/user/neap@.service"

@@ -49,10 +49,10 @@ fn sound(trace: &Trace) {
 
 /// A request to the control socket is read as it was written, or refused for one reason in one line.
 fn control(bytes: &[u8]) {
-    match neap_control::Request::read(bytes) {
+    match neap_control::Call::read(bytes) {
         Ok(request) => {
             let line = request.line();
-            let again = neap_control::Request::read(line.trim_end().as_bytes());
+            let again = neap_control::Call::read(line.trim_end().as_bytes());
             assert!(line.ends_with('\n') && line.lines().count() == 1);
             assert_eq!(again, Ok(request));
         }

@@ -80,6 +80,12 @@ pub enum Failure {
     /// The name is another job's.
     #[error("--name: a job named {0} runs already")]
     Taken(String),
+    /// There is no service of this name.
+    #[error("--in: no service named {0} runs")]
+    NoService(String),
+    /// A service that says no, or cannot be started.
+    #[error("{0}")]
+    Service(String),
     /// `--require`, and the command would run unmanaged.
     #[error("--require: {0}")]
     Unmanaged(String),
@@ -137,6 +143,7 @@ impl Failure {
             Self::Taken(_) => "E0114",
             Self::NoKernel(_) => "E0115",
             Self::NoHome => "E0116",
+            Self::NoService(_) | Self::Service(_) => "E0117",
             Self::Input { .. } | Self::Stdout(_) | Self::Machine { .. } => "E0112",
         }
     }
@@ -146,13 +153,16 @@ impl Failure {
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::NoLimit(_) => Some("neap run -m 2G -- COMMAND, or -m 50% for half of RAM"),
-            Self::Size { .. } | Self::Choice { .. } | Self::Unmanaged(_) => None,
+            Self::Size { .. } | Self::Choice { .. } | Self::Unmanaged(_) | Self::Service(_) => None,
             Self::Share(_) => Some("a size such as 4G"),
             Self::Taken(_) => Some("another --name; neap ps lists those that run"),
             Self::NoKernel(_) => {
                 Some("python3 -m pip install ipykernel, or --python with one that has it")
             }
             Self::NoHome => Some("--prefix DIR"),
+            Self::NoService(_) => {
+                Some("neap serve NAME -m SIZE, or --budget NAME:SIZE, which starts it")
+            }
             Self::NotText(_) => Some("unset it, or give the flag"),
             Self::LimitTooSmall(..) => Some("a larger --memory"),
             Self::NoRam => Some("--memory with a size instead of a percentage"),

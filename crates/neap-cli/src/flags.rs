@@ -33,6 +33,8 @@ pub enum Command {
     /// Run a command, and all it starts, within a memory limit
     #[command(after_help = run_tables())]
     Run(Box<RunArgs>),
+    /// Keep many jobs within one limit: neap run --in NAME joins
+    Serve(Box<ServeArgs>),
     /// List the jobs of this user that run
     Ps(PsArgs),
     /// Show all jobs on the terminal, sort and filter them, set their limits
@@ -118,9 +120,9 @@ pub struct ManArgs {
     pub dir: PathBuf,
 }
 
-/// Flags of `neap run`.
-#[derive(Debug, Args)]
-pub struct RunArgs {
+/// Flags that say what an engine does: those of `neap run` and of `neap serve`.
+#[derive(Clone, Debug, Args)]
+pub struct EngineArgs {
     /// Memory limit: 512M, 1.5G (powers of 1024) or 50% of RAM [default: the memory cgroup's limit,
     /// less a headroom]
     #[arg(
@@ -176,6 +178,40 @@ pub struct RunArgs {
     #[arg(long, value_name = "open|kill")]
     pub on_exhausted: Option<OnExhausted>,
 
+    /// Say on stderr what neap does
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// What a job in a service leaves to that.
+const OF_THE_SERVICE: [&str; 10] = [
+    "swap_dir",
+    "no_swap",
+    "swap_size",
+    "no_writeback",
+    "pool_max",
+    "pool_beside",
+    "compressor",
+    "shrinker",
+    "on_exhausted",
+    "record",
+];
+
+/// Flags of `neap run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// What the engine does.
+    #[command(flatten)]
+    pub engine: EngineArgs,
+
+    /// Join the service of this name (neap serve): its limit is for all its jobs together, -m for this one
+    #[arg(long = "in", value_name = "NAME", conflicts_with_all = OF_THE_SERVICE)]
+    pub service: Option<Name>,
+
+    /// The same, and start the service if there is none; it ends with its last job
+    #[arg(long, value_name = "NAME[:SIZE]", conflicts_with = "service", conflicts_with_all = OF_THE_SERVICE)]
+    pub budget: Option<String>,
+
     /// What others call the job, in neap ps and the like [default: the command and neap's process]
     #[arg(long, value_name = "NAME")]
     pub name: Option<Name>,
@@ -208,13 +244,29 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub exit_file: Option<PathBuf>,
 
-    /// Say on stderr what neap does
-    #[arg(short, long)]
-    pub verbose: bool,
-
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// Flags of `neap serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// What jobs join it by
+    #[arg(value_name = "NAME", default_value = "default")]
+    pub name: Name,
+    /// What the engine does.
+    #[command(flatten)]
+    pub engine: EngineArgs,
+    /// Go into the background once jobs can join
+    #[arg(long)]
+    pub detach: bool,
+    /// End with the last job that has joined
+    #[arg(long)]
+    pub until_idle: bool,
+    /// Say when jobs can join: for --detach
+    #[arg(long, hide = true)]
+    pub tell_ready: bool,
 }
 
 /// Flags of `neap doctor`.
@@ -319,15 +371,15 @@ mod tests {
     #[test]
     fn all_after_the_first_word_belongs_to_the_command() {
         let args = run(&["-m", "1G", "ls", "-m", "x", "--help", "--", "-v"]).unwrap();
-        assert_eq!(args.memory.as_deref(), Some("1G"));
+        assert_eq!(args.engine.memory.as_deref(), Some("1G"));
         assert_eq!(args.command, ["ls", "-m", "x", "--help", "--", "-v"]);
-        assert!(!args.verbose);
+        assert!(!args.engine.verbose);
     }
 
     #[test]
     fn all_after_two_dashes_belongs_to_the_command() {
         let args = run(&["-v", "--", "-odd-name", "--summary"]).unwrap();
-        assert!(args.verbose && !args.summary);
+        assert!(args.engine.verbose && !args.summary);
         assert_eq!(args.command, ["-odd-name", "--summary"]);
     }
 
@@ -336,6 +388,14 @@ mod tests {
         assert!(run(&["--bogus", "ls"]).is_err());
         assert!(run(&[]).is_err());
         assert!(run(&["--no-swap", "--swap-dir", "/x", "ls"]).is_err());
+        assert!(run(&["--in", "a", "-m", "1G", "ls"]).is_ok());
+        for of_the_service in [
+            ["--in", "a", "--no-swap"],
+            ["--budget", "a", "--no-writeback"],
+        ] {
+            assert!(run(&[&of_the_service[..], &["ls"]].concat()).is_err());
+        }
+        assert!(run(&["--in", "a", "--budget", "b", "ls"]).is_err());
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod jupyter;
 mod machine;
 mod manual;
 mod run;
+mod serve;
 mod sim;
 mod talk;
 
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
             machine::outlive_file_limit(&machine::Root::real());
             match cli.command {
                 Command::Run(args) => run::run(&args),
+                Command::Serve(args) => serve::run(&args),
                 Command::Doctor(args) => doctor::run(&args),
                 Command::Ps(args) => job::ps(&args),
                 Command::Stat(args) => job::stat(&args),
@@ -83,7 +85,7 @@ fn complaint(error: &clap::Error) -> Option<String> {
 fn usage_status(kind: ErrorKind, subcommand: Option<std::ffi::OsString>) -> u8 {
     match kind {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
-        _ if subcommand.is_some_and(|word| word == "run") => exit::FAILED,
+        _ if subcommand.is_some_and(|word| word == "run" || word == "serve") => exit::FAILED,
         _ => 2,
     }
 }

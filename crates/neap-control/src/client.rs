@@ -11,12 +11,26 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketType};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::request::Request;
+use crate::request::Call;
 
 /// A connection to a job.
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<UnixStream>,
+}
+
+/// The end of a connection that asks.
+#[derive(Debug)]
+pub struct Sender(UnixStream);
+
+impl Sender {
+    /// Asks; the answer comes where lines are waited for.
+    ///
+    /// # Errors
+    /// Nobody listens any more.
+    pub fn send(&mut self, call: &Call) -> io::Result<()> {
+        self.0.write_all(call.line().as_bytes())
+    }
 }
 
 /// Why a request was not done.
@@ -67,6 +81,14 @@ impl Client {
         })
     }
 
+    /// Another end of the connection, to ask by while somebody waits for lines.
+    ///
+    /// # Errors
+    /// There is no descriptor left.
+    pub fn sender(&self) -> io::Result<Sender> {
+        self.stream.get_ref().try_clone().map(Sender)
+    }
+
     /// Waits so long for each line from now on; `None`: for ever.
     ///
     /// # Errors
@@ -79,8 +101,8 @@ impl Client {
     ///
     /// # Errors
     /// Nobody listens any more.
-    pub fn begin(&mut self, request: &Request) -> Result<(), Refusal> {
-        self.stream.get_mut().write_all(request.line().as_bytes())?;
+    pub fn begin(&mut self, call: &Call) -> Result<(), Refusal> {
+        self.stream.get_mut().write_all(call.line().as_bytes())?;
         Ok(())
     }
 
@@ -88,8 +110,8 @@ impl Client {
     ///
     /// # Errors
     /// It was not done, or nobody answers.
-    pub fn ask(&mut self, request: &Request) -> Result<Value, Refusal> {
-        self.begin(request)?;
+    pub fn ask(&mut self, call: &Call) -> Result<Value, Refusal> {
+        self.begin(call)?;
         let answer = self.line()?.ok_or(io::ErrorKind::UnexpectedEof);
         let mut answer = answer.map_err(io::Error::from)?;
         let result = answer.get_mut("result").map(Value::take);
@@ -129,6 +151,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+    use crate::request::Request;
 
     #[test]
     fn a_job_that_takes_no_connection_is_waited_for_no_longer_than_is_said() {
@@ -145,7 +168,9 @@ mod tests {
         };
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         assert!(Refusal::from(error).to_string().contains("in time"));
-        let refusal = waiting[0].ask(&Request::Stat).expect_err("nobody answers");
+        let refusal = waiting[0]
+            .ask(&Call::new(Request::Stat))
+            .expect_err("nobody answers");
         assert!(refusal.to_string().contains("in time"), "{refusal}");
     }
 }

@@ -7,7 +7,7 @@ mod name;
 mod place;
 mod request;
 
-pub use client::{Client, Refusal};
+pub use client::{Client, Refusal, Sender};
 pub use name::{BadName, Name};
 pub use place::{Folder, Found, Place, folders, jobs};
-pub use request::{Change, Fault, LONGEST, Request, VERSION, failure, success};
+pub use request::{Call, Change, Fault, Join, LONGEST, Request, VERSION, failure, success};

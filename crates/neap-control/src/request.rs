@@ -3,6 +3,8 @@
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
+use crate::name::Name;
+
 /// The version of these words. Within it fields and requests are only added.
 pub const VERSION: u64 = 1;
 /// Most bytes of a request, without the end of its line.
@@ -19,6 +21,32 @@ pub enum Request {
     Reclaim(u64),
     /// Tell what has happened, and what will.
     Events,
+    /// Have the processes of the one who asks count for the service, as a job of its own.
+    Join(Join),
+    /// That job has ended: tell its figures.
+    Leave,
+}
+
+/// A job that joins a service.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Join {
+    /// What it is to be called there.
+    pub name: Option<Name>,
+    /// `memory.max`: its own limit, in bytes.
+    pub max: Option<u64>,
+    /// No process of it runs unmanaged.
+    pub require: bool,
+    /// The command.
+    pub command: Vec<String>,
+}
+
+/// A request, and whom it is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Call {
+    /// A job of the service; `None`: all that the socket is for.
+    pub job: Option<Name>,
+    /// What is asked.
+    pub request: Request,
 }
 
 /// One thing that is to be changed.
@@ -42,7 +70,7 @@ pub enum Fault {
     #[error("\"v\" is not {VERSION}")]
     Version,
     /// An `op` that there is not.
-    #[error("\"op\" is none of stat, set, reclaim, events")]
+    #[error("\"op\" is none of stat, set, reclaim, events, join, leave")]
     Op,
     /// A field that is missing, or holds something else.
     #[error("{0:?} is missing or holds something else than {1}")]
@@ -106,13 +134,7 @@ impl Change {
 }
 
 impl Request {
-    /// Reads a line, without its end.
-    ///
-    /// # Errors
-    /// It is none. Nothing of it is done then.
-    pub fn read(line: &[u8]) -> Result<Self, Fault> {
-        let object: Map<String, Value> =
-            serde_json::from_slice(line).map_err(|_| Fault::NoObject)?;
+    fn read(object: &Map<String, Value>) -> Result<Self, Fault> {
         if object.get("v").and_then(Value::as_u64) != Some(VERSION) {
             return Err(Fault::Version);
         }
@@ -125,7 +147,9 @@ impl Request {
                 .filter(|&bytes| bytes > 0)
                 .map(Self::Reclaim)
                 .ok_or(Fault::Field("bytes", "a number above 0")),
-            "set" => Self::read_changes(&object),
+            "set" => Self::read_changes(object),
+            "join" => Join::read(object).map(Self::Join),
+            "leave" => Ok(Self::Leave),
             _ => Err(Fault::Op),
         }
     }
@@ -138,10 +162,8 @@ impl Request {
         changes.collect::<Result<_, _>>().map(Self::Set)
     }
 
-    /// The line, with its end.
-    #[must_use]
-    pub fn line(&self) -> String {
-        let object = match self {
+    fn object(&self) -> Value {
+        match self {
             Self::Stat => json!({"v": VERSION, "op": "stat"}),
             Self::Events => json!({"v": VERSION, "op": "events"}),
             Self::Reclaim(bytes) => json!({"v": VERSION, "op": "reclaim", "bytes": bytes}),
@@ -152,7 +174,93 @@ impl Request {
                     .collect();
                 json!({"v": VERSION, "op": "set", "set": set})
             }
+            Self::Join(join) => json!({
+                "v": VERSION,
+                "op": "join",
+                "name": join.name.as_ref().map(Name::as_str),
+                "memory.max": join.max,
+                "require": join.require,
+                "command": join.command,
+            }),
+            Self::Leave => json!({"v": VERSION, "op": "leave"}),
+        }
+    }
+}
+
+impl Join {
+    /// Most bytes of a command that is told.
+    const COMMAND: usize = 1024;
+
+    fn read(object: &Map<String, Value>) -> Result<Self, Fault> {
+        let max = match object.get("memory.max") {
+            None | Some(Value::Null) => None,
+            Some(max) => {
+                let max = max.as_u64();
+                Some(max.ok_or(Fault::Field("memory.max", "a number of bytes"))?)
+            }
         };
+        let command = object.get("command").and_then(Value::as_array);
+        let words = command.into_iter().flatten().filter_map(Value::as_str);
+        Ok(Self {
+            name: name(object, "name")?,
+            max,
+            require: object.get("require") == Some(&Value::Bool(true)),
+            command: words.map(str::to_owned).collect(),
+        })
+    }
+
+    /// A command, as much of it as a request has room for.
+    #[must_use]
+    pub fn words(command: &[String]) -> Vec<String> {
+        let mut left = Self::COMMAND;
+        let fits = |word: &&String| {
+            let len = word.len() * 2 + 4;
+            let fits = len <= left;
+            left -= len.min(left);
+            fits
+        };
+        command.iter().take_while(fits).cloned().collect()
+    }
+}
+
+/// The name in a field, if it is there.
+fn name(object: &Map<String, Value>, field: &'static str) -> Result<Option<Name>, Fault> {
+    match object.get(field) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => {
+            let name = value.as_str().and_then(|word| Name::new(word).ok());
+            name.map(Some)
+                .ok_or(Fault::Field(field, "the name of a job"))
+        }
+    }
+}
+
+impl Call {
+    /// A request about all that the socket is for.
+    #[must_use]
+    pub fn new(request: Request) -> Self {
+        Self { job: None, request }
+    }
+
+    /// Reads a line, without its end.
+    ///
+    /// # Errors
+    /// It is none. Nothing of it is done then.
+    pub fn read(line: &[u8]) -> Result<Self, Fault> {
+        let object: Map<String, Value> =
+            serde_json::from_slice(line).map_err(|_| Fault::NoObject)?;
+        let request = Request::read(&object)?;
+        let job = name(&object, "job")?;
+        Ok(Self { job, request })
+    }
+
+    /// The line, with its end.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let mut object = self.request.object();
+        if let Some(job) = &self.job {
+            object["job"] = job.as_str().into();
+        }
         format!("{object}\n")
     }
 }
@@ -186,17 +294,45 @@ mod tests {
             Request::Set(vec![Change::MemoryMax(3 << 30), Change::MaxPoolPercent(20)]),
             Request::Set(vec![Change::Writeback(false)]),
             Request::Set(vec![Change::Writeback(true)]),
+            Request::Leave,
+            Request::Join(Join::default()),
+            Request::Join(Join {
+                name: Some(Name::new("build").unwrap()),
+                max: Some(1 << 30),
+                require: true,
+                command: vec!["make".into(), "a \"b\"\n".into()],
+            }),
         ] {
-            let line = request.line();
-            let line = line.strip_suffix('\n').unwrap();
-            assert!(!line.contains('\n') && line.len() < LONGEST);
-            assert_eq!(Request::read(line.as_bytes()), Ok(request));
+            for job in [None, Some(Name::new("one").unwrap())] {
+                let call = Call {
+                    job,
+                    request: request.clone(),
+                };
+                let line = call.line();
+                let line = line.strip_suffix('\n').unwrap();
+                assert!(!line.contains('\n') && line.len() < LONGEST);
+                assert_eq!(Call::read(line.as_bytes()), Ok(call));
+            }
         }
     }
 
     #[test]
+    fn a_command_is_told_as_far_as_there_is_room() {
+        let words = vec!["\"".repeat(200); 10];
+        let told = Join::words(&words);
+        assert!(!told.is_empty() && told.len() < words.len());
+        let join = Join {
+            command: told,
+            ..Join::default()
+        };
+        assert!(Call::new(Request::Join(join)).line().len() < LONGEST);
+        let no_name = "{\"v\":1,\"op\":\"join\",\"name\":\"a b\"}";
+        assert_eq!(Call::read(no_name.as_bytes()).unwrap_err().code(), "EINVAL");
+    }
+
+    #[test]
     fn what_is_no_request_is_refused_for_what_is_wrong_with_it() {
-        let code = |line: &str| Request::read(line.as_bytes()).unwrap_err().code();
+        let code = |line: &str| Call::read(line.as_bytes()).unwrap_err().code();
         assert_eq!(code(""), "EINVAL");
         assert_eq!(code("[1]"), "EINVAL");
         assert_eq!(code(&"[".repeat(LONGEST)), "EINVAL");

@@ -170,7 +170,7 @@ pub(crate) fn take_over(job: &Arc<Job>, caller: &Caller, plea: Plea) -> Option<M
             family,
             wipes,
         } => {
-            let space = attach(job, message, family)?;
+            let space = attach(job, caller, message, family)?;
             if wipes {
                 space.0.traits.note(Trait::Wipes);
             }
@@ -193,7 +193,12 @@ pub(crate) fn take_over(job: &Arc<Job>, caller: &Caller, plea: Plea) -> Option<M
 }
 
 /// A space for a process that hands over its userfaultfd, and what else it sent.
-fn attach(job: &Arc<Job>, mut message: Message, family: u64) -> Option<(Arc<Space>, Message)> {
+fn attach(
+    job: &Arc<Job>,
+    caller: &Caller,
+    mut message: Message,
+    family: u64,
+) -> Option<(Arc<Space>, Message)> {
     // Its userfaultfd, and three files of its own.
     if message.fds.len() < 4 {
         job.keeps_out(FEW_DESCRIPTORS);
@@ -210,6 +215,7 @@ fn attach(job: &Arc<Job>, mut message: Message, family: u64) -> Option<(Arc<Spac
         return None;
     }
     let space = job.add_space(
+        caller.group.clone(),
         Box::new(uffd),
         Ranges::default(),
         (family != 0).then_some(family),
@@ -255,7 +261,7 @@ fn admit(
         return None;
     };
     match adopted {
-        None if job.options.require => job.serve_early(space)?,
+        None if space.group.require => job.serve_early(space)?,
         Some(Adopted { keeps: true }) => space.forget_at_birth(job, &proven.files),
         _ => {}
     }
@@ -308,7 +314,10 @@ fn embody(job: &Job, caller: Caller, met: Met, task: Option<Task>) -> Option<()>
         proven,
         ..
     } = met;
-    job.note_process(ProcessReport::new(process.pid()));
+    job.note_process(
+        &space.group,
+        ProcessReport::new(process.pid(), space.group.number),
+    );
     let own = vec![
         offer.stage..offer.stage + TUNING.agents.stage.0,
         offer.agent.clone(),

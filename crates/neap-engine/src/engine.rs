@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,8 +16,8 @@ use neap_tuning::TUNING;
 use neap_units::{Bytes, Pages};
 
 use crate::attend::Attendance;
-use crate::control::{self, Desk, Stat};
-use crate::job::Job;
+use crate::control::{self, Desk, Kind, Stat};
+use crate::job::{Doors, Job};
 use crate::listen::listen;
 use crate::options::{Options, Swap};
 use crate::probe::{self, Refusal};
@@ -65,6 +65,9 @@ pub enum StartError {
     /// A job of that name runs.
     #[error("a job named {0} runs already")]
     Taken(Name),
+    /// A service that nobody could join.
+    #[error("a socket by which jobs join")]
+    Unreachable,
     /// No directory for the socket.
     #[error("a directory for neap's socket: {0}")]
     Shelter(std::io::Error),
@@ -73,7 +76,6 @@ pub enum StartError {
 /// A running engine: one job.
 pub struct Engine {
     job: Arc<Job>,
-    socket: PathBuf,
     shelter: Shelter,
     threads: Vec<Thread>,
     recording: Option<Recording>,
@@ -213,17 +215,15 @@ fn make_arena(options: &Options, pool_max: Pages) -> Result<PoolArena, SysError>
 }
 
 /// The socket that programs of this job call: whoever finds it may (the path is the secret, and who calls is asked).
-fn open_socket(shelter: &Shelter, required: bool) -> Result<(PathBuf, Listener), StartError> {
-    let end = if required {
-        neap_wire::REQUIRED_END
-    } else {
-        ""
-    };
-    let name = format!("s{end}");
-    let listener = Listener::bind(shelter.path(), &name)?;
-    let path = shelter.path().join(name);
-    fs::set_permissions(&path, Permissions::from_mode(0o666)).map_err(StartError::Shelter)?;
-    Ok((path, listener))
+fn open_socket(shelter: &Shelter) -> Result<(Doors, Listener), StartError> {
+    const NAME: &str = "s";
+    let listener = Listener::bind(shelter.path(), NAME)?;
+    let usual = shelter.path().join(NAME);
+    fs::set_permissions(&usual, Permissions::from_mode(0o666)).map_err(StartError::Shelter)?;
+    let required = format!("{NAME}{}", neap_wire::REQUIRED_END);
+    let required = shelter.path().join(required);
+    symlink(NAME, &required).map_err(StartError::Shelter)?;
+    Ok((Doors { usual, required }, listener))
 }
 
 impl Engine {
@@ -240,7 +240,7 @@ impl Engine {
         }
         let store = open_store(&options)?;
         let shelter = Shelter::make().map_err(StartError::Shelter)?;
-        let (socket, listener) = open_socket(&shelter, options.require)?;
+        let (doors, listener) = open_socket(&shelter)?;
         let job = Arc::new(Job::new(
             options,
             features,
@@ -249,11 +249,11 @@ impl Engine {
             Spares::new()?,
             Attendance::new()?,
         ));
+        let _ = job.doors.set(doors);
         let recording = Recording::start(&job);
         let desk = control::open(&job)?;
         let mut engine = Self {
             job,
-            socket,
             shelter,
             threads: Vec::new(),
             recording,
@@ -310,7 +310,9 @@ impl Engine {
 
     /// What the programs of the job need in their environment.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
-        vec![(neap_wire::SOCKET_ENV.into(), self.socket.clone().into())]
+        let door = self.job.door(self.job.options.require);
+        let door = door.map(|door| (neap_wire::SOCKET_ENV.into(), door.into()));
+        door.into_iter().collect()
     }
 
     /// Processes that have attached so far. One that has ended may not have been taken note of yet.
@@ -330,12 +332,26 @@ impl Engine {
         move || job.stat()
     }
 
+    /// Asks all jobs of a service to end.
+    pub fn ask_to_stop(&self) {
+        let line = "the service is to end, and its jobs with it".to_owned();
+        self.job.log.note(&self.job, Kind::Stop, line);
+    }
+
+    /// Jobs that a service has.
+    pub fn jobs(&self) -> usize {
+        self.job.groups.below().len()
+    }
+
     /// Ends the engine. Every program of the job should have ended: one that still runs and depends
     /// on the engine is killed by its agent.
     pub fn finish(self) -> Report {
         self.tell_of_excess();
         self.job.tell_of_the_dead();
         let report = self.job.report();
+        for group in self.job.groups.below() {
+            self.job.kill_all_of(&group);
+        }
         self.job.stopping.store(true, Relaxed);
         self.job.bell.wake();
         self.job.attendance.bell.wake();
@@ -366,7 +382,7 @@ impl Engine {
     /// it is told of all the same.
     fn tell_of_excess(&self) {
         let meter = &self.job.meter;
-        if !meter.was_far_over() || self.job.told_dry.load(Relaxed) {
+        if !meter.was_far_over() || self.job.groups.top().is_told_dry() {
             return;
         }
         let (bytes, limit) = meter.furthest();

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -13,15 +14,17 @@ use neap_policy::{Effect, Illegal};
 use neap_record::Recorded;
 use neap_store::Store;
 use neap_sys::{
-    Clock, Features, Gate, Keeper, Lock, Locked, MachineClock, SysError, Userfault, Wake, Waker,
+    Clock, Features, Gate, Keeper, Lock, Locked, MachineClock, Root, SysError, Userfault, Wake,
+    Waker,
 };
 use neap_tuning::{Share, TUNING};
-use neap_units::{PAGE_SIZE, PageNr, Pages, SpaceId};
+use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::attend::Attendance;
 use crate::bell::Bell;
 use crate::control::{Kind, Log};
 use crate::fault::{Watch, start_fault_thread};
+use crate::group::{Group, Groups};
 use crate::load::Desks;
 use crate::meter::Meter;
 use crate::options::{Exhausted, Options, Swap};
@@ -49,7 +52,9 @@ pub(crate) struct Job {
     core: Lock<Recorded, 5>,
     pub store: Store,
     spaces: Gate<Vec<Arc<Space>>, 6>,
-    pub meter: Meter,
+    /// That of the top group: what the limit is for.
+    pub meter: Arc<Meter>,
+    pub groups: Groups,
     /// How long threads wait.
     pub stalls: Stalls,
     /// Who waits until the meter allows more.
@@ -69,8 +74,6 @@ pub(crate) struct Job {
     pub shrink: Bell,
     /// Lowest reclaim priority since the shrinker last looked (the kernel's 12 to 0).
     pub priority: AtomicU64,
-    /// The user knows that nothing more can be reclaimed.
-    pub told_dry: AtomicBool,
     /// What reclaim could not take when the job was first far over its limit, in words.
     pub held: OnceLock<String>,
     /// The shrinker is at work.
@@ -99,6 +102,8 @@ pub(crate) struct Job {
     /// Nobody else knows it.
     key: RandomState,
     pub warnings: Arc<Warnings>,
+    /// Where programs call the engine.
+    pub doors: OnceLock<Doors>,
     /// What the job is called, once it has a place among others.
     pub called: OnceLock<Name>,
     /// What happens, for those who follow it.
@@ -110,6 +115,13 @@ pub(crate) struct Job {
     pub processes: Lock<Roll, 4>,
     /// Processes that were killed for a lost page, which nobody was told of yet.
     obituaries: AtomicUsize,
+}
+
+/// The paths by which programs call the engine: the second says that a program which cannot be managed is not to begin.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    pub usual: PathBuf,
+    pub required: PathBuf,
 }
 
 /// Event counters of the engine, in events or pages as the kernel counts them.
@@ -144,9 +156,13 @@ impl Job {
         spares: Spares,
         attendance: Attendance,
     ) -> Self {
+        let meter = Meter::new(options.limit, options.on_exhausted == Exhausted::Open)
+            .with_pool_beside(options.pool_beside);
+        let meter = Arc::new(meter);
+        let root = (!options.serves).then(Root::own);
         Self {
-            meter: Meter::new(options.limit, options.on_exhausted == Exhausted::Open)
-                .with_pool_beside(options.pool_beside),
+            groups: Groups::new(Group::top(root, options.require, meter.clone())),
+            meter,
             keeper: Keeper::new(),
             crowded: AtomicBool::new(false),
             watch: Watch::default(),
@@ -164,7 +180,6 @@ impl Job {
             compress: Bell::default(),
             shrink: Bell::default(),
             priority: AtomicU64::new(u64::MAX),
-            told_dry: AtomicBool::new(false),
             held: OnceLock::new(),
             writing: AtomicBool::new(false),
             sampler: Bell::default(),
@@ -183,6 +198,7 @@ impl Job {
             desks: Desks::default(),
             key: RandomState::new(),
             warnings: Arc::default(),
+            doors: OnceLock::new(),
             called: OnceLock::new(),
             log: Log::default(),
             started: neap_sys::monotonic_nanos(),
@@ -228,6 +244,16 @@ impl Job {
             .unwrap_or(1)
     }
 
+    /// Where programs call, of a job that may or may not run unmanaged.
+    pub fn door(&self, required: bool) -> Option<&Path> {
+        let doors = self.doors.get()?;
+        Some(if required {
+            &doors.required
+        } else {
+            &doors.usual
+        })
+    }
+
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Relaxed)
     }
@@ -235,6 +261,7 @@ impl Job {
     /// A new space around a userfaultfd that has shaken hands; `family`: the number of that of the process which forked it.
     pub fn add_space(
         &self,
+        group: Arc<Group>,
         uffd: Box<dyn Userfault>,
         ranges: Ranges,
         family: Option<u64>,
@@ -250,7 +277,7 @@ impl Job {
             Some(relative) => relative.kin.another(),
             None => Kin::first(family.unwrap_or(cookie)),
         };
-        let space = Arc::new(Space::new(id, cookie, kin, uffd, bell, ranges));
+        let space = Arc::new(Space::new(id, cookie, kin, group, uffd, bell, ranges));
         spaces.push(space.clone());
         space
     }
@@ -377,22 +404,7 @@ impl Job {
         }
         // Forked children without a name are in no list but their parent's: end the job here, and
         // whoever waits for a page of ours keeps waiting until neap, as its subreaper, is gone.
-        neap_sys::kill_descendants();
-    }
-
-    /// Has the meter know what reclaim may still take. Returns the resident pages.
-    pub fn note_reclaimable(&self) -> Pages {
-        let resident = self.core().total_resident();
-        let spaces = self.spaces();
-        let bodies = spaces.iter().filter_map(|space| space.body.get());
-        let staged: u64 = bodies.map(|body| body.stage.frames()).sum();
-        let pool = match self.store.can_write_back() {
-            true => self.store.pool_bytes().0,
-            false => 0,
-        };
-        self.meter
-            .note_reclaimable(Pages(resident.0 + staged), pool);
-        resident
+        self.groups.kill(self.groups.top());
     }
 
     /// Memory may have become free: calls those who wait for it.
@@ -423,7 +435,8 @@ impl Job {
     }
 
     /// A process was met.
-    pub fn note_process(&self, process: ProcessReport) {
+    pub fn note_process(&self, group: &Group, process: ProcessReport) {
+        group.attached.fetch_add(1, Relaxed);
         self.processes.lock().add(process);
     }
 
@@ -456,12 +469,17 @@ impl Job {
     }
 
     /// The same of a kind of its own.
-    pub fn tell_of(&self, kind: Kind, mut text: String) {
+    pub fn tell_of(&self, kind: Kind, text: String) {
+        self.tell_group(self.groups.top(), kind, text);
+    }
+
+    /// The same about a group.
+    pub fn tell_group(&self, group: &Group, kind: Kind, mut text: String) {
         if text.len() > TUNING.report.letters {
             text = text.chars().take(TUNING.report.letters).collect();
         }
         if self.warnings.add(text.clone(), TUNING.report.warnings) {
-            self.log.note(self, kind, text);
+            self.log.note_of(self, group, kind, text);
         }
     }
 

@@ -24,6 +24,7 @@ mod control;
 mod dst;
 mod engine;
 mod fault;
+mod group;
 mod job;
 mod listen;
 mod load;

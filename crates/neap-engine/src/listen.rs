@@ -1,6 +1,6 @@
 //! Who calls: accepted, proven, and kept until it speaks.
 //!
-//! One thread listens. It asks the kernel who is at the other end, and whether that process descends from this one; to
+//! One thread listens. It asks the kernel who is at the other end, and from which group's root that process descends; to
 //! others it says nothing. A caller that says nothing takes its place in a list and no thread. What it asks for is done by
 //! a thread of a few (`talk`), since it may take long.
 
@@ -17,6 +17,7 @@ use neap_wire as wire;
 use neap_wire::{Bad, Request};
 
 use crate::attendant::{self, Plea};
+use crate::group::Group;
 use crate::job::Job;
 use crate::strays::Strays;
 use crate::talk::{Talks, refuse_or_answer};
@@ -26,6 +27,8 @@ pub(crate) struct Caller {
     pub peer: Peer,
     pub pid: i32,
     pub pidfd: Pidfd,
+    /// The group that it belongs to.
+    pub group: Arc<Group>,
     /// The number of a space that it named; 0: none yet.
     pub number: u64,
     pub next: Next,
@@ -163,6 +166,7 @@ impl Reception {
             return;
         };
         self.job.met.store(true, Relaxed);
+        caller.group.met.store(true, Relaxed);
         if self.has_place(caller.pid) {
             let caller = self.advance(caller);
             self.callers.extend(caller);
@@ -189,7 +193,7 @@ impl Reception {
         accepted.ok()
     }
 
-    /// Who it is, if the kernel says that it descends from this process.
+    /// Who it is, if the kernel says that it is of a group.
     fn prove(&self, peer: Peer) -> Option<Caller> {
         let pid = peer.pid().ok()?;
         let mut pidfd = peer.pidfd();
@@ -200,13 +204,15 @@ impl Reception {
             pidfd = self.job.spares.for_caller(|| peer.pidfd())?;
         }
         let pidfd = pidfd.ok()?;
-        let look = || neap_sys::descends_from_us(pid, &pidfd);
+        let look = || self.job.groups.of(pid, &pidfd);
         // Without a descriptor to look with nobody seems to descend from anybody.
-        let proven = look() || Waker::new().is_err_and(|error| self.look_again(&error, look));
-        proven.then(|| Caller {
+        let again = || self.look_again(&Waker::new().err()?, look);
+        let group = look().or_else(again)?;
+        Some(Caller {
             peer,
             pid,
             pidfd,
+            group,
             number: 0,
             next: Next::Hello,
             since: neap_sys::monotonic_nanos(),
@@ -216,12 +222,12 @@ impl Reception {
     }
 
     /// Looks with a descriptor that was kept: there is no other.
-    fn look_again(&self, error: &SysError, look: impl FnOnce() -> bool) -> bool {
+    fn look_again<T>(&self, error: &SysError, look: impl FnOnce() -> Option<T>) -> Option<T> {
         self.job.met.store(true, Relaxed); // though nobody knows who it is
         self.job.warn(format!(
             "a process cannot be managed: {error}; raise `ulimit -n`"
         ));
-        self.job.spares.for_caller(look).unwrap_or(false)
+        self.job.spares.for_caller(look)?
     }
 
     /// Whether one more of a process is kept; one that has long been silent may have to go.

@@ -45,6 +45,8 @@ pub struct Control {
     pub command: Vec<String>,
     /// Tells the limit, if it is that of something that may move.
     pub follow: Option<Follow>,
+    /// Of a service: called when its last job has ended.
+    pub idle: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl fmt::Debug for Control {
@@ -80,6 +82,8 @@ pub struct Options {
     pub record: Option<Arc<File>>,
     /// A process that cannot be managed ends before its program begins, with status 125.
     pub require: bool,
+    /// The engine has no job of its own: jobs join it, and the limit is for all of them together.
+    pub serves: bool,
     /// Say what happens on stderr.
     pub verbose: bool,
     /// How the job can be looked at and steered; `None`: it cannot.

@@ -59,6 +59,9 @@ pub struct SamplerReport {
 pub struct ProcessReport {
     /// Its number.
     pub pid: i32,
+    /// That of its group.
+    #[serde(skip)]
+    pub group: u64,
     /// Its command name, when it attached.
     pub comm: String,
     /// Anonymous memory that it has resident, as looked at last, in bytes.
@@ -72,9 +75,10 @@ pub struct ProcessReport {
 }
 
 impl ProcessReport {
-    pub(crate) fn new(pid: i32) -> Self {
+    pub(crate) fn new(pid: i32, group: u64) -> Self {
         Self {
             pid,
+            group,
             comm: neap_sys::comm(pid).unwrap_or_default(),
             resident_bytes: 0,
             peak_resident_bytes: 0,
@@ -200,6 +204,7 @@ mod tests {
         for pid in 1..=TUNING.report.processes as i32 + 10 {
             roll.add(ProcessReport {
                 pid,
+                group: 0,
                 comm: String::new(),
                 resident_bytes: 0,
                 peak_resident_bytes: 0,

@@ -33,8 +33,13 @@ impl Room {
         let called: Vec<Arc<Space>> = {
             let mut waiting = self.waiting.lock();
             waiting.retain(|space| !space.is_dead());
-            let count = count.min(waiting.len());
-            waiting.drain(..count).collect()
+            let mut called = Vec::new();
+            // One whose own group has no room waits on, and keeps nobody behind it.
+            waiting.retain(|space| {
+                let calls = called.len() < count && space.group.has_room();
+                calls.then(|| called.push(space.clone())).is_none()
+            });
+            called
         };
         for space in called {
             space.queues.store(false, Relaxed);

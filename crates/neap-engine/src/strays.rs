@@ -56,7 +56,9 @@ impl Looks {
         let met = spaces.iter().map(|space| space.pid.load(Relaxed));
         let met: HashSet<i32> = met.chain(agents.map(|task| task.process().pid())).collect();
         let takes_much = |pid| neap_sys::anon_resident(pid).is_some_and(|bytes| bytes > much);
-        let strays: HashSet<i32> = neap_sys::descendants()
+        let strays: HashSet<i32> = job
+            .groups
+            .descendants()
             .into_iter()
             .filter(|pid| !met.contains(pid) && takes_much(*pid) && lacks_library(*pid))
             .collect();

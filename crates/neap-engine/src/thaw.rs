@@ -13,10 +13,10 @@ use neap_wire::Request;
 
 use crate::attendant::acknowledge;
 use crate::fault::Served;
+use crate::group::{Group, pacer};
 use crate::job::Job;
 use crate::listen::Caller;
 use crate::load::Loader;
-use crate::sampler::pacer;
 use crate::space::{Phase, Space, Trait, pages};
 
 /// Does what a process of the job asks for, and tells it so. Who cannot be told whether it runs in the space that it names
@@ -161,7 +161,18 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
 fn thaw(job: &Arc<Job>, space: &Arc<Space>) {
     space.thawed.fetch_add(1, Relaxed);
     let all = PageNr(0)..PageNr(u64::MAX);
-    bring_back(job, space, &all, || job.meter.note_thaw(), || true);
+    bring_back(
+        job,
+        space,
+        &all,
+        || {
+            space
+                .group
+                .chain()
+                .for_each(|group| group.meter.note_thaw())
+        },
+        || true,
+    );
 }
 
 fn resume(job: &Arc<Job>, space: &Arc<Space>) {
@@ -185,8 +196,11 @@ fn forked(job: &Job, space: &Arc<Space>) {
 /// The process will have so many bytes filled, by which nothing waits for room that is not registered before. Memory of
 /// a job that stays small is left alone.
 fn foresee(job: &Arc<Job>, space: &Arc<Space>, bytes: u64) {
-    let small = job.meter.usage().saturating_add(bytes) < pacer(job).arm_point().0;
-    if small || space.is_native() {
+    let small = |group: &Group| {
+        let meter = &group.meter;
+        meter.usage().saturating_add(bytes) < pacer(meter.limit()).arm_point().0
+    };
+    if space.group.chain().all(small) || space.is_native() {
         return;
     }
     job.foreseen.store(true, Relaxed);

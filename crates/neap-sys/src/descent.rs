@@ -1,4 +1,4 @@
-//! Whether a process descends from this one, by what the kernel says of parents.
+//! Whether a process descends from another, by what the kernel says of parents.
 //!
 //! A number may come to mean another process between two looks. So the chain of parents is read upwards, and then once more
 //! from its upper end downwards. The process itself lives at the end (its pidfd says so), and a parent that has ended
@@ -12,29 +12,71 @@ use neap_tuning::TUNING;
 
 use crate::process::Pidfd;
 
-/// Whether the process `pid`, which `pidfd` is, was started by this one, or by one that was, and so on.
-pub fn descends_from_us(pid: i32, pidfd: &Pidfd) -> bool {
-    let own = std::process::id().cast_signed();
-    for chain in std::iter::repeat_with(|| chain(pid, own))
+/// The process that others descend from. It cannot be confused with a later one of the same number.
+#[derive(Debug)]
+pub struct Root {
+    pid: i32,
+    /// `None`: it is this process, which lives.
+    pidfd: Option<Pidfd>,
+}
+
+impl Root {
+    /// This process.
+    #[must_use]
+    pub fn own() -> Self {
+        let pid = std::process::id().cast_signed();
+        Self { pid, pidfd: None }
+    }
+
+    /// The process `pid`, which `pidfd` is.
+    #[must_use]
+    pub fn of(pid: i32, pidfd: Pidfd) -> Self {
+        let pidfd = Some(pidfd);
+        Self { pid, pidfd }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Whether it has not ended.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        self.pidfd.as_ref().is_none_or(Pidfd::lives)
+    }
+
+    /// Whether the process `pid`, which `pidfd` is, was started by this one, or by one that was, and so on.
+    #[must_use]
+    pub fn has_descendant(&self, pid: i32, pidfd: &Pidfd) -> bool {
+        nearest_above(pid, pidfd, |other| other == self.pid).is_some() && self.lives()
+    }
+}
+
+/// The number of the nearest process above `pid`, which `pidfd` is, for which `is_top` holds. That number means the process
+/// that had it all the while only if that one has not ended by now.
+#[must_use]
+pub fn nearest_above(pid: i32, pidfd: &Pidfd, is_top: impl Fn(i32) -> bool) -> Option<i32> {
+    for chain in std::iter::repeat_with(|| chain(pid, &is_top))
         .take(TUNING.system.chains)
         .flatten()
     {
-        if chain.is_empty() {
-            return false;
-        }
+        let top = *chain.last()?;
         let mut links = chain.windows(2).rev();
         if links.all(|link| parent_of(link[0]) == Some(link[1])) {
-            return pidfd.lives();
+            return pidfd.lives().then_some(top);
         }
     }
-    false
+    None
 }
 
-/// The process and those above it, up to `top`. Empty: `top` is not above it. `None`: one of them has ended meanwhile.
-fn chain(pid: i32, top: i32) -> Option<Vec<i32>> {
+/// The process and those above it, up to the first that is one of the top. Empty: none of them is above it. `None`: one of
+/// them has ended meanwhile.
+fn chain(pid: i32, is_top: impl Fn(i32) -> bool) -> Option<Vec<i32>> {
     let mut chain = vec![pid];
     let mut next = pid;
-    while next != top || chain.len() == 1 {
+    while chain.len() == 1 || !is_top(next) {
         if next <= 0 || chain.len() == TUNING.system.parents {
             return Some(Vec::new());
         }
@@ -82,7 +124,8 @@ mod tests {
     #[test]
     fn children_and_theirs_are_ours_and_no_others_are() {
         use std::io::{BufRead, BufReader};
-        let proven = |pid: i32| Pidfd::open(pid).is_ok_and(|pidfd| descends_from_us(pid, &pidfd));
+        let us = Root::own();
+        let proven = |pid: i32| Pidfd::open(pid).is_ok_and(|pidfd| us.has_descendant(pid, &pidfd));
         let script = "sh -c 'echo $$; echo $PPID; exec sleep 60'; :";
         let mut shell = Command::new("sh")
             .args(["-c", script])
@@ -106,8 +149,15 @@ mod tests {
         assert!(!proven(std::os::unix::process::parent_id().cast_signed()));
         assert!(!proven(1));
         let pidfd = Pidfd::open(grandchild).expect("it lives");
+        let root = Root::of(child, Pidfd::open(child).expect("it lives"));
+        assert!(root.has_descendant(grandchild, &pidfd));
+        let nearest = |tops: &[i32]| nearest_above(grandchild, &pidfd, |pid| tops.contains(&pid));
+        assert_eq!(nearest(&[own, child]), Some(child), "the nearest");
+        assert_eq!(nearest(&[own]), Some(own));
+        assert_eq!(nearest(&[grandchild]), None, "it is not above itself");
         assert!(pidfd.signal(9).is_ok());
         let _ = shell.wait();
-        assert!(!descends_from_us(grandchild, &pidfd), "it has ended");
+        assert!(!us.has_descendant(grandchild, &pidfd), "it has ended");
+        assert!(!root.lives(), "and so has that");
     }
 }

@@ -1,9 +1,10 @@
 //! Connections of other programs: who is at the other end, and waiting until something can be done on some of many.
 
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::errno::{Result, SysError};
+use crate::process::Pidfd;
 use crate::thread::poll;
 
 /// The process that connected, in our pid namespace, and the user that it acted for then.
@@ -27,6 +28,31 @@ pub fn peer_of(socket: BorrowedFd<'_>) -> Result<(i32, u32)> {
     match got {
         0 => Ok((who.pid, who.uid)),
         _ => Err(SysError::last("getsockopt", "SO_PEERCRED")),
+    }
+}
+
+/// That process itself. Kernels before 6.5 know its number only.
+pub fn pidfd_of(socket: BorrowedFd<'_>) -> Result<Pidfd> {
+    const SO_PEERPIDFD: libc::c_int = 77;
+    let mut fd: libc::c_int = -1;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `fd`, which is as it has it.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut fd).cast(),
+            &raw mut len,
+        )
+    };
+    if got == 0 {
+        // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
+        return Ok(Pidfd::adopt(unsafe { OwnedFd::from_raw_fd(fd) }));
+    }
+    match SysError::last("getsockopt", "SO_PEERPIDFD") {
+        error if error.errno() == libc::ENOPROTOOPT => Pidfd::open(peer_of(socket)?.0),
+        error => Err(error),
     }
 }
 

@@ -6,7 +6,7 @@ use std::thread;
 
 use neap_tuning::TUNING;
 
-use crate::descent::descends_from_us;
+use crate::descent::Root;
 use crate::errno::{Result, SysError};
 use crate::numbers::each_number;
 
@@ -87,31 +87,39 @@ pub fn signal(pid: i32, signal: i32) -> Result<()> {
     Ok(())
 }
 
-/// Sends SIGKILL to every descendant of this process, until there is none: who was just being started is in
-/// no list yet. Half a second at most, for one that the kernel cannot end now.
-pub fn kill_descendants() {
-    for _ in 0..TUNING.system.kills {
-        let family = descendants();
-        if family.is_empty() {
-            break;
+impl Root {
+    /// Sends SIGKILL to every descendant of the process, until there is none: who was just being started is in
+    /// no list yet. Half a second at most, for one that the kernel cannot end now.
+    pub fn kill_descendants(&self) {
+        for _ in 0..TUNING.system.kills {
+            let family = self.descendants();
+            if family.is_empty() {
+                break;
+            }
+            let kill = |&&pid: &&i32| {
+                Pidfd::open(pid).is_ok_and(|process| {
+                    // Its number may have come to mean another since the list was made.
+                    self.has_descendant(pid, &process) && process.signal(libc::SIGKILL).is_ok()
+                })
+            };
+            let reached = family.iter().filter(kill);
+            if reached.count() == 0 {
+                break; // nobody that may be signalled
+            }
+            thread::sleep(TUNING.system.between_kills.duration());
         }
-        let kill = |&&pid: &&i32| {
-            Pidfd::open(pid).is_ok_and(|process| {
-                // Its number may have come to mean another since the list was made.
-                descends_from_us(pid, &process) && process.signal(libc::SIGKILL).is_ok()
-            })
-        };
-        let reached = family.iter().filter(kill);
-        if reached.count() == 0 {
-            break; // nobody that may be signalled
-        }
-        thread::sleep(TUNING.system.between_kills.duration());
+    }
+
+    /// All processes that the process started and those that they did, if they have not ended. None once it has ended itself.
+    #[must_use]
+    pub fn descendants(&self) -> Vec<i32> {
+        let family = below(self.pid());
+        if self.lives() { family } else { Vec::new() }
     }
 }
 
-/// All processes that this one started and those that they did, if they have not ended.
-pub fn descendants() -> Vec<i32> {
-    let own = std::process::id().cast_signed();
+/// All processes below `top`, if they have not ended.
+fn below(top: i32) -> Vec<i32> {
     let (mut parents, mut ended) = (Vec::new(), Vec::new());
     let mut pids = Vec::new();
     each_number(c"/proc", |pid| pids.push(pid));
@@ -132,7 +140,7 @@ pub fn descendants() -> Vec<i32> {
         }
         parents.push((pid, parent.unwrap_or(0)));
     }
-    let mut family = vec![own];
+    let mut family = vec![top];
     let mut next = 0;
     while let Some(&parent) = family.get(next) {
         family.extend(
@@ -181,9 +189,9 @@ mod tests {
             .spawn()
             .expect("sh");
         thread::sleep(Duration::from_millis(20));
-        kill_descendants();
+        Root::own().kill_descendants();
         let _ = shell.wait();
-        assert_eq!(descendants(), []);
+        assert_eq!(Root::own().descendants(), []);
     }
 
     #[test]
@@ -210,8 +218,12 @@ mod tests {
             thread::sleep(Duration::from_millis(5));
         }
         assert!(has_ended());
-        assert_eq!(descendants(), [child], "its other thread goes on");
-        kill_descendants();
-        assert_eq!(descendants(), []);
+        assert_eq!(
+            Root::own().descendants(),
+            [child],
+            "its other thread goes on"
+        );
+        Root::own().kill_descendants();
+        assert_eq!(Root::own().descendants(), []);
     }
 }

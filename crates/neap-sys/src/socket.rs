@@ -186,13 +186,7 @@ impl Peer {
 
     /// That process itself. Kernels before 6.5 know its number only.
     pub fn pidfd(&self) -> Result<Pidfd> {
-        const SO_PEERPIDFD: libc::c_int = 77;
-        match self.option(SO_PEERPIDFD, "SO_PEERPIDFD", -1) {
-            // SAFETY: the kernel just gave us this descriptor and nobody else owns it.
-            Ok(fd) => Ok(Pidfd::adopt(unsafe { OwnedFd::from_raw_fd(fd) })),
-            Err(error) if error.errno() == libc::ENOPROTOOPT => Pidfd::open(self.pid()?),
-            Err(error) => Err(error),
-        }
+        crate::pidfd_of(self.0.as_fd())
     }
 
     /// Sets an option of the socket.

@@ -14,6 +14,12 @@ crate::group! {
         /// Connections of one process.
         /// One that floods leaves room for others. Chosen.
         connections_of_one: usize = 8;
+        /// Jobs that may join a service.
+        /// Each costs a connection. Chosen.
+        members: usize = 1024;
+        /// Longest that a service which is to end waits for its jobs.
+        /// As docker waits. Chosen.
+        stop: Nanos = Nanos::secs(10);
         /// One that has been silent for so long, or reads nothing, is closed.
         /// Chosen.
         silent: Nanos = Nanos::secs(10);

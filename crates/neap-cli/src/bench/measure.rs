@@ -273,13 +273,16 @@ fn kill_everything(group: Option<&Group>) {
         // It may have ended by itself.
         let _ = neap_sys::signal(pid, signal_hook::consts::SIGKILL);
     }
-    neap_sys::kill_descendants();
+    neap_sys::Root::own().kill_descendants();
 }
 
 /// The same but for neap, which then tells of its run and ends.
 fn kill_command(watch: &Watch<'_>) {
     let members = watch.group.map(Group::members).unwrap_or_default();
-    for pid in members.into_iter().chain(neap_sys::descendants()) {
+    for pid in members
+        .into_iter()
+        .chain(neap_sys::Root::own().descendants())
+    {
         if !(watch.neap && pid == watch.first) {
             // It may have ended by itself.
             let _ = neap_sys::signal(pid, signal_hook::consts::SIGKILL);

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use neap_control::{Client, Found, Request, jobs};
+use neap_control::{Call, Client, Found, Name, Request, jobs};
 use neap_tuning::TUNING;
 use serde_json::Value;
 
@@ -20,6 +20,8 @@ pub struct Job {
     /// What it is called.
     pub name: String,
     socket: PathBuf,
+    /// It is a job of the service that listens there.
+    member: Option<Name>,
 }
 
 impl Job {
@@ -27,6 +29,16 @@ impl Job {
         Self {
             name: found.name.to_string(),
             socket: found.socket.clone(),
+            member: None,
+        }
+    }
+
+    /// A request about it.
+    #[must_use]
+    pub fn call(&self, request: Request) -> Call {
+        Call {
+            job: self.member.clone(),
+            request,
         }
     }
 
@@ -46,6 +58,7 @@ impl Job {
             return Ok(Self {
                 name: path.to_owned(),
                 socket: path.into(),
+                member: None,
             });
         }
         let mut all = Self::all();
@@ -61,10 +74,17 @@ impl Job {
         if let Some(at) = all.iter().position(|job| job.name == word) {
             return Ok(all.swap_remove(at));
         }
-        let number = word.parse().ok();
-        match number {
-            Some(pid) => all = with_process(&all, pid),
-            None => all.retain(|job| job.name.starts_with(word)),
+        let stats = stats_of(&all);
+        let members = members(&all, &stats);
+        if let Some(job) = members.iter().find(|job| job.name == word) {
+            return Ok(job.clone());
+        }
+        match word.parse().ok() {
+            Some(pid) => all = with_process(&all, &stats, pid),
+            None => {
+                all.extend(members);
+                all.retain(|job| job.name.starts_with(word));
+            }
         }
         match all.len() {
             0 => Err(Failure::NoJob(word.to_owned())),
@@ -90,8 +110,8 @@ impl Job {
     ///
     /// # Errors
     /// It says no, or nobody answers.
-    pub fn ask(&self, request: &Request) -> Result<Value, Failure> {
-        let answer = self.connect()?.ask(request);
+    pub fn ask(&self, request: Request) -> Result<Value, Failure> {
+        let answer = self.connect()?.ask(&self.call(request));
         answer.map_err(|refusal| Failure::of(&self.name, refusal))
     }
 
@@ -100,7 +120,7 @@ impl Job {
     /// # Errors
     /// Nobody answers.
     pub fn stat(&self) -> Result<Value, Failure> {
-        self.ask(&Request::Stat)
+        self.ask(Request::Stat)
     }
 }
 
@@ -129,7 +149,7 @@ pub fn stats_of(jobs: &[Job]) -> Vec<Result<Value, Failure>> {
         let say = say.clone();
         let ask = move || {
             let answer = job.connect_within(patience).and_then(|mut client| {
-                let answer = client.ask(&Request::Stat);
+                let answer = client.ask(&job.call(Request::Stat));
                 answer.map_err(|refusal| Failure::of(&job.name, refusal))
             });
             let _ = say.send((at, answer));
@@ -144,14 +164,40 @@ pub fn stats_of(jobs: &[Job]) -> Vec<Result<Value, Failure>> {
     stats
 }
 
-/// Those that have this process.
-fn with_process(jobs: &[Job], pid: u64) -> Vec<Job> {
+/// The jobs of those that are services.
+fn members(jobs: &[Job], stats: &[Result<Value, Failure>]) -> Vec<Job> {
+    let of = |(job, stat): (&Job, &Result<Value, Failure>)| {
+        let stat = stat.as_ref().ok();
+        let its = stat.and_then(|stat| stat["jobs"].as_array()).cloned();
+        let member = |line: &Value| {
+            let name = Name::new(line["name"].as_str()?).ok()?;
+            Some(Job {
+                name: name.to_string(),
+                socket: job.socket.clone(),
+                member: Some(name),
+            })
+        };
+        its.unwrap_or_default()
+            .iter()
+            .filter_map(member)
+            .collect::<Vec<_>>()
+    };
+    jobs.iter().zip(stats).flat_map(of).collect()
+}
+
+/// Those that have this process; of a service the job that does, if one of its own does.
+fn with_process(jobs: &[Job], stats: &[Result<Value, Failure>], pid: u64) -> Vec<Job> {
     let has = |stat: &Value| {
         let its = stat["processes"].as_array().into_iter().flatten();
         let mut its = its.map(|process| &process["pid"]);
         stat["pid"] == pid || its.any(|its| *its == pid)
     };
-    let all = jobs.iter().zip(stats_of(jobs));
+    let all = members(jobs, stats);
+    let owns = |job: &&Job| job.stat().is_ok_and(|stat| has(&stat));
+    if let Some(member) = all.iter().find(owns) {
+        return vec![member.clone()];
+    }
+    let all = jobs.iter().zip(stats);
     all.filter(|(_, stat)| stat.as_ref().is_ok_and(has))
         .map(|(job, _)| job.clone())
         .collect()

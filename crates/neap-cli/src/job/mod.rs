@@ -82,7 +82,7 @@ pub fn ps(args: &PsArgs) -> ExitCode {
     if none {
         talk::note("no job of this user runs; try: neap run -m 2G -- COMMAND");
     }
-    let rows: Vec<Row> = stats.iter().map(Row::of).collect();
+    let rows: Vec<Row> = stats.iter().flat_map(Row::with_jobs).collect();
     done(print(&show::table(&rows)))
 }
 
@@ -113,7 +113,7 @@ pub fn set(args: &SetArgs) -> ExitCode {
         let changes = args.changes.iter().map(|word| change(word));
         let changes = changes.collect::<Result<Vec<_>, _>>()?;
         let job = Job::find(Some(&args.job))?;
-        let now = ask_for_long(&job, &Request::Set(changes))?;
+        let now = ask_for_long(&job, Request::Set(changes))?;
         say_what_is_over(&job, &now);
         Ok(())
     };
@@ -121,10 +121,10 @@ pub fn set(args: &SetArgs) -> ExitCode {
 }
 
 /// Asks for something that may last; the engine bounds that.
-fn ask_for_long(job: &Job, request: &Request) -> Result<Value, Failure> {
+fn ask_for_long(job: &Job, request: Request) -> Result<Value, Failure> {
     let mut client = job.connect()?;
     let answer = client.wait_for(None).map_err(Into::into);
-    let answer = answer.and_then(|()| client.ask(request));
+    let answer = answer.and_then(|()| client.ask(&job.call(request)));
     answer.map_err(|refusal| Failure::of(&job.name, refusal))
 }
 
@@ -179,7 +179,7 @@ pub fn reclaim(args: &ReclaimArgs) -> ExitCode {
             return Err(Failure::Nothing(args.size.clone()));
         }
         let job = Job::find(Some(&args.job))?;
-        let got = ask_for_long(&job, &Request::Reclaim(bytes.0))?;
+        let got = ask_for_long(&job, Request::Reclaim(bytes.0))?;
         let got = Bytes(got["reclaimed_bytes"].as_u64().unwrap_or(0));
         print(&format!("{}\n", got.0))
     };
@@ -204,7 +204,7 @@ pub fn events(args: &EventsArgs) -> ExitCode {
         let mut client = job.connect()?;
         let fail = |refusal| Failure::of(&job.name, refusal);
         client.wait_for(None).map_err(|error| fail(error.into()))?;
-        client.begin(&Request::Events).map_err(fail)?;
+        client.begin(&job.call(Request::Events)).map_err(fail)?;
         while let Some(event) = client.line().map_err(fail)? {
             if event["ok"] == false {
                 return Err(Failure::Refused {

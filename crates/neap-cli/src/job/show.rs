@@ -63,6 +63,30 @@ impl Row {
         }
     }
 
+    /// The same, and behind a service a row for each of its jobs.
+    #[must_use]
+    pub fn with_jobs(stat: &Value) -> Vec<Self> {
+        let jobs = stat["jobs"].as_array().cloned().unwrap_or_default();
+        let limit = stat.pointer("/memory/limit_bytes").cloned();
+        let row = |job: &Value| {
+            let number = |name: &str| job[name].as_u64().unwrap_or(0);
+            let own = job["limit_bytes"].as_u64();
+            Self {
+                name: format!("  {}", job["name"].as_str().unwrap_or_default()),
+                pid: number("pid"),
+                processes: number("processes"),
+                resident: number("resident_bytes"),
+                pool: number("pool_bytes"),
+                current: number("current_bytes"),
+                limit: own.or(limit.as_ref()?.as_u64()).unwrap_or(0),
+                ..Self::default()
+            }
+            .into()
+        };
+        let rows = jobs.iter().filter_map(row);
+        std::iter::once(Self::of(stat)).chain(rows).collect()
+    }
+
     /// The ratio in words.
     #[must_use]
     pub fn ratio_text(&self) -> String {

@@ -4,7 +4,6 @@ use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use neap_engine::Stat;
 use serde_json::Value;
 
 use super::show::{Row, short};
@@ -24,7 +23,7 @@ pub struct Watch {
 
 impl Watch {
     /// Begins, if standard error is a terminal.
-    pub fn begin(stat: impl Fn() -> Stat + Send + 'static) -> Option<Self> {
+    pub fn begin(stat: impl Fn() -> Value + Send + 'static) -> Option<Self> {
         if !std::io::stderr().is_terminal() {
             return None;
         }
@@ -54,14 +53,14 @@ impl Drop for Watch {
     }
 }
 
-fn draw(stat: &impl Fn() -> Stat, wait: &Receiver<()>) {
+fn draw(stat: &impl Fn() -> Value, wait: &Receiver<()>) {
     let mut before: Option<Row> = None;
     let mut drawn = false;
     while let Err(RecvTimeoutError::Timeout) = wait.recv_timeout(EACH) {
         if !is_ours() {
             continue; // a background job that writes would be stopped
         }
-        let row = Row::of(&serde_json::to_value(stat()).unwrap_or(Value::Null));
+        let row = Row::of(&stat());
         let width = width().saturating_sub(1);
         let text: String = line(&row, before.as_ref()).chars().take(width).collect();
         let _ = std::io::stderr().write_all(format!("{CLEAR}{text}").as_bytes());

@@ -5,11 +5,14 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use neap_engine::{Control, Engine as Inner, Exhausted, Options, StartError, Stat, probe};
+use neap_control::Join;
+use neap_engine::{Control, Engine as Inner, Exhausted, Options, StartError, probe};
+use neap_units::Bytes;
 use serde_json::{Map, Value};
 
 use crate::choice::OnExhausted;
 use crate::failure::Failure;
+use crate::run::member::Member;
 use crate::run::plan::Plan;
 
 const DOCTOR: &str = "neap doctor";
@@ -25,65 +28,158 @@ pub fn has_proc() -> bool {
     Path::new("/proc/self/maps").exists()
 }
 
-/// An engine at work.
-pub struct Engine(Inner);
+/// An engine at work: of this process, or of a service that the job has joined.
+pub enum Engine {
+    /// Of this process.
+    Own(Inner),
+    /// Of a service.
+    Joined(Member),
+}
 
 impl Engine {
-    /// Starts an engine that follows `plan`, and records what it does in `record`.
+    /// Starts an engine that follows `plan`, and records what it does in `record`; or joins the service that has one.
     ///
     /// # Errors
     /// Why there can be none and what to try, in one line; the command then runs unmanaged. Or its name is another job's.
     pub fn start(plan: &Plan, record: Option<File>, control: Control) -> Result<Self, Failure> {
-        if !has_proc() {
-            let (why, remedy) = NO_PROC;
-            return Err(Failure::Unmanaged(format!("{why}; try: {remedy}")));
+        must_have_proc()?;
+        if let Some(service) = &plan.service {
+            let join = Join {
+                name: control.name,
+                max: plan.own_limit().map(|bytes| bytes.0),
+                require: plan.require,
+                command: Join::words(&control.command),
+            };
+            return service.join(&join).map(Self::Joined);
         }
         let options = Options {
             record: record.map(Arc::new),
             control: Some(control),
             ..options(plan)
         };
-        Inner::start(options)
-            .map(Self)
-            .map_err(|error| match error {
-                StartError::Taken(name) => Failure::Taken(name.to_string()),
-                error => Failure::Unmanaged(line(&error)),
-            })
+        start(options)
+    }
+
+    /// Starts an engine that jobs join.
+    ///
+    /// # Errors
+    /// Why there can be none and what to try.
+    pub fn serve(plan: &Plan, control: Control) -> Result<Self, Failure> {
+        must_have_proc()?;
+        let options = Options {
+            control: Some(control),
+            serves: true,
+            ..options(plan)
+        };
+        start(options)
     }
 
     /// The variables that lead the library to the engine.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
-        self.0.environment()
-    }
-
-    /// Processes that ever attached.
-    pub fn attached(&self) -> usize {
-        self.0.attached()
-    }
-
-    /// Whether a process has spoken to the engine, attached or not.
-    pub fn was_met(&self) -> bool {
-        self.0.was_met()
+        match self {
+            Self::Own(engine) => engine.environment(),
+            Self::Joined(member) => member.environment(),
+        }
     }
 
     /// Answers who looks at the job or steers it, from here on.
     pub fn open(&mut self) {
-        self.0.open();
+        if let Self::Own(engine) = self {
+            engine.open();
+        }
     }
 
     /// Tells all figures as they are, from any thread.
-    pub fn viewer(&self) -> impl Fn() -> Stat + Send + 'static {
-        self.0.viewer()
-    }
-
-    /// Ends the engine and returns its report.
-    pub fn finish(self) -> Map<String, Value> {
-        match serde_json::to_value(self.0.finish()) {
-            Ok(Value::Object(report)) => report,
-            // Numbers, strings and maps with string keys always make an object.
-            _ => Map::new(),
+    pub fn viewer(&self) -> Box<dyn Fn() -> Value + Send> {
+        match self {
+            Self::Own(engine) => {
+                let stat = engine.viewer();
+                Box::new(move || serde_json::to_value(stat()).unwrap_or_default())
+            }
+            Self::Joined(member) => Box::new(member.viewer()),
         }
     }
+
+    /// The limit, where it is not the plan's: that of the service which a job without one of its own has joined.
+    pub fn limit(&self) -> Option<Bytes> {
+        match self {
+            Self::Own(_) => None,
+            Self::Joined(member) => Some(member.limit()),
+        }
+    }
+
+    /// Asks all jobs of a service to end.
+    pub fn ask_to_stop(&self) {
+        if let Self::Own(engine) = self {
+            engine.ask_to_stop();
+        }
+    }
+
+    /// Jobs that a service has.
+    pub fn jobs(&self) -> usize {
+        match self {
+            Self::Own(engine) => engine.jobs(),
+            Self::Joined(_) => 0,
+        }
+    }
+
+    /// Ends the engine, or leaves the service.
+    pub fn finish(self) -> End {
+        match self {
+            Self::Own(engine) => {
+                let (attached, met) = (engine.attached() > 0, engine.was_met());
+                let report = match serde_json::to_value(engine.finish()) {
+                    Ok(Value::Object(report)) => report,
+                    // Numbers, strings and maps with string keys always make an object.
+                    _ => Map::new(),
+                };
+                End {
+                    report,
+                    attached,
+                    met,
+                }
+            }
+            Self::Joined(member) => {
+                let report = member.leave();
+                let is =
+                    |name: &str| report.get("neap").and_then(|neap| neap[name].as_u64()) != Some(0);
+                let (attached, met) = (is("attached"), is("met"));
+                End {
+                    report,
+                    attached,
+                    met,
+                }
+            }
+        }
+    }
+}
+
+/// What an engine has come to.
+#[derive(Debug, Default)]
+pub struct End {
+    /// The figures.
+    pub report: Map<String, Value>,
+    /// Some process was managed.
+    pub attached: bool,
+    /// Some process has spoken to the engine, managed or not.
+    pub met: bool,
+}
+
+fn must_have_proc() -> Result<(), Failure> {
+    let (why, remedy) = NO_PROC;
+    match has_proc() {
+        true => Ok(()),
+        false => Err(Failure::Unmanaged(format!("{why}; try: {remedy}"))),
+    }
+}
+
+fn start(options: Options) -> Result<Engine, Failure> {
+    Inner::start(options)
+        .map(Engine::Own)
+        .map_err(|error| match error {
+            StartError::Taken(name) => Failure::Taken(name.to_string()),
+            error => Failure::Unmanaged(line(&error)),
+        })
 }
 
 fn options(plan: &Plan) -> Options {
@@ -102,6 +198,7 @@ fn options(plan: &Plan) -> Options {
         },
         record: None,
         require: plan.require,
+        serves: false,
         verbose: plan.verbose,
         control: None,
     }
@@ -117,6 +214,7 @@ fn line(error: &StartError) -> String {
             return format!("{error}; try: {}", remedy.as_deref().unwrap_or(DOCTOR));
         }
         StartError::Taken(_) => "another --name",
+        StartError::Unreachable => "XDG_RUNTIME_DIR with a folder that only this user enters",
         StartError::SwapFile { .. } => "another --swap-dir, or --no-swap",
         StartError::Threads(error) | StartError::Random(error) => {
             neap_sys::shortage(error).unwrap_or(DOCTOR)

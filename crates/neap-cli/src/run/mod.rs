@@ -11,7 +11,8 @@ pub mod engine;
 pub mod launch;
 pub mod library;
 pub mod limit;
-mod plan;
+pub mod member;
+pub mod plan;
 pub mod report;
 mod signals;
 pub mod swap;
@@ -75,17 +76,10 @@ struct Service {
     _library: Library,
 }
 
-impl Service {
-    /// Whether any process attached.
-    fn was_used(&self) -> bool {
-        self.engine.attached() > 0
-    }
-}
-
 impl<'a> Job<'a> {
     fn prepare(args: &'a RunArgs) -> Result<Self, Failure> {
         let root = Root::real();
-        let plan = Plan::make(
+        let plan = Plan::of_run(
             args,
             Sources {
                 root: &root,
@@ -198,6 +192,7 @@ impl<'a> Job<'a> {
             name: self.args.name.clone(),
             command: self.words(),
             follow: self.plan.limit.is_cgroups.then(follow),
+            idle: None,
         }
     }
 
@@ -249,9 +244,16 @@ impl<'a> Job<'a> {
         let (name, command) = (self.name(), self.words());
         let config = self.plan.config();
         let mut warnings = self.plan.warnings;
-        let managed = service.as_ref().is_some_and(Service::was_used);
+        let own_engine = service.is_some();
+        let limit = service.as_ref().and_then(|service| service.engine.limit());
+        let limit = limit.map_or(self.plan.limit.bytes, |limit| {
+            limit.min(self.plan.limit.bytes)
+        });
+        let end = service
+            .map(|service| service.engine.finish())
+            .unwrap_or_default();
         // One that spoke and is not managed has been told of.
-        if service.as_ref().is_some_and(|s| !s.engine.was_met()) {
+        if own_engine && !end.met {
             let line = format!(
                 "{name} ran without a limit: neap's library was not loaded in it; try: neap doctor"
             );
@@ -262,10 +264,10 @@ impl<'a> Job<'a> {
             command: &command,
             ending,
             wall_seconds,
-            managed,
-            engine: service.map(|s| s.engine.finish()).unwrap_or_default(),
+            managed: end.attached,
+            engine: end.report,
             warnings: &warnings,
-            limit: self.plan.limit.bytes,
+            limit,
             config,
             kernel: kernel_release(&self.root),
         };

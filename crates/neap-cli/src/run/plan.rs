@@ -6,19 +6,23 @@ use std::str::FromStr;
 
 use neap_engine::Swap;
 use neap_store::{CompressorKind, ShrinkerKind};
+use neap_tuning::TUNING;
 use neap_units::Bytes;
 
 use crate::choice::{OnExhausted, PoolMax};
 use crate::env::{self, Lookup};
 use crate::failure::Failure;
-use crate::flags::RunArgs;
+use crate::flags::{EngineArgs, RunArgs};
 use crate::machine::{self, Root};
 use crate::run::limit::{Limit, limit};
+use crate::run::member::Wanted;
 use crate::run::swap::{self, Inspect, Wish};
 
 /// The decisions of one run.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// The service that has the engine; then most of what follows is that one's to know.
+    pub service: Option<Wanted>,
     /// The limit.
     pub limit: Limit,
     /// The swap file.
@@ -67,7 +71,7 @@ impl Plan {
     ///
     /// # Errors
     /// When a flag or variable cannot be read, or no limit is to be had.
-    pub fn make(args: &RunArgs, sources: Sources<'_>) -> Result<Self, Failure> {
+    pub fn make(args: &EngineArgs, sources: Sources<'_>) -> Result<Self, Failure> {
         let Sources { root, env, inspect } = sources;
         let memory = text(args.memory.as_deref(), "--memory", env::MEMORY, env)?;
         let limit = limit(root, memory.flag, memory.value.as_deref())?;
@@ -99,6 +103,7 @@ impl Plan {
                 .chain(swap.warning)
                 .chain(nested)
                 .collect(),
+            service: None,
             limit,
             swap: swap.swap,
             writeback: !args.no_writeback,
@@ -108,15 +113,78 @@ impl Plan {
             compressor: choice(args.compressor, env::COMPRESSOR, env)?,
             shrinker: choice(args.shrinker, env::SHRINKER, env)?,
             on_exhausted: choice(args.on_exhausted, env::ON_EXHAUSTED, env)?,
-            require: args.require,
+            require: false,
             verbose: args.verbose,
             device_fault: missing_device(env),
         })
     }
 
+    /// Decides for a run: that has an engine of its own, or joins a service.
+    ///
+    /// # Errors
+    /// As [`make`](Self::make).
+    pub fn of_run(args: &RunArgs, sources: Sources<'_>) -> Result<Self, Failure> {
+        let plan = match service(args)? {
+            Some(service) => Self::in_service(&args.engine, service, sources)?,
+            None => Self::make(&args.engine, sources)?,
+        };
+        Ok(Self {
+            require: args.require,
+            ..plan
+        })
+    }
+
+    /// A job in a service has a limit of its own only if one is given.
+    fn in_service(
+        args: &EngineArgs,
+        service: Wanted,
+        sources: Sources<'_>,
+    ) -> Result<Self, Failure> {
+        let Sources { root, env, .. } = sources;
+        let memory = text(args.memory.as_deref(), "--memory", env::MEMORY, env)?;
+        let limit = match memory.value.as_deref() {
+            Some(value) => limit(root, memory.flag, Some(value))?,
+            None => Limit {
+                bytes: TUNING.limit.most,
+                source: format!("that of service {}", service.name),
+                is_cgroups: false,
+                warning: None,
+            },
+        };
+        let nested = env(neap_wire::SOCKET_ENV).map(|_| NESTED.to_owned());
+        Ok(Self {
+            warnings: limit.warning.clone().into_iter().chain(nested).collect(),
+            service: Some(service),
+            limit,
+            swap: Swap::Off,
+            writeback: true,
+            pool_most: Bytes::ZERO,
+            pool_max: PoolMax::default(),
+            pool_beside: false,
+            compressor: CompressorKind::default(),
+            shrinker: ShrinkerKind::default(),
+            on_exhausted: OnExhausted::default(),
+            require: false,
+            verbose: args.verbose,
+            device_fault: None,
+        })
+    }
+
+    /// The limit of the job's own, if it has one beside that of its service.
+    #[must_use]
+    pub fn own_limit(&self) -> Option<Bytes> {
+        Some(self.limit.bytes).filter(|bytes| *bytes < TUNING.limit.most)
+    }
+
     /// The decisions as data, for a report that says how it came about.
     #[must_use]
     pub fn config(&self) -> serde_json::Value {
+        if let Some(service) = &self.service {
+            return serde_json::json!({
+                "limit_source": self.limit.source,
+                "service": service.name.as_str(),
+            });
+        }
         let (swap_dir, swap_size) = match &self.swap {
             Swap::Off => (None, 0),
             Swap::Dir { dir, size } => (Some(dir.to_string_lossy()), size.0),
@@ -138,6 +206,16 @@ impl Plan {
     /// The lines of `-v`: every decision with its value in bytes.
     #[must_use]
     pub fn describe(&self) -> Vec<String> {
+        if let Some(service) = &self.service {
+            let own = self
+                .own_limit()
+                .map(|bytes| format!("limit {} bytes ({}), ", bytes.0, self.limit.source));
+            return vec![format!(
+                "{}in service {}",
+                own.unwrap_or_default(),
+                service.name
+            )];
+        }
         let swap = match &self.swap {
             Swap::Off => "swap off".to_owned(),
             Swap::Dir { dir, size } => {
@@ -169,6 +247,18 @@ impl Plan {
                 self.on_exhausted
             ),
         ]
+    }
+}
+
+/// The service that the flags of a run name.
+fn service(args: &RunArgs) -> Result<Option<Wanted>, Failure> {
+    let joins = args
+        .service
+        .clone()
+        .map(|name| Wanted { name, budget: None });
+    match &args.budget {
+        Some(word) => Wanted::parse(word).map(Some),
+        None => Ok(joins),
     }
 }
 
@@ -255,7 +345,7 @@ mod tests {
             env: &env,
             inspect: &inspect,
         };
-        Plan::make(&args, sources)
+        Plan::make(&args.engine, sources)
     }
 
     #[test]

@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use neap_control::Name;
 use neap_sys::{Lock, Waker};
 use neap_tuning::TUNING;
 use serde::Serialize;
 
+use crate::group::Group;
 use crate::job::Job;
 
 /// A kind of event.
@@ -28,11 +30,16 @@ pub(crate) enum Kind {
     Set,
     /// The job has ended.
     End,
+    /// A job has joined the service, or left it.
+    Join,
+    Leave,
+    /// The service is to end: its jobs are asked to.
+    Stop,
 }
 
 impl Kind {
     /// All of them, in the order of their numbers.
-    pub const NAMES: [&'static str; 7] = [
+    pub const NAMES: [&'static str; 10] = [
         "limit",
         "over",
         "exhausted",
@@ -40,6 +47,9 @@ impl Kind {
         "warning",
         "set",
         "end",
+        "join",
+        "leave",
+        "stop",
     ];
 
     fn name(self) -> &'static str {
@@ -57,6 +67,9 @@ pub(super) struct Event {
     usage_bytes: u64,
     limit_bytes: u64,
     message: String,
+    /// The job of a service that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
 }
 
 /// The events of a job.
@@ -121,6 +134,11 @@ impl Log {
 
     /// Something has happened.
     pub fn note(&self, job: &Job, kind: Kind, message: String) {
+        self.note_of(job, job.groups.top(), kind, message);
+    }
+
+    /// Something has happened to a group.
+    pub fn note_of(&self, job: &Job, group: &Group, kind: Kind, message: String) {
         self.counts[kind as usize].fetch_add(1, Relaxed);
         #[expect(clippy::disallowed_methods, reason = "a person reads when it was")]
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -128,9 +146,10 @@ impl Log {
             event: kind.name(),
             seq: 0,
             time_seconds: now.unwrap_or_default().as_secs_f64(),
-            usage_bytes: job.meter.usage(),
-            limit_bytes: job.meter.limit().0,
+            usage_bytes: group.meter.usage(),
+            limit_bytes: group.meter.limit().min(job.meter.limit()).0,
             message,
+            job: group.name.as_ref().map(Name::to_string),
         });
         let oldest = self.kept.lock().keep(event);
         drop(oldest); // after the lock
@@ -157,6 +176,11 @@ impl Log {
             let line = "memory is reclaimed before the job gets more";
             self.note(job, Kind::Limit, line.to_owned());
         }
+    }
+
+    /// The number of the next event.
+    pub(super) fn next(&self) -> u64 {
+        self.kept.lock().seq + 1
     }
 
     /// The kept events from this number on.
@@ -186,6 +210,7 @@ mod tests {
             usage_bytes: 0,
             limit_bytes: 0,
             message: String::new(),
+            job: None,
         })
     }
 

@@ -5,9 +5,11 @@
 
 mod log;
 mod peer;
+mod stat;
 mod steer;
 
 pub(crate) use log::{Kind, Log};
+pub use stat::Stat;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,72 +17,19 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
-use neap_control::{Change, Name, Place, Request, failure, folders, success};
-use neap_sys::{Interest, Waker};
+use neap_control::{Call, Change, Join, Name, Place, Request, failure, folders, success};
+use neap_sys::{Interest, Root, Waker};
 use neap_tuning::TUNING;
 use neap_units::Bytes;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::engine::StartError;
+use crate::group::Group;
 use crate::job::Job;
 use crate::options::Follow;
-use crate::report::Report;
 use peer::{At, Peer};
 use steer::{Errand, Outcome};
-
-/// All figures of a running job. Fields are only added while the schema stays.
-#[derive(Clone, Debug, Serialize)]
-pub struct Stat {
-    schema: &'static str,
-    version: &'static str,
-    /// What the job is called.
-    pub name: String,
-    /// The process `neap run`.
-    pub pid: u32,
-    /// The command.
-    pub command: Vec<String>,
-    /// Since the engine started.
-    pub uptime_seconds: f64,
-    /// As in `--stats`, but the processes are those that live.
-    #[serde(flatten)]
-    pub report: Report,
-}
-
-impl Job {
-    /// All figures as they are now.
-    pub fn stat(&self) -> Stat {
-        let mut report = self.report();
-        let spaces = self.spaces();
-        let bodies = spaces.iter().filter(|space| !space.is_dead());
-        let bodies = bodies.filter_map(|space| space.body.get());
-        let mut living: Vec<i32> = bodies
-            .filter(|body| !body.is_left())
-            .map(|body| body.pid)
-            .collect();
-        living.sort_unstable();
-        living.dedup();
-        report.neap.insert("processes", living.len() as u64);
-        // Of a process that has execed there is one record more each time; the last is of what it is.
-        report.processes.reverse();
-        report.processes.retain(|process| {
-            let at = living.binary_search(&process.pid);
-            at.is_ok_and(|at| living.remove(at) == process.pid)
-        });
-        report.processes.reverse();
-        report.processes.truncate(TUNING.control.processes);
-        let control = self.options.control.as_ref();
-        Stat {
-            schema: "neap.stat/1",
-            version: env!("CARGO_PKG_VERSION"),
-            name: self.called.get().map(Name::to_string).unwrap_or_default(),
-            pid: std::process::id(),
-            command: control.map_or_else(Vec::new, |control| control.command.clone()),
-            uptime_seconds: (neap_sys::monotonic_nanos() - self.started) as f64 / 1e9,
-            report,
-        }
-    }
-}
 
 /// Who serves the connections.
 pub(crate) struct Desk {
@@ -103,11 +52,15 @@ pub(crate) fn open(job: &Arc<Job>) -> Result<Option<Desk>, StartError> {
     let Some(control) = &job.options.control else {
         return Ok(None);
     };
+    let none = match job.options.serves {
+        true => Err(StartError::Unreachable),
+        false => Ok(None),
+    };
     if neap_sys::descriptor_limit() < TUNING.control.descriptors {
-        return Ok(None);
+        return none;
     }
     let Ok(waker) = Waker::new() else {
-        return Ok(None);
+        return none;
     };
     job.log.set_waker(waker);
     let own = || {
@@ -129,6 +82,9 @@ pub(crate) fn open(job: &Arc<Job>) -> Result<Option<Desk>, StartError> {
             }
             Err(_) => {}
         }
+    }
+    if found.is_none() && job.options.serves {
+        return none;
     }
     if found.is_none() && control.name.is_some() {
         job.warn(format!("{name} cannot be found by name: no folder for its socket; set XDG_RUNTIME_DIR to one that only this user enters"));
@@ -163,8 +119,12 @@ impl Desk {
             self.look_at_errand(now);
             self.tell_events(now);
             self.follow(now);
-            self.peers.retain(|peer| !peer.is_over(now));
+            self.let_go(now);
             self.rest(now);
+        }
+        for peer in &mut self.peers {
+            // Its programs end with the service, and not because it has left.
+            peer.member = None;
         }
         let ended = "the job has ended".to_owned();
         self.job.log.note(&self.job, Kind::End, ended);
@@ -208,6 +168,31 @@ impl Desk {
         [follow, silent, look, line].into_iter().flatten().min()
     }
 
+    /// Closes what is over. With the connection of a job that has not left, its programs end.
+    fn let_go(&mut self, now: u64) {
+        let (over, kept) = std::mem::take(&mut self.peers)
+            .into_iter()
+            .partition::<Vec<_>, _>(|peer| peer.is_over(now));
+        self.peers = kept;
+        let members: Vec<_> = over.into_iter().filter_map(|peer| peer.member).collect();
+        for group in &members {
+            self.job.abandon(group);
+        }
+        if !members.is_empty() {
+            self.look_for_jobs();
+        }
+    }
+
+    /// Whether the last job is gone: who waits for that is told.
+    fn look_for_jobs(&self) {
+        let control = self.job.options.control.as_ref();
+        if let Some(idle) = control.and_then(|control| control.idle.as_ref())
+            && self.job.groups.below().is_empty()
+        {
+            idle();
+        }
+    }
+
     /// After work it pauses in proportion.
     fn rest(&self, began: u64) {
         let took = neap_sys::monotonic_nanos() - began;
@@ -226,26 +211,30 @@ impl Desk {
             let user = neap_sys::own_user();
             let trusted = |&(_, uid): &(i32, u32)| uid == user || uid == 0;
             let peer = neap_sys::peer_of(stream.as_fd()).ok().filter(trusted);
-            if let Some((pid, _)) = peer
+            if let Some((pid, uid)) = peer
                 && stream.set_nonblocking(true).is_ok()
             {
                 self.count += 1;
-                Self::admit(&mut self.peers, Peer::new(stream, self.count, pid, now));
+                Self::admit(
+                    &mut self.peers,
+                    Peer::new(stream, self.count, (pid, uid), now),
+                );
             }
         }
     }
 
     /// One more, if there is room, or if another has been silent: that one is closed.
     fn admit(peers: &mut Vec<Peer>, peer: Peer) {
-        let its = peers.iter().filter(|other| other.pid == peer.pid).count();
+        let others = peers.iter().filter(|other| other.member.is_none());
+        let its = others.clone().filter(|other| other.pid == peer.pid).count();
         if its >= TUNING.control.connections_of_one {
             return;
         }
-        if peers.len() >= TUNING.control.connections {
+        if others.count() >= TUNING.control.connections {
             let rest = peers
                 .iter()
                 .enumerate()
-                .filter(|(_, peer)| peer.at == At::Rest);
+                .filter(|(_, peer)| peer.at == At::Rest && peer.member.is_none());
             let Some((at, _)) = rest.min_by_key(|(_, peer)| peer.heard) else {
                 return;
             };
@@ -275,32 +264,89 @@ impl Desk {
     }
 
     fn answer(&mut self, at: usize, line: &[u8], now: u64) {
-        let said = match Request::read(line) {
+        let said = match Call::read(line) {
             Err(fault) => Some(failure(fault.code(), &fault.to_string(), &json!(null))),
-            Ok(Request::Stat) => {
-                let stat = serde_json::to_value(self.job.stat());
-                Some(success(&stat.unwrap_or_default()))
-            }
-            Ok(Request::Events) => self.begin_stream(at),
-            Ok(Request::Set(changes)) => self.set(at, &changes),
-            Ok(Request::Reclaim(bytes)) => {
-                let id = self.peers[at].id;
-                let job = self.job.clone();
-                self.begin(at, || Errand::reclaim(id, bytes, &job))
-            }
+            Ok(Call { job, request }) => match self.group(job.as_ref()) {
+                Ok(group) => self.answer_about(at, &group, request),
+                Err(line) => Some(line),
+            },
         };
         if let Some(line) = said {
             self.peers[at].say(&line, now);
         }
     }
 
+    /// Whom a request is about.
+    fn group(&self, name: Option<&Name>) -> Result<Arc<Group>, String> {
+        let Some(name) = name else {
+            return Ok(self.job.groups.top().clone());
+        };
+        let no_job = || failure("ESRCH", &format!("no job {name} runs there"), &json!(null));
+        self.job.groups.named(name).ok_or_else(no_job)
+    }
+
+    fn answer_about(&mut self, at: usize, group: &Arc<Group>, request: Request) -> Option<String> {
+        match request {
+            Request::Stat => Some(told(&self.job.stat_of(group))),
+            Request::Events => self.begin_stream(at),
+            Request::Set(changes) => self.set(at, group, &changes),
+            Request::Reclaim(bytes) => {
+                let id = self.peers[at].id;
+                let (job, group) = (self.job.clone(), group.clone());
+                self.begin(at, || Errand::reclaim(id, bytes, &job, group))
+            }
+            Request::Join(wish) => Some(self.join(at, wish)),
+            Request::Leave => {
+                let Some(group) = self.peers[at].member.take() else {
+                    let line = "no job has joined by this connection";
+                    return Some(failure("EINVAL", line, &json!(null)));
+                };
+                let report = self.job.leave(&group);
+                self.look_for_jobs();
+                Some(told(&report))
+            }
+        }
+    }
+
+    /// The process that asks is the root of a job from now on, as long as its connection is there. It hears of what happens.
+    fn join(&mut self, at: usize, wish: Join) -> String {
+        let peer = &self.peers[at];
+        let no = |code: &str, line: &str| failure(code, line, &json!(null));
+        if peer.uid != neap_sys::own_user() {
+            return no("EPERM", "only the user of a service joins it");
+        }
+        if peer.member.is_some() {
+            return no("EBUSY", "a job has joined by this connection already");
+        }
+        let root = match neap_sys::pidfd_of(peer.stream.as_fd()) {
+            Ok(pidfd) if peer.pid > 0 => Root::of(peer.pid, pidfd),
+            Ok(_) => return no("ESRCH", "it is in another pid namespace than the service"),
+            Err(error) => return no("EAGAIN", &error.to_string()),
+        };
+        let required = wish.require;
+        let next = self.job.log.next();
+        let group = match self.job.join(wish, root) {
+            Ok(group) => group,
+            Err((code, line)) => return no(code, &line),
+        };
+        let result = json!({
+            "service": self.job.called.get().map(Name::as_str),
+            "name": group.name.as_ref().map(Name::as_str),
+            "socket": self.job.door(required),
+            "limit_bytes": self.job.meter.limit().0,
+        });
+        let peer = &mut self.peers[at];
+        (peer.member, peer.hears) = (Some(group), Some(next));
+        success(&result)
+    }
+
     fn begin_stream(&mut self, at: usize) -> Option<String> {
-        let follows = |peer: &&Peer| matches!(peer.at, At::Follows(_));
+        let follows = |peer: &&Peer| peer.at == At::Follows;
         if self.peers.iter().filter(follows).count() >= TUNING.control.streams {
             let line = "as many follow the events as may";
             return Some(failure("EBUSY", line, &json!(null)));
         }
-        self.peers[at].at = At::Follows(0);
+        (self.peers[at].at, self.peers[at].hears) = (At::Follows, Some(0));
         None
     }
 
@@ -316,11 +362,16 @@ impl Desk {
     }
 
     /// Sets all or, if something is wrong, nothing.
-    fn set(&mut self, at: usize, changes: &[Change]) -> Option<String> {
+    fn set(&mut self, at: usize, group: &Arc<Group>, changes: &[Change]) -> Option<String> {
         let job = self.job.clone();
         let refuse = |line: String| Some(failure("EINVAL", &line, &json!(null)));
         for change in changes {
             match *change {
+                Change::MaxPoolPercent(_) | Change::Writeback(_) if group.parent.is_some() => {
+                    return refuse(
+                        "that is set for the service, not for one of its jobs".to_owned(),
+                    );
+                }
                 Change::MemoryMax(bytes) if Bytes(bytes) < TUNING.limit.least => {
                     return refuse(format!("memory.max is at least {}", TUNING.limit.least));
                 }
@@ -333,6 +384,9 @@ impl Desk {
         }
         for change in changes {
             match *change {
+                Change::MemoryMax(bytes) if group.parent.is_some() => {
+                    job.set_max(group, Bytes(bytes));
+                }
                 Change::MemoryMax(bytes) => {
                     self.follow = None; // what a person sets stands
                     job.set_limit(Bytes(bytes), "");
@@ -341,11 +395,11 @@ impl Desk {
                 Change::Writeback(on) => job.set_writeback(on),
             }
         }
-        if job.meter.usage() <= job.meter.limit().0 || self.errand.is_some() {
-            return Some(success(&job.settings()));
+        if group.meter.usage() <= group.meter.limit().0 || self.errand.is_some() {
+            return Some(success(&job.settings(group)));
         }
         let id = self.peers[at].id;
-        self.begin(at, || Errand::shrink(id, &job))
+        self.begin(at, || Errand::shrink(id, group.clone()))
     }
 
     fn look_at_errand(&mut self, now: u64) {
@@ -353,7 +407,7 @@ impl Desk {
             return;
         };
         let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == errand.id) else {
-            errand.end(&self.job);
+            errand.end();
             return;
         };
         let line = match errand.look(&self.job) {
@@ -364,7 +418,7 @@ impl Desk {
             Outcome::Done(result) => success(&result),
             Outcome::Short(why, result) => failure("EAGAIN", &why, &result),
         };
-        errand.end(&self.job);
+        errand.end();
         peer.at = At::Rest;
         peer.say(&line, now);
     }
@@ -372,9 +426,12 @@ impl Desk {
     /// Those who follow get what is new. Who does not read is closed.
     fn tell_events(&mut self, now: u64) {
         for peer in &mut self.peers {
-            let At::Follows(next) = peer.at else { continue };
+            let Some(next) = peer.hears else { continue };
             for event in self.job.log.since(next) {
-                peer.at = At::Follows(event.seq + 1);
+                peer.hears = Some(event.seq + 1);
+                if !peer.is_about_it(event.job.as_deref()) {
+                    continue;
+                }
                 let line = serde_json::to_string(&*event).unwrap_or_default();
                 peer.say(&format!("{line}\n"), now);
             }
@@ -393,4 +450,9 @@ impl Desk {
             self.job.set_limit(limit, ", as the memory cgroup has it");
         }
     }
+}
+
+/// The answer that has these figures.
+fn told(figures: &impl Serialize) -> String {
+    success(&serde_json::to_value(figures).unwrap_or_default())
 }

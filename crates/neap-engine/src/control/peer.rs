@@ -2,10 +2,13 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use neap_control::LONGEST;
 use neap_sys::Interest;
 use neap_tuning::TUNING;
+
+use crate::group::Group;
 
 /// What a connection is at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,8 +17,8 @@ pub(super) enum At {
     Rest,
     /// What it asked for is being done.
     Waits,
-    /// It follows the events, from this number on.
-    Follows(u64),
+    /// It follows the events.
+    Follows,
     /// It gets what it has to read, and no more.
     Leaves,
 }
@@ -25,7 +28,12 @@ pub(super) struct Peer {
     /// Tells it from all others.
     pub id: u64,
     pub pid: i32,
+    pub uid: u32,
     pub at: At,
+    /// The next event that it is told of.
+    pub hears: Option<u64>,
+    /// The job that joined by it.
+    pub member: Option<Arc<Group>>,
     /// When it did something last, in nanoseconds.
     pub heard: u64,
     input: Vec<u8>,
@@ -34,11 +42,14 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub fn new(stream: UnixStream, id: u64, pid: i32, now: u64) -> Self {
+    pub fn new(stream: UnixStream, id: u64, (pid, uid): (i32, u32), now: u64) -> Self {
         Self {
             stream,
             id,
             pid,
+            uid,
+            hears: None,
+            member: None,
             at: At::Rest,
             heard: now,
             input: Vec::new(),
@@ -130,9 +141,16 @@ impl Peer {
         self.gone |= !passes.contains(&error.kind());
     }
 
+    /// Whether an event concerns it: who joined hears of its own job and of what is of no job.
+    pub fn is_about_it(&self, job: Option<&str>) -> bool {
+        let own = self.member.as_ref().map(|group| group.who());
+        own.is_none() || job.is_none() || job == own
+    }
+
     /// Whether it is to be closed.
     pub fn is_over(&self, now: u64) -> bool {
-        let waits = !self.output.is_empty() || matches!(self.at, At::Rest | At::Leaves);
+        let rests = matches!(self.at, At::Rest | At::Leaves) && self.member.is_none();
+        let waits = !self.output.is_empty() || rests;
         self.gone || waits && now > self.heard + TUNING.control.silent.0
     }
 }
@@ -144,7 +162,7 @@ mod tests {
     fn meet() -> (UnixStream, Peer) {
         let (one, other) = UnixStream::pair().expect("a pair");
         other.set_nonblocking(true).expect("a flag");
-        (one, Peer::new(other, 1, 1, 0))
+        (one, Peer::new(other, 1, (1, 1), 0))
     }
 
     #[test]

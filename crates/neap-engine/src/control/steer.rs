@@ -1,5 +1,6 @@
 //! What can be changed while a job runs, and memory that is asked back from it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use neap_tuning::{Share, TUNING};
@@ -7,6 +8,7 @@ use neap_units::Bytes;
 use serde_json::{Value, json};
 
 use super::Kind;
+use crate::group::Group;
 use crate::job::Job;
 use crate::options::Swap;
 use crate::reclaim::Inventory;
@@ -16,6 +18,8 @@ use crate::space::Phase;
 pub(super) struct Errand {
     /// Whose.
     pub id: u64,
+    /// From whom memory is wanted.
+    group: Arc<Group>,
     task: Task,
     started: u64,
     /// When usage was lowest so far, and what it was.
@@ -45,7 +49,7 @@ impl Job {
     pub fn set_limit(&self, limit: Bytes, why: &str) {
         self.meter.set_limit(limit);
         self.fit_pool();
-        self.told_dry.store(false, Relaxed);
+        self.groups.forget_told_dry();
         let line = format!("the limit is {} from now on{why}", self.meter.limit());
         self.log.note(self, Kind::Set, line);
         self.sampler.ring();
@@ -62,7 +66,7 @@ impl Job {
     /// Lets pages go to the swap file, or not. Reclaim and the shrinker look again at once.
     pub fn set_writeback(&self, on: bool) {
         self.store.set_writeback(on);
-        self.told_dry.store(false, Relaxed);
+        self.groups.forget_told_dry();
         let line = match on {
             true => "pages may be written to the swap file from now on",
             false => "no page is written to the swap file from now on",
@@ -85,9 +89,18 @@ impl Job {
         }
     }
 
+    /// Moves the limit of a job of the service.
+    pub fn set_max(&self, group: &Group, limit: Bytes) {
+        group.meter.set_limit(limit);
+        self.groups.forget_told_dry();
+        let line = format!("the limit is {} from now on", group.meter.limit());
+        self.log.note_of(self, group, Kind::Set, line);
+        self.sampler.ring();
+    }
+
     /// What was set, and what it has come to.
-    pub(super) fn settings(&self) -> Value {
-        let (limit, usage) = (self.meter.limit().0, self.meter.usage());
+    pub(super) fn settings(&self, group: &Group) -> Value {
+        let (limit, usage) = (group.meter.limit().0, group.meter.usage());
         json!({
             "memory.max": limit,
             "zswap.max_pool_percent": self.pool_percent.load(Relaxed),
@@ -108,41 +121,39 @@ impl Job {
 }
 
 impl Errand {
-    fn new(id: u64, task: Task, job: &Job) -> Self {
+    fn new(id: u64, task: Task, group: Arc<Group>) -> Self {
         let now = neap_sys::monotonic_nanos();
         Self {
             id,
             task,
             started: now,
             progress: now,
-            lowest: job.meter.usage(),
+            lowest: group.meter.usage(),
+            group,
         }
     }
 
-    pub fn shrink(id: u64, job: &Job) -> Self {
-        Self::new(id, Task::Shrink, job)
+    pub fn shrink(id: u64, group: Arc<Group>) -> Self {
+        Self::new(id, Task::Shrink, group)
     }
 
-    pub fn reclaim(id: u64, wanted: u64, job: &Job) -> Self {
+    pub fn reclaim(id: u64, wanted: u64, job: &Job, group: Arc<Group>) -> Self {
         job.foreseen.store(true, Relaxed); // memory is registered before it is needed
         job.sampler.ring();
-        let from = job.meter.usage();
+        let from = group.meter.usage();
         let begun = false;
-        Self::new(
-            id,
-            Task::Reclaim {
-                wanted,
-                from,
-                begun,
-            },
-            job,
-        )
+        let task = Task::Reclaim {
+            wanted,
+            from,
+            begun,
+        };
+        Self::new(id, task, group)
     }
 
     /// Whoever asked is gone, or has its answer.
-    pub fn end(&self, job: &Job) {
+    pub fn end(&self) {
         if let Task::Reclaim { .. } = self.task {
-            job.meter.ask_for(None);
+            self.group.meter.ask_for(None);
         }
     }
 
@@ -157,15 +168,17 @@ impl Errand {
 
     /// Looks how it stands.
     pub fn look(&mut self, job: &Job) -> Outcome {
-        let usage = job.meter.usage();
+        let usage = self.group.meter.usage();
         match self.task {
-            Task::Shrink if usage <= job.meter.limit().0 => Outcome::Done(job.settings()),
+            Task::Shrink if usage <= self.group.meter.limit().0 => {
+                Outcome::Done(job.settings(&self.group))
+            }
             Task::Shrink => {
                 if !self.is_in_vain(usage) {
                     return Outcome::UnderWay;
                 }
-                let mut settings = job.settings();
-                settings["held"] = Inventory::take(job).words().into();
+                let mut settings = job.settings(&self.group);
+                settings["held"] = Inventory::take(job, &self.group).words().into();
                 Outcome::Done(settings)
             }
             Task::Reclaim {
@@ -197,8 +210,8 @@ impl Errand {
         if !job.all_registered() && now < self.started + TUNING.control.register.0 {
             return;
         }
-        let from = job.meter.usage();
-        job.meter.ask_for(Some(from.saturating_sub(wanted)));
+        let from = self.group.meter.usage();
+        self.group.meter.ask_for(Some(from.saturating_sub(wanted)));
         job.reclaim.ring();
         (self.progress, self.lowest) = (now, from);
         let begun = true;

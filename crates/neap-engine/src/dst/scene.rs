@@ -177,6 +177,7 @@ fn job(plan: &Plan, machine: &Machine, store: Store) -> Job {
         on_exhausted: Exhausted::Open,
         record: None,
         require: false,
+        serves: false,
         verbose: false,
         control: None,
     };
@@ -228,7 +229,12 @@ impl Scene {
         let nr = self.machine.start(self.plan.threads);
         let uffd = self.machine.uffd(nr);
         let job = &self.job;
-        let space = job.add_space(Box::new(uffd), Ranges::default(), None);
+        let space = job.add_space(
+            job.groups.top().clone(),
+            Box::new(uffd),
+            Ranges::default(),
+            None,
+        );
         let program = self.meet(nr);
         *program.space.borrow_mut() = Some(space.clone());
         self.embody(&program, &space);

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use neap_sys::{CpuTime, Wake};
 use neap_tuning::TUNING;
-use neap_units::{PAGE_SIZE, PageNr};
+use neap_units::PageNr;
 
 use crate::job::Job;
 use crate::load::Loader;
@@ -352,8 +352,7 @@ impl FaultThread {
 
     /// There is no room yet, and this space will be called when there is some.
     fn waits_its_turn(&self) -> bool {
-        let full = self.job.meter.must_hold(PAGE_SIZE as u64);
-        full && self.space.queues.load(Relaxed)
+        !self.space.group.has_room() && self.space.queues.load(Relaxed)
     }
 
     /// mremap of locked memory fills what the mapping grew by before it tells that it has moved, and until

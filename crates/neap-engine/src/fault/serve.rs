@@ -8,8 +8,7 @@ use neap_tuning::TUNING;
 use neap_units::{PAGE_SIZE, PageNr};
 
 use super::{Fault, FaultThread, Served};
-use crate::job::Job;
-use crate::space::{Trait, addresses};
+use crate::space::{Space, Trait, addresses};
 
 static ZEROS: [u8; TUNING.faults.fresh.0 as usize * PAGE_SIZE] =
     [0; TUNING.faults.fresh.0 as usize * PAGE_SIZE];
@@ -79,11 +78,11 @@ impl FaultThread {
     /// Whether a fill must wait for reclaim, which says when that is in vain. Our own agent never waits: it moves pages
     /// for reclaim.
     pub(super) fn must_wait(&mut self, fault: &Fault) -> bool {
-        let full = |job: &Job| job.meter.must_hold(PAGE_SIZE as u64);
-        if full(&self.job) {
+        let full = |space: &Space| !space.group.has_room();
+        if full(&self.space) {
             self.job.room.wait(&self.space);
         }
-        if !full(&self.job) {
+        if !full(&self.space) {
             if std::mem::take(&mut self.held) {
                 self.job.room.call(1); // there may be more
             }
@@ -95,7 +94,7 @@ impl FaultThread {
         }
         self.held = true;
         self.job.events.held.fetch_add(1, Relaxed);
-        if self.job.meter.excess() > 0 {
+        if self.space.group.excess() > 0 {
             self.job.reclaim.ring();
         } else {
             self.job.sampler.ring(); // it does not know yet
@@ -169,12 +168,12 @@ impl FaultThread {
         }
         drop(core);
         self.job.events.fresh.fetch_add(count, Relaxed);
-        self.job.meter.charge(count * PAGE_SIZE as u64);
+        self.space.group.charge(count * PAGE_SIZE as u64);
     }
 
     /// The most pages that may become memory for one fault, by the room there is.
     pub(super) fn most_fresh(&self) -> u64 {
-        let room = self.job.meter.room() / PAGE_SIZE as u64;
+        let room = self.space.group.room() / PAGE_SIZE as u64;
         room.clamp(TUNING.faults.fresh_near.0, TUNING.faults.fresh.0)
     }
 

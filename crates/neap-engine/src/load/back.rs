@@ -53,7 +53,7 @@ pub(crate) fn return_staged(
     // The agent is asked for one page in more time than its copy takes; but a copy needs room for a second frame
     // until the block is recycled, which nobody does once the pages are to stay.
     let one = flock.ids.len() == 1;
-    let room = !job.meter.is_full() && space.lets_go();
+    let room = !space.group.is_full() && space.lets_go();
     let served = if one && !wait && room {
         copy_home(job, space, body, filler, &flock)
     } else {
@@ -187,7 +187,7 @@ fn copy_home(job: &Job, space: &Space, body: &Body, filler: &mut Filler, flock: 
             job.release(space, effect);
             job.events.returned.fetch_add(1, Relaxed);
             // The frame in the stage is still there until its block is recycled.
-            job.meter.charge(PAGE_SIZE as u64);
+            space.group.charge(PAGE_SIZE as u64);
             Served::Done
         }
         Err(stop) => {

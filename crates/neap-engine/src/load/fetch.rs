@@ -152,7 +152,7 @@ impl Loader {
         let last = window.end.min(PageNr::containing(bounds.end));
         // A page from the pool is not worth a read of the swap file for its neighbours.
         let on_disk = job.store.is_on_disk(entry);
-        let room = job.meter.room() / PAGE_SIZE as u64;
+        let room = space.group.room() / PAGE_SIZE as u64;
         let most = room.clamp(TUNING.loads.window_near.0, TUNING.loads.window.0) as usize;
         self.inbound.clear();
         let inbound = &mut self.inbound;
@@ -372,7 +372,7 @@ impl Loader {
         for effect in freed {
             job.release(space, effect);
         }
-        job.meter.charge((done * PAGE_SIZE) as u64);
+        space.group.charge((done * PAGE_SIZE) as u64);
         Ok(done)
     }
 

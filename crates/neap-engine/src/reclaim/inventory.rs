@@ -6,6 +6,7 @@ use neap_sys::Figures;
 use neap_tuning::TUNING;
 use neap_units::Bytes;
 
+use crate::group::Group;
 use crate::job::Job;
 
 /// Why memory stays.
@@ -40,20 +41,24 @@ const REASONS: [(Reason, &str); 9] = [
 pub(crate) struct Inventory([u64; REASONS.len()]);
 
 impl Inventory {
-    /// Looks at all memory of the job. Slow.
-    pub fn take(job: &Job) -> Self {
+    /// Looks at all memory of a group. Slow.
+    pub fn take(job: &Job, group: &Group) -> Self {
         let mut all = Self::default();
         for space in job.spaces() {
-            let Some(body) = space.body.get().filter(|_| !space.is_dead()) else {
+            let counts = !space.is_dead() && space.group.is_within(group);
+            let Some(body) = space.body.get().filter(|_| counts) else {
                 continue;
             };
             for mapping in body.process.figures().unwrap_or_default() {
                 all.add(&mapping, &body.own);
             }
         }
-        let (_, peaks) = job.meter.peaks();
+        let (_, peaks) = group.meter.peaks();
         all.0[Reason::Own as usize] = peaks.own;
-        all.0[Reason::Pool as usize] = job.store.pool_memory().0;
+        all.0[Reason::Pool as usize] = match group.parent {
+            None => job.store.pool_memory().0,
+            Some(_) => group.meter.pool(),
+        };
         all
     }
 

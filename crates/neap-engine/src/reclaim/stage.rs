@@ -124,7 +124,7 @@ impl Reclaimer {
         stuck.truncate(count as usize / PAGE_SIZE);
         if space.kin.shares() {
             space.kin.part(&stuck);
-            self.job.meter.charge(count);
+            space.group.charge(count);
         } else {
             space.kin.forget_parted();
         }

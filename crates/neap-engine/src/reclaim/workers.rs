@@ -17,6 +17,7 @@ use neap_units::PAGE_SIZE;
 
 use super::samples::Samples;
 use super::store::{Storer, Taken};
+use crate::group::Group;
 use crate::job::Job;
 use crate::space::{Space, Stage};
 use crate::spawn::try_spawn;
@@ -50,9 +51,10 @@ impl Work {
         }
     }
 
-    /// Blocks that all spaces may stage together before the oldest are stored.
-    pub(super) fn stage_target(&self) -> usize {
-        staged_blocks(self.job.meter.limit(), TUNING.agents.block.bytes()) as usize
+    /// Blocks that all spaces of a group may stage together before the oldest are stored.
+    pub(super) fn stage_target(&self, group: &Group) -> usize {
+        let limit = group.meter.limit().min(self.job.meter.limit());
+        staged_blocks(limit, TUNING.agents.block.bytes()) as usize
     }
 
     /// Starts the threads, as far as there may be more: without, reclaim compresses all by itself.
@@ -70,14 +72,14 @@ impl Work {
         threads
     }
 
-    /// Blocks that all spaces together stage beyond the target.
-    pub(super) fn overdue(&self, spaces: &[Arc<Space>]) -> usize {
+    /// Blocks that these spaces of a group together stage beyond its target.
+    pub(super) fn overdue(&self, group: &Group, spaces: &[Arc<Space>]) -> usize {
         let waiting: usize = spaces
             .iter()
             .filter_map(|space| stage(space))
             .map(Stage::waiting)
             .sum();
-        waiting.saturating_sub(self.stage_target())
+        waiting.saturating_sub(self.stage_target(group))
     }
 
     /// Blocks that reclaim may leave to workers in one pass: each may have one more before it.
@@ -186,7 +188,7 @@ impl Worker {
             return false;
         }
         let spaces = job.spaces();
-        let overdue = self.work.overdue(&spaces);
+        let overdue = self.work.overdue(job.groups.top(), &spaces);
         let next = next(&spaces).filter(|_| overdue > 0);
         let Some((space, body)) = next.and_then(|space| Some((space, space.body.get()?))) else {
             return false;

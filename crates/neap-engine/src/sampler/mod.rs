@@ -12,6 +12,7 @@ use neap_sys::Statm;
 use neap_tuning::TUNING;
 use neap_units::{Bytes, Nanos};
 
+use crate::group::{Paces, pacer};
 use crate::job::Job;
 use crate::meter::Sample;
 use crate::reclaim::Inventory;
@@ -22,6 +23,7 @@ use crate::spawn::try_spawn;
 pub(crate) struct Sampler {
     job: Arc<Job>,
     pacer: Pacer,
+    paces: Paces,
     own: Statm,
     /// When to look again at the earliest, and at the latest.
     look_again: u64,
@@ -54,16 +56,11 @@ pub(crate) struct Sampler {
     cpu: Option<usize>,
 }
 
-/// The pace of a job that has not begun.
-pub(crate) fn pacer(job: &Job) -> Pacer {
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    Pacer::new(job.options.limit, u32::try_from(cpus).unwrap_or(u32::MAX))
-}
-
 impl Sampler {
     pub fn new(job: Arc<Job>) -> std::io::Result<Self> {
         Ok(Self {
-            pacer: pacer(&job),
+            pacer: pacer(job.options.limit),
+            paces: Paces::default(),
             own: Statm::own()?,
             look_again: 0,
             look_next: 0,
@@ -92,7 +89,8 @@ impl Sampler {
         self.measure_shares(&spaces);
         self.measure_agents(&spaces);
         self.look_after_agents(&spaces);
-        let sample = self.measure(&spaces);
+        let resident = self.measure_resident(&spaces);
+        let sample = self.sample(&resident);
         let usage = self.job.meter.usage_of(&sample);
         let unexplained = self.job.meter.sample(sample);
         self.unexplained += unexplained;
@@ -101,8 +99,10 @@ impl Sampler {
         if self.job.foreseen.load(Relaxed) {
             self.pacer.arm();
         }
-        let plan = self.pacer.observe(Nanos(now), Bytes(usage));
+        let mut plan = self.pacer.observe(Nanos(now), Bytes(usage));
         self.job.meter.set_plan(plan.hold_above, plan.reclaim_to);
+        let wants = self.paces.look(&self.job, &resident, Nanos(now));
+        plan.next_sample = plan.next_sample.min(wants.next.unwrap_or(plan.next_sample));
         self.look_at_excess();
         self.job.log.look(&self.job, usage > plan.hold_above.0);
         if plan.arm {
@@ -117,9 +117,16 @@ impl Sampler {
             self.grows = self.unexplained >= enough;
             self.arm(&spaces, now);
             self.note_armed(usage, &spaces);
+        } else if !wants.armed.is_empty() {
+            let within =
+                |space: &Arc<Space>| wants.armed.iter().any(|group| space.group.is_within(group));
+            let mut theirs = spaces.clone();
+            theirs.retain(within);
+            self.grows = true;
+            self.arm(&theirs, now);
         }
         self.job.note_reclaimable();
-        if plan.reclaim_to.is_some() {
+        if plan.reclaim_to.is_some() || wants.reclaims {
             self.job.reclaim.ring();
         }
         self.job.offer_room();
@@ -140,7 +147,9 @@ impl Sampler {
         let job = self.job.clone();
         let _ = try_spawn("neap-count", move || {
             neap_sys::lower_to_ordinary();
-            let _ = job.held.set(Inventory::take(&job).words_of_held());
+            let _ = job
+                .held
+                .set(Inventory::take(&job, job.groups.top()).words_of_held());
         });
     }
 
@@ -260,8 +269,9 @@ impl Sampler {
         self.next_execs = now + TUNING.looks.execs.0.max(took * TUNING.looks.rest);
     }
 
-    fn measure(&self, spaces: &[Arc<Space>]) -> Sample {
-        let mut resident = 0;
+    /// Anonymous memory of each process that can be measured, in bytes.
+    fn measure_resident(&self, spaces: &[Arc<Space>]) -> Vec<(Arc<Space>, u64)> {
+        let mut all = Vec::with_capacity(spaces.len());
         let mut processes = self.job.processes.lock();
         for space in spaces {
             let Some(body) = space.body.get() else {
@@ -273,18 +283,22 @@ impl Sampler {
             } else {
                 anon
             };
-            resident += anon;
+            all.push((space.clone(), anon));
             if let Some(process) = processes.latest(body.pid) {
                 process.resident_bytes = anon;
                 process.stalled_seconds = space.stalled.load(Relaxed) as f64 / 1e9;
                 process.peak_resident_bytes = process.peak_resident_bytes.max(anon);
             }
         }
+        all
+    }
+
+    fn sample(&self, resident: &[(Arc<Space>, u64)]) -> Sample {
         Sample {
-            resident,
+            resident: resident.iter().map(|(_, bytes)| bytes).sum(),
             own: self.own.anon_resident().unwrap_or(0),
             pool: self.job.store.holding(),
-            thaws: spaces.iter().any(|space| space.thawed.load(Relaxed) > 0),
+            thaws: resident.iter().any(|(space, _)| space.is_thawed()),
         }
     }
 

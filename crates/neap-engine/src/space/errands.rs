@@ -96,7 +96,7 @@ impl Space {
                     .enumerate()
                     .map(|(i, block)| body.stage.recycled(block, emptied(i)))
                     .sum();
-                job.meter.uncharge(u64::from(freed) * PAGE_SIZE as u64);
+                self.group.uncharge(u64::from(freed) * PAGE_SIZE as u64);
                 freed as usize
             }
             Errand::Arm => {

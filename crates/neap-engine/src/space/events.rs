@@ -303,7 +303,7 @@ impl Space {
     /// stay with the parent, so their bytes are kept in the store for both.
     fn forked(self: &Arc<Self>, job: &Job, child: Box<dyn Userfault>, mut kept: Kept) -> Born {
         let ranges = self.ranges.lock().clone();
-        let child = job.add_space(child, ranges, Some(self.kin.family()));
+        let child = job.add_space(self.group.clone(), child, ranges, Some(self.kin.family()));
         child.kin.inherit_from(self);
         // What children of its own find wiped is not registered in it either.
         child.traits.inherit_from(&self.traits);

@@ -36,6 +36,7 @@ use neap_sys::{Gate, Lock, Pagemap, Pidfd, Process, Stop, Userfault, View, Waker
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
+use crate::group::Group;
 use crate::proof::Token;
 use copies::Copies;
 pub(crate) use events::{Born, News};
@@ -138,6 +139,8 @@ pub(crate) struct Space {
     pub vouched: Lock<Ranges, 6>,
     pub quarantine: Lock<Quarantine, 6>,
     pub kin: Kin,
+    /// What it counts for.
+    pub group: Arc<Group>,
     pub lost: Lost,
     /// Changes that were read and not applied yet, in this order.
     pub news: Lock<Vec<News>, 4>,
@@ -173,6 +176,7 @@ impl Space {
         id: SpaceId,
         cookie: u64,
         kin: Kin,
+        group: Arc<Group>,
         uffd: Box<dyn Userfault>,
         bell: Option<Waker>,
         ranges: Ranges,
@@ -194,6 +198,7 @@ impl Space {
             vouched: Lock::default(),
             quarantine: Lock::default(),
             kin,
+            group,
             lost: Lost::default(),
             news: Lock::default(),
             copies: Copies::default(),
@@ -253,8 +258,13 @@ impl Space {
     pub fn lets_go(&self) -> bool {
         let agent = self.body.get().is_some_and(|body| !body.agent.is_gone());
         let sure = !self.unsure.load(Relaxed);
-        let pauses = self.thawed.load(Relaxed) > 0;
+        let pauses = self.is_thawed();
         agent && sure && self.told.load(Relaxed) && !self.is_dead() && !pauses
+    }
+
+    /// Whether no page leaves: memory comes back for a fork, or is being let go.
+    pub fn is_thawed(&self) -> bool {
+        self.thawed.load(Relaxed) > 0
     }
 
     /// Whether pages may leave later that may not now: it is stopped, or forks, or its agent is about to come.

@@ -144,6 +144,19 @@ impl Store {
         }
     }
 
+    /// Bytes that the entries of each of these owners have in the pool.
+    #[must_use]
+    pub fn compressed_of(&self, owners: impl IntoIterator<Item = SpaceId>) -> Vec<Bytes> {
+        let inner = self.lock();
+        let of = |owner: SpaceId| {
+            inner
+                .owners
+                .get(owner.index())
+                .map_or(0, |own| own.compressed)
+        };
+        owners.into_iter().map(|owner| Bytes(of(owner))).collect()
+    }
+
     /// Whether any page can go to the swap file, as far as is known: not while it refuses writes.
     #[must_use]
     pub fn can_write_back(&self) -> bool {

@@ -114,7 +114,7 @@ fn show(
 fn set_limit(name: &str, text: &str) -> String {
     let set = || {
         let change = change(&format!("memory.max={text}"))?;
-        ask_for_long(&Job::find(Some(name))?, &Request::Set(vec![change]))
+        ask_for_long(&Job::find(Some(name))?, Request::Set(vec![change]))
     };
     match set() {
         Ok(now) => match now["over_bytes"].as_u64().unwrap_or(0) {

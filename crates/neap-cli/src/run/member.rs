@@ -1,0 +1,264 @@
+//! A job in a service: `neap run --in NAME` and `--budget NAME[:SIZE]`.
+//!
+//! The service has the engine. This process starts the command, passes signals on and waits, as a plain `neap run` does. It keeps a
+//! connection to the service as long as the job lives: by that the service knows the job's processes, which descend from this one, and
+//! that they are to end with it if it is killed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use neap_control::{Call, Client, Found, Join, Name, Refusal, Request, Sender, jobs};
+use neap_tuning::TUNING;
+use neap_units::{Bytes, parse_size};
+use rustix::process::{Signal, getpid, kill_process};
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+use crate::talk;
+
+/// Times that a service is started, where another ends with its last job just then.
+const STARTS: u32 = 3;
+
+/// The service that a run wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// What it is called.
+    pub name: Name,
+    /// With which limit it is started if there is none; `None`: then the run fails.
+    pub budget: Option<String>,
+}
+
+impl Wanted {
+    /// What `--budget` names: NAME:SIZE, or NAME alone for a service that is there.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn parse(word: &str) -> Result<Self, Failure> {
+        let (name, size) = match word.split_once(':') {
+            Some((name, size)) => (name, Some(size.to_owned())),
+            None => (word, None),
+        };
+        let name =
+            Name::new(name).map_err(|fault| Failure::Service(format!("--budget: {fault}")))?;
+        if let Some(size) = &size {
+            parse_size(size).map_err(|source| Failure::Size {
+                flag: "--budget",
+                source,
+            })?;
+        }
+        let budget = size;
+        Ok(Self { name, budget })
+    }
+
+    fn find(&self) -> Option<Found> {
+        jobs().into_iter().find(|found| found.name == self.name)
+    }
+
+    /// Joins it, and starts it first if that is wanted.
+    ///
+    /// # Errors
+    /// There is none, or it says no.
+    pub fn join(&self, join: &Join) -> Result<Member, Failure> {
+        let mut refused = None;
+        for _ in 0..STARTS {
+            let Some(found) = self.find() else {
+                self.start()?;
+                continue;
+            };
+            match Member::join(&found.socket, join) {
+                Ok(member) => return Ok(member),
+                // It has just ended.
+                Err(refusal @ Refusal::Silent(_)) => refused = Some(refusal),
+                Err(refusal) => return Err(self.no(&refusal)),
+            }
+        }
+        match (refused, self.find()) {
+            (Some(refusal), _) => Err(self.no(&refusal)),
+            (None, Some(found)) => {
+                Member::join(&found.socket, join).map_err(|refusal| self.no(&refusal))
+            }
+            (None, None) => Err(self.missing()),
+        }
+    }
+
+    fn no(&self, refusal: &Refusal) -> Failure {
+        Failure::Service(format!("service {}: {refusal}", self.name))
+    }
+
+    fn missing(&self) -> Failure {
+        Failure::NoService(self.name.to_string())
+    }
+
+    /// Starts it in the background, for as long as it has jobs.
+    fn start(&self) -> Result<(), Failure> {
+        let size = self.budget.as_ref().ok_or_else(|| self.missing())?;
+        let mut command = Command::new("/proc/self/exe");
+        command.args([
+            "serve",
+            self.name.as_str(),
+            "-m",
+            size,
+            "--detach",
+            "--until-idle",
+        ]);
+        command.env_remove(neap_wire::SOCKET_ENV);
+        let output = command.output().map_err(Failure::Spawn)?;
+        if output.status.success() || self.find().is_some() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        let line = text.lines().next().unwrap_or("it says nothing").to_owned();
+        Err(Failure::Service(format!(
+            "service {} does not start: {line}",
+            self.name
+        )))
+    }
+}
+
+/// A job that has joined.
+pub struct Member {
+    service: String,
+    /// What it is called there.
+    name: String,
+    socket: PathBuf,
+    door: OsString,
+    limit: Bytes,
+    sender: Sender,
+    answers: Receiver<Value>,
+    /// The job ends by itself: that the connection does is no news.
+    leaves: Arc<AtomicBool>,
+    /// What the user was told.
+    warnings: Arc<Mutex<Vec<String>>>,
+}
+
+impl Member {
+    fn join(socket: &std::path::Path, join: &Join) -> Result<Self, Refusal> {
+        let mut client = Client::connect(socket, TUNING.control.answer.duration())?;
+        let said = client.ask(&Call::new(Request::Join(join.clone())))?;
+        let word = |name: &str| {
+            said[name]
+                .as_str()
+                .map(str::to_owned)
+                .ok_or(Refusal::Nonsense)
+        };
+        let (say, answers) = channel();
+        let member = Self {
+            service: word("service")?,
+            name: word("name")?,
+            socket: socket.to_owned(),
+            door: word("socket")?.into(),
+            limit: Bytes(said["limit_bytes"].as_u64().ok_or(Refusal::Nonsense)?),
+            sender: client.sender()?,
+            answers,
+            leaves: Arc::default(),
+            warnings: Arc::default(),
+        };
+        client.wait_for(None)?;
+        let (service, leaves) = (member.service.clone(), member.leaves.clone());
+        let warnings = member.warnings.clone();
+        let hear = move || {
+            neap_sys::block_signals();
+            while let Ok(Some(line)) = client.line() {
+                if line.get("event").is_none() {
+                    let _ = say.send(line);
+                } else if let Some(warning) = heard(&line) {
+                    talk::warn(&warning);
+                    warnings
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(warning);
+                }
+            }
+            if !leaves.load(Relaxed) {
+                talk::warn(&format!(
+                    "service {service} has ended, and the programs that depend on it end with it"
+                ));
+            }
+        };
+        std::thread::Builder::new()
+            .name("neap-service".into())
+            .spawn(hear)?;
+        Ok(member)
+    }
+
+    /// What leads the library to the service.
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        vec![(neap_wire::SOCKET_ENV.into(), self.door.clone())]
+    }
+
+    /// The limit of the service.
+    pub fn limit(&self) -> Bytes {
+        self.limit
+    }
+
+    /// Asks for all figures as they are, from any thread.
+    pub fn viewer(&self) -> impl Fn() -> Value + Send + 'static {
+        let (socket, name) = (self.socket.clone(), self.name.clone());
+        move || {
+            let patience = TUNING.control.glance.duration();
+            let call = Call {
+                job: Name::new(&name).ok(),
+                request: Request::Stat,
+            };
+            let asked = Client::connect(&socket, patience).ok();
+            asked
+                .and_then(|mut client| client.ask(&call).ok())
+                .unwrap_or_default()
+        }
+    }
+
+    /// Leaves the service. The report.
+    pub fn leave(mut self) -> Map<String, Value> {
+        self.leaves.store(true, Relaxed);
+        let sent = self.sender.send(&Call::new(Request::Leave)).is_ok();
+        let patience = if sent {
+            TUNING.control.answer.duration()
+        } else {
+            Duration::ZERO
+        };
+        let answer = self.answers.recv_timeout(patience).ok();
+        let report = answer.and_then(|mut answer| answer.get_mut("result").map(Value::take));
+        let mut report = match report {
+            Some(Value::Object(report)) => report,
+            _ => Map::new(),
+        };
+        let warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        report.insert("warnings".to_owned(), warnings.clone().into());
+        report
+    }
+}
+
+/// What the user is to be told of an event. A service that is to end asks this process to end its job.
+fn heard(event: &Value) -> Option<String> {
+    let message = event["message"].as_str().unwrap_or_default();
+    match event["event"].as_str()? {
+        "stop" => {
+            // As if somebody had sent it: it is passed on.
+            let _ = kill_process(getpid(), Signal::TERM);
+            None
+        }
+        "warning" | "unmanaged" | "exhausted" => Some(message.to_owned()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_a_name_and_a_size() {
+        let wanted = Wanted::parse("build:2G").unwrap();
+        assert_eq!(wanted.name.as_str(), "build");
+        assert_eq!(wanted.budget.as_deref(), Some("2G"));
+        assert_eq!(Wanted::parse("build").unwrap().budget, None);
+        for bad in ["", ":2G", "a b:2G", "build:2Q", "build:"] {
+            assert!(Wanted::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Jobs that join a service, and leave it.
+
+use std::sync::Arc;
+
+use neap_control::{Join, Name};
+use neap_sys::{Pidfd, Root};
+use neap_tuning::TUNING;
+use neap_units::Bytes;
+
+use super::{Group, SIGKILL};
+use crate::control::Kind;
+use crate::job::Job;
+use crate::meter::Meter;
+use crate::options::Exhausted;
+use crate::report::Report;
+use crate::spawn::try_spawn;
+
+/// Why a job cannot join: the error as errno(3) names it, and words for people.
+pub(crate) type Refused = (&'static str, String);
+
+impl Job {
+    /// A job joins: the descendants of the process that asks count for it from now on.
+    pub fn join(&self, wish: Join, root: Root) -> Result<Arc<Group>, Refused> {
+        if !self.options.serves {
+            return Err(("EOPNOTSUPP", "it is a job and no service".to_owned()));
+        }
+        let max = match wish.max {
+            Some(bytes) if Bytes(bytes) < TUNING.limit.least => {
+                let least = TUNING.limit.least;
+                return Err(("EINVAL", format!("memory.max is at least {least}")));
+            }
+            Some(bytes) => Bytes(bytes),
+            None => TUNING.limit.most,
+        };
+        let named = wish.name.is_some();
+        let name = wish.name.unwrap_or_else(|| {
+            let command = wish.command.first().map_or("job", |word| word);
+            Name::of(command.as_ref(), root.pid().cast_unsigned())
+        });
+        let meter = Meter::new(max, self.options.on_exhausted == Exhausted::Open);
+        let group = Group {
+            name: Some(name.clone()),
+            parent: Some(self.groups.top().clone()),
+            root: Some(root),
+            command: wish.command,
+            require: wish.require,
+            started: neap_sys::monotonic_nanos(),
+            ..Group::bare(Arc::new(meter))
+        };
+        let Some(group) = self.groups.add(group) else {
+            let taken = format!("a job named {name} runs there already");
+            let many = format!("{} jobs run there already", TUNING.control.members);
+            return Err(match named || !self.groups.is_full() {
+                true => ("EEXIST", taken),
+                false => ("EAGAIN", many),
+            });
+        };
+        let line = format!(
+            "{name} joins, with process {} and its children",
+            group.pid()
+        );
+        self.log.note_of(self, &group, Kind::Join, line);
+        Ok(group)
+    }
+
+    /// The job has ended. Its figures.
+    pub fn leave(&self, group: &Arc<Group>) -> Report {
+        group.end();
+        let report = self.report_of(group);
+        self.groups.remove(group);
+        let line = format!("{} has ended", group.who());
+        self.log.note_of(self, group, Kind::Leave, line);
+        report
+    }
+
+    /// Whoever started the job has ended without a word: its processes are killed, as they are when a plain `neap run` is.
+    pub fn abandon(self: &Arc<Self>, group: &Arc<Group>) {
+        group.end();
+        self.groups.remove(group);
+        let line = format!(
+            "{}: neap run ended before its programs; they are killed",
+            group.who()
+        );
+        self.log.note_of(self, group, Kind::Leave, line);
+        let (job, group) = (self.clone(), group.clone());
+        // It may take a while; without a thread it is done here.
+        let kill = move || job.kill_all_of(&group);
+        let again = kill.clone();
+        if try_spawn("neap-end", kill).is_err() {
+            again();
+        }
+    }
+
+    /// Sends SIGKILL to all processes of a group that are known, and to those below them.
+    pub fn kill_all_of(&self, group: &Group) {
+        self.groups.kill(group);
+        for space in self.spaces() {
+            let Some(body) = space.body.get().filter(|_| space.group.is_within(group)) else {
+                continue;
+            };
+            // Who runs another program by now is still of the group.
+            if let Ok(pidfd) = Pidfd::open(body.pid)
+                && body.pidfd.lives()
+            {
+                Root::of(body.pid, pidfd).kill_descendants();
+            }
+            let _ = body.process.signal(SIGKILL);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Groups: the memory cgroups of an engine.
+//!
+//! A group has the processes that descend from one process, its root. What its processes use counts for it and for all groups
+//! above it, and each of these may have a limit. A plain `neap run` has one group, whose root is neap itself. A service has
+//! one at the top, for its budget, without processes of its own; each job that joins is a group below.
+
+mod membership;
+mod pace;
+
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use neap_control::Name;
+use neap_sys::{Lock, Pidfd, Root, nearest_above};
+use neap_tuning::TUNING;
+use neap_units::PAGE_SIZE;
+
+use crate::meter::Meter;
+pub(crate) use pace::{Paces, pacer};
+
+const SIGKILL: i32 = 9;
+
+/// One group.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// Tells it from all others of the engine, now and later.
+    pub number: u64,
+    /// What it is called among them; the top has none.
+    pub name: Option<Name>,
+    /// The group that it counts for, too.
+    pub parent: Option<Arc<Group>>,
+    /// Whose descendants its processes are; `None`: it has none of its own.
+    pub root: Option<Root>,
+    pub meter: Arc<Meter>,
+    /// Of the job: its command, whether none of its processes runs unmanaged, and when it joined, in nanoseconds.
+    pub command: Vec<String>,
+    pub require: bool,
+    pub started: u64,
+    /// A process of it has spoken to the engine, and so many were taken over.
+    pub met: AtomicBool,
+    pub attached: AtomicU64,
+    over: AtomicBool,
+    /// The user knows that nothing more can be reclaimed.
+    told_dry: AtomicBool,
+}
+
+impl Group {
+    /// The group above all others, with the limit of all.
+    pub fn top(root: Option<Root>, require: bool, meter: Arc<Meter>) -> Arc<Self> {
+        Arc::new(Self {
+            root,
+            require,
+            ..Self::bare(meter)
+        })
+    }
+
+    fn bare(meter: Arc<Meter>) -> Self {
+        Self {
+            number: 0,
+            name: None,
+            parent: None,
+            root: None,
+            meter,
+            command: Vec::new(),
+            require: false,
+            started: 0,
+            met: AtomicBool::new(false),
+            attached: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            told_dry: AtomicBool::new(false),
+        }
+    }
+
+    /// The number of its root.
+    pub fn pid(&self) -> i32 {
+        self.root.as_ref().map_or(0, Root::pid)
+    }
+
+    /// What it is called, for people.
+    pub fn who(&self) -> &str {
+        self.name.as_ref().map_or("the job", Name::as_str)
+    }
+
+    /// The group and those above it, up to the top.
+    pub fn chain(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |group| group.parent.as_deref())
+    }
+
+    /// Whether it is this group or one below it.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.chain().any(|group| group.number == other.number)
+    }
+
+    /// Pages appeared in a process of the group.
+    pub fn charge(&self, bytes: u64) {
+        self.chain().for_each(|group| group.meter.charge(bytes));
+    }
+
+    /// Pages left a process of the group for good.
+    pub fn uncharge(&self, bytes: u64) {
+        self.chain().for_each(|group| group.meter.uncharge(bytes));
+    }
+
+    /// Whether a fill of this size must wait for reclaim.
+    pub fn must_hold(&self, bytes: u64) -> bool {
+        self.chain().any(|group| group.meter.must_hold(bytes))
+    }
+
+    /// Whether a page more must wait for reclaim, or is let through since that is in vain.
+    pub fn is_full(&self) -> bool {
+        self.chain().any(|group| group.meter.is_full())
+    }
+
+    /// How much may be filled before faults must wait, in bytes.
+    pub fn room(&self) -> u64 {
+        let rooms = self.chain().map(|group| group.meter.room());
+        rooms.min().unwrap_or(0)
+    }
+
+    /// Whether it has room for a page.
+    pub fn has_room(&self) -> bool {
+        !self.must_hold(PAGE_SIZE as u64)
+    }
+
+    /// How many bytes reclaim still has to free, here or in a group above.
+    pub fn excess(&self) -> u64 {
+        let all = self.chain().map(|group| group.meter.excess());
+        all.max().unwrap_or(0)
+    }
+
+    /// The user is told that nothing more can be reclaimed. Whether he was before.
+    pub fn note_told_dry(&self) -> bool {
+        self.told_dry.swap(true, Relaxed)
+    }
+
+    /// Whether the user was told that nothing more can be reclaimed.
+    pub fn is_told_dry(&self) -> bool {
+        self.told_dry.load(Relaxed)
+    }
+
+    /// The job has ended: nothing joins the group any more.
+    pub fn end(&self) {
+        self.over.store(true, Release);
+    }
+
+    /// Whether the job has ended.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Acquire)
+    }
+}
+
+/// All groups of an engine: the top, and those below it.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    top: Arc<Group>,
+    below: Lock<Vec<Arc<Group>>, 7>,
+    /// Groups so far.
+    count: AtomicU64,
+}
+
+impl Groups {
+    pub fn new(top: Arc<Group>) -> Self {
+        Self {
+            top,
+            below: Lock::default(),
+            count: AtomicU64::new(0),
+        }
+    }
+
+    /// The group above all others.
+    pub fn top(&self) -> &Arc<Group> {
+        &self.top
+    }
+
+    /// Those below the top, as they are now.
+    pub fn below(&self) -> Vec<Arc<Group>> {
+        self.below.lock().clone()
+    }
+
+    /// What was told of groups may be told anew: something was changed.
+    pub fn forget_told_dry(&self) {
+        for group in self.within(&self.top) {
+            group.told_dry.store(false, Relaxed);
+        }
+    }
+
+    /// The groups that a process descends from, if the kernel says so: the lowest.
+    pub fn of(&self, pid: i32, pidfd: &Pidfd) -> Option<Arc<Group>> {
+        let all: Vec<_> = std::iter::once(self.top.clone())
+            .chain(self.below())
+            .filter(|group| group.root.is_some() && !group.is_over())
+            .collect();
+        let of = |pid: i32| {
+            let its =
+                |group: &&Arc<Group>| group.root.as_ref().is_some_and(|root| root.pid() == pid);
+            all.iter().find(its)
+        };
+        let found = nearest_above(pid, pidfd, |pid| of(pid).is_some()).and_then(of)?;
+        let lives = found.root.as_ref().is_some_and(Root::lives);
+        (lives && !found.is_over()).then(|| found.clone())
+    }
+
+    /// One more, with a number of its own. `None`: its name is another's, or there are too many.
+    fn add(&self, mut group: Group) -> Option<Arc<Group>> {
+        group.number = self.count.fetch_add(1, Relaxed) + 1;
+        let mut below = self.below.lock();
+        let taken = below.iter().any(|other| other.name == group.name);
+        if taken || below.len() >= TUNING.control.members {
+            return None;
+        }
+        let group = Arc::new(group);
+        below.push(group.clone());
+        Some(group)
+    }
+
+    fn remove(&self, group: &Group) {
+        self.below
+            .lock()
+            .retain(|other| other.number != group.number);
+    }
+
+    /// Whether no other can join.
+    pub fn is_full(&self) -> bool {
+        self.below.lock().len() >= TUNING.control.members
+    }
+
+    /// The one that is called so.
+    pub fn named(&self, name: &Name) -> Option<Arc<Group>> {
+        let below = self.below();
+        below
+            .into_iter()
+            .find(|group| group.name.as_ref() == Some(name))
+    }
+
+    /// Sends SIGKILL to every process of a group and of those below it, until there is none.
+    pub fn kill(&self, group: &Group) {
+        for root in self.within(group) {
+            root.root.iter().for_each(Root::kill_descendants);
+        }
+    }
+
+    /// All processes of all groups.
+    pub fn descendants(&self) -> Vec<i32> {
+        let all = self.within(&self.top);
+        let roots = all.iter().filter_map(|group| group.root.as_ref());
+        roots.flat_map(Root::descendants).collect()
+    }
+
+    /// A group and those below it.
+    pub fn within(&self, group: &Group) -> Vec<Arc<Group>> {
+        let all = std::iter::once(self.top.clone()).chain(self.below());
+        all.filter(|other| other.is_within(group)).collect()
+    }
+}

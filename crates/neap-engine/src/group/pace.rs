@@ -1,0 +1,162 @@
+//! What each group below the top uses, and how it keeps within a limit of its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use neap_policy::{Pacer, Plan};
+use neap_store::Holding;
+use neap_units::{Bytes, Nanos, Pages};
+
+use super::Group;
+use crate::job::Job;
+use crate::meter::Sample;
+use crate::space::Space;
+
+/// A pacer for a limit on this machine.
+pub(crate) fn pacer(limit: Bytes) -> Pacer {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Pacer::new(limit, u32::try_from(cpus).unwrap_or(u32::MAX))
+}
+
+/// The pace of each group below the top.
+#[derive(Debug, Default)]
+pub(crate) struct Paces(HashMap<u64, Pacer>);
+
+/// What these groups want.
+#[derive(Debug, Default)]
+pub(crate) struct Wants {
+    /// Groups whose memory is to be registered, if it is not.
+    pub armed: Vec<Arc<Group>>,
+    /// Some group is to be reclaimed from.
+    pub reclaims: bool,
+    /// When to look again, at the latest.
+    pub next: Option<Nanos>,
+}
+
+impl Paces {
+    /// Looks at what each group uses: `resident` has the bytes of each space.
+    pub fn look(&mut self, job: &Job, resident: &[(Arc<Space>, u64)], now: Nanos) -> Wants {
+        let mut wants = Wants::default();
+        let groups = job.groups.below();
+        if groups.is_empty() {
+            self.0.clear();
+            return wants;
+        }
+        let compressed = job
+            .store
+            .compressed_of(resident.iter().map(|(space, _)| space.id));
+        self.0
+            .retain(|number, _| groups.iter().any(|group| group.number == *number));
+        for group in &groups {
+            let its = resident.iter().zip(&compressed);
+            let its = its.filter(|((space, _), _)| space.group.is_within(group));
+            let (mut anon, mut pool, mut thaws) = (0, 0, false);
+            for ((space, bytes), compressed) in its {
+                anon += bytes;
+                pool += compressed.0;
+                thaws |= space.is_thawed();
+            }
+            let unexplained = group.meter.sample(Sample {
+                resident: anon,
+                own: pool,
+                pool: Holding {
+                    bytes: pool,
+                    backed: pool,
+                    compressed: pool,
+                    ..Holding::default()
+                },
+                thaws,
+            });
+            if let Some(plan) = self.plan(group, now, unexplained) {
+                wants.reclaims |= plan.reclaim_to.is_some();
+                if plan.arm {
+                    wants.armed.push(group.clone());
+                }
+                wants.next = Some(
+                    wants
+                        .next
+                        .map_or(plan.next_sample, |next| next.min(plan.next_sample)),
+                );
+            }
+        }
+        wants
+    }
+
+    /// What a group with a limit does next.
+    fn plan(&mut self, group: &Group, now: Nanos, unexplained: u64) -> Option<Plan> {
+        if !group.meter.is_limited() {
+            return None;
+        }
+        let limit = group.meter.limit();
+        let pacer = self.0.entry(group.number).or_insert_with(|| pacer(limit));
+        pacer.set_limit(limit);
+        pacer.observe_native(now, Bytes(unexplained));
+        let plan = pacer.observe(now, Bytes(group.meter.usage()));
+        group.meter.set_plan(plan.hold_above, plan.reclaim_to);
+        Some(plan)
+    }
+}
+
+impl Job {
+    /// Has the meters know what reclaim may still take. Returns the resident pages of all groups.
+    pub fn note_reclaimable(&self) -> Pages {
+        let spaces = self.spaces();
+        let (total, resident) = {
+            let core = self.core();
+            let of = |space: &Arc<Space>| match core.is_live(space.id) {
+                true => core.resident(space.id).0,
+                false => 0,
+            };
+            (
+                core.total_resident(),
+                spaces.iter().map(of).collect::<Vec<_>>(),
+            )
+        };
+        let staged = |space: &Arc<Space>| space.body.get().map_or(0, |body| body.stage.frames());
+        let pool = match self.store.can_write_back() {
+            true => self.store.pool_bytes().0,
+            false => 0,
+        };
+        let all: u64 = spaces.iter().map(staged).sum();
+        self.meter.note_reclaimable(Pages(total.0 + all), pool);
+        for group in self.groups.below() {
+            let its = spaces.iter().zip(&resident);
+            let its = its.filter(|(space, _)| space.group.is_within(&group));
+            let pages: u64 = its.map(|(space, resident)| resident + staged(space)).sum();
+            let pool = if pool > 0 { group.meter.pool() } else { 0 };
+            group.meter.note_reclaimable(Pages(pages), pool);
+        }
+        total
+    }
+
+    /// The resident pages of a group and those below it.
+    pub fn resident_of(&self, group: &Group) -> Pages {
+        if group.parent.is_none() {
+            return self.core().total_resident();
+        }
+        let spaces = self.spaces();
+        let core = self.core();
+        let its = spaces
+            .iter()
+            .filter(|space| space.group.is_within(group) && core.is_live(space.id));
+        Pages(its.map(|space| core.resident(space.id).0).sum())
+    }
+
+    /// The pool has changed: the estimates go along.
+    pub fn note_pool(&self) {
+        self.meter.note_pool(self.store.pool_memory().0);
+        let groups = self.groups.below();
+        if groups.is_empty() {
+            return;
+        }
+        let spaces = self.spaces();
+        let compressed = self
+            .store
+            .compressed_of(spaces.iter().map(|space| space.id));
+        for group in groups {
+            let its = spaces.iter().zip(&compressed);
+            let its = its.filter(|(space, _)| space.group.is_within(&group));
+            group.meter.note_pool(its.map(|(_, bytes)| bytes.0).sum());
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! For whom reclaim works, and how long: groups that want memory take turns, a pass each.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use neap_tuning::TUNING;
+use neap_units::Pages;
+use neap_wire::BLOCK_PAGES;
+
+use super::outlook::{Look, Outlook, Supply};
+use super::pressure::Pressure;
+use super::{Inventory, Reclaimer, rest_after};
+use crate::control::Kind;
+use crate::group::Group;
+use crate::options::Exhausted;
+use crate::space::Space;
+
+/// How reclaim gets on for one group.
+pub(super) struct Bout {
+    pub group: Arc<Group>,
+    outlook: Outlook,
+    pub supply: Supply,
+    pressure: Pressure,
+    /// Pause before the next try, and until when that is, in nanoseconds.
+    rest: Duration,
+    rests_until: u64,
+    /// When it began to work.
+    since: u64,
+    /// Passes in a row that came to nothing.
+    still: usize,
+}
+
+impl Bout {
+    pub fn new(group: Arc<Group>) -> Self {
+        Self {
+            outlook: Outlook::new(),
+            supply: Supply::Flows,
+            pressure: Pressure::new(group.meter.limit().0),
+            rest: Duration::ZERO,
+            rests_until: 0,
+            since: 0,
+            still: 0,
+            group,
+        }
+    }
+
+    fn begin(&mut self, now: u64) {
+        self.pressure = Pressure::new(self.group.meter.limit().0);
+        self.outlook.begin(now);
+        (self.since, self.still) = (now, 0);
+    }
+}
+
+impl Reclaimer {
+    /// Reclaims until usage is where the pacers want it, or nothing is left.
+    pub(super) fn work(&mut self) {
+        self.meet_groups();
+        let now = neap_sys::monotonic_nanos();
+        let several = self.bouts.len() > 1;
+        let mut wanting = Vec::new();
+        for at in 0..self.bouts.len() {
+            let bout = &self.bouts[at];
+            if bout.group.meter.excess() == 0 {
+                self.end(at);
+            } else if !several || bout.rests_until <= now {
+                wanting.push(at);
+            }
+        }
+        if !several {
+            self.take_rest(0);
+        }
+        let now = neap_sys::monotonic_nanos();
+        for &at in &wanting {
+            self.bouts[at].begin(now);
+        }
+        while !self.job.is_stopping() && !wanting.is_empty() {
+            wanting.retain(|&at| self.step(at));
+        }
+        self.go_ahead(false);
+    }
+
+    /// One pass for a group. Whether it wants another.
+    fn step(&mut self, at: usize) -> bool {
+        let group = self.bouts[at].group.clone();
+        let meter = &group.meter;
+        // The second: all that it may take was taken, and nobody waits.
+        if meter.excess() == 0 || self.above_floor(&group) == Pages(0) && !meter.is_full() {
+            self.end(at);
+            return false;
+        }
+        self.go_ahead(meter.is_over() && self.bouts[at].supply == Supply::Flows);
+        let pass = self.pass(&group);
+        self.job.crowded.store(false, Relaxed);
+        let pressure = &mut self.bouts[at].pressure;
+        if let Some(priority) = pressure.note(pass.stored, || self.job.store.holding()) {
+            self.job.ask_shrinker(priority);
+        }
+        let gets_on = pass.moved || pass.stored > 0;
+        if !gets_on && pass.refused == 0 && self.work.is_busy() {
+            self.job.offer_room();
+            self.job.reclaim.wait(TUNING.reclaim.pause.duration()); // nothing else can be done before they have
+            return true;
+        }
+        let look = self.look(&group);
+        let mut supply = self.bouts[at].outlook.judge(&pass, &look);
+        if supply == Supply::Dry && self.bouts[at].supply != Supply::Dry && self.finds_more(&group)
+        {
+            let outlook = &mut self.bouts[at].outlook;
+            outlook.relieve();
+            outlook.begin(neap_sys::monotonic_nanos());
+            supply = Supply::Flows;
+        }
+        self.turn(at, supply);
+        self.job.offer_room();
+        let bout = &mut self.bouts[at];
+        if bout.outlook.is_over() {
+            bout.rest = rest_after(look.now - bout.since);
+            bout.rests_until = look.now + bout.rest.as_nanos() as u64;
+            return false;
+        }
+        bout.still = if gets_on { 0 } else { bout.still + 1 };
+        if bout.still > self.job.spaces().len() || self.ahead && bout.still > 0 {
+            self.pause();
+        }
+        true
+    }
+
+    /// Nothing is wanted for a group any more.
+    fn end(&mut self, at: usize) {
+        let bout = &mut self.bouts[at];
+        (bout.rest, bout.rests_until) = (Duration::ZERO, 0);
+        bout.outlook.relieve();
+        self.turn(at, Supply::Flows);
+    }
+
+    /// Groups come and go.
+    fn meet_groups(&mut self) {
+        let below = self.job.groups.below();
+        let is_there =
+            |number: u64| number == 0 || below.iter().any(|group| group.number == number);
+        self.bouts.retain(|bout| is_there(bout.group.number));
+        // The top is the last: what a group gives back to keep within its own limit it need not give twice.
+        for group in below.into_iter().filter(|group| group.meter.is_limited()) {
+            if !self
+                .bouts
+                .iter()
+                .any(|bout| bout.group.number == group.number)
+            {
+                self.bouts.insert(0, Bout::new(group));
+            }
+        }
+    }
+
+    /// While a job is over its limit its programs have the cpus only that reclaim leaves: who exceeds a limit of the kernel's
+    /// reclaims itself meanwhile.
+    fn go_ahead(&mut self, ahead: bool) {
+        if ahead && !self.ahead {
+            self.ahead = neap_sys::raise_above_ordinary();
+        } else if self.ahead && !ahead {
+            neap_sys::lower_to_ordinary();
+            self.ahead = false;
+        }
+    }
+
+    /// Ends early when there is much more or less memory to try it with.
+    fn take_rest(&self, at: usize) {
+        let bout = &self.bouts[at];
+        let meter = &bout.group.meter;
+        let (usage, much) = (meter.usage(), TUNING.reclaim.rest_ends.of(meter.limit().0));
+        let mut left = bout.rest;
+        while !left.is_zero() && !self.job.is_stopping() && meter.usage().abs_diff(usage) < much {
+            let now = left.min(TUNING.reclaim.rest.duration());
+            std::thread::sleep(now);
+            left -= now;
+            self.catch_up();
+            self.tell(bout);
+        }
+    }
+
+    /// What the last pass is judged by.
+    fn look(&self, group: &Group) -> Look {
+        let total = self.job.note_reclaimable().0;
+        let resident = match group.parent {
+            None => total,
+            Some(_) => self.job.resident_of(group).0,
+        };
+        let spaces = self.job.spaces();
+        let mut its = spaces.iter().filter(|space| space.group.is_within(group));
+        Look {
+            now: neap_sys::monotonic_nanos(),
+            resident,
+            round: resident / BLOCK_PAGES + self.work.stage_target(group) as u64,
+            written: self.job.store.written_back(),
+            writing: self.job.is_writing(),
+            late: its.any(|space| space.lets_go_later()),
+            far_over: group.meter.is_far_over(),
+        }
+    }
+
+    /// Looks for all memory of the group that is not managed yet, before nothing is said to be left. Whether there is some.
+    fn finds_more(&self, group: &Group) -> bool {
+        let before = self.job.resident_of(group);
+        for space in self.job.spaces() {
+            if space.is_managed() && space.group.is_within(group) {
+                space.discover(&self.job);
+            }
+        }
+        let found = self.job.resident_of(group).saturating_sub(before);
+        found.0 >= BLOCK_PAGES
+    }
+
+    /// Nothing moved: until the disk has made room, or for a moment.
+    fn pause(&self) {
+        self.job.ask_shrinker(0);
+        if self.job.store.waits_for_disk() {
+            self.job
+                .reclaim
+                .wait(TUNING.reclaim.pause_for_disk.duration());
+        } else {
+            std::thread::sleep(TUNING.reclaim.pause.duration());
+        }
+    }
+
+    /// The supply is as given from now on. Who wants the job killed rather than over its limit has faults
+    /// wait in any case.
+    fn turn(&mut self, at: usize, supply: Supply) {
+        let bout = &mut self.bouts[at];
+        bout.supply = supply;
+        let may_go_over = self.job.options.on_exhausted == Exhausted::Open;
+        let open = supply != Supply::Flows && may_go_over;
+        bout.group.meter.set_open(open);
+        self.tell(&self.bouts[at]);
+    }
+
+    /// Once nothing is left to reclaim and more is wanted: says so, and kills the group's processes if asked, again if some
+    /// of them were just being started. A group that stays just below its limit is left in peace.
+    fn tell(&self, bout: &Bout) {
+        let group = &bout.group;
+        let kills = self.job.options.on_exhausted == Exhausted::Kill;
+        let wanted = !kills || group.meter.is_over() || self.job.room.is_wanted();
+        if bout.supply != Supply::Dry || !group.meter.is_full() || !wanted {
+            return;
+        }
+        let told = group.note_told_dry();
+        let inventory = (!told).then(|| Inventory::take(&self.job, group));
+        if kills {
+            self.job.groups.kill(group);
+        }
+        let Some(inventory) = inventory else {
+            return;
+        };
+        let over = if kills {
+            "the job is killed, as asked"
+        } else {
+            "the program goes over its limit"
+        };
+        let who = group.name.as_ref().map(|name| format!("{name}: "));
+        let trouble = self.job.store.swap_trouble().map(|why| format!("{why}; "));
+        let line = format!(
+            "{}nothing more can be reclaimed ({}{}): {over}; {}",
+            who.unwrap_or_default(),
+            trouble.unwrap_or_default(),
+            inventory.words(),
+            inventory.advice(self.job.store.writeback()),
+        );
+        self.job.tell_group(group, Kind::Exhausted, line);
+    }
+
+    /// Reclaim is not to take the cpu from those it works for: the waiting thread and who serves it. Not
+    /// where it works for several: they are everywhere, and each step costs more than it gains.
+    pub(super) fn step_aside(&mut self, space: &Space) {
+        let spaces = self.job.spaces();
+        if spaces.iter().filter(|space| space.has_cpu()).count() > 1 {
+            return;
+        }
+        if let Some(cpu) = space.served_on.load(Relaxed).checked_sub(1) {
+            self.job.keeper.leave(cpu);
+            // Other processes of the job that are at work come and go on that cpu.
+            let crowded = self.two_cpus && neap_sys::this_cpu() != cpu;
+            let crowded = crowded && self.company.is_alone(&spaces);
+            self.job.crowded.store(crowded, Relaxed);
+        }
+    }
+}
