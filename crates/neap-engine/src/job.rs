@@ -93,7 +93,6 @@ pub(crate) struct Job {
     pub met: AtomicBool,
     /// Processes whose connection is open and not yet an agent's.
     pub conversations: AtomicUsize,
-    pub events: Counters,
     pub desks: Desks,
     /// How punctual the sampler is, as it noted last.
     pub sampling: Lock<SamplerReport, 7>,
@@ -122,29 +121,6 @@ pub(crate) struct Job {
 pub(crate) struct Doors {
     pub usual: PathBuf,
     pub required: PathBuf,
-}
-
-/// Event counters of the engine, in events or pages as the kernel counts them.
-#[derive(Default)]
-pub(crate) struct Counters {
-    /// Faults served.
-    pub pgfault: AtomicU64,
-    /// Faults that needed decompression or I/O.
-    pub pgmajfault: AtomicU64,
-    /// Pages moved to staging.
-    pub staged: AtomicU64,
-    /// Pages moved back from staging by a touch.
-    pub returned: AtomicU64,
-    /// Pages loaded ahead of a fault.
-    pub swap_ra: AtomicU64,
-    /// Fresh pages filled.
-    pub fresh: AtomicU64,
-    /// Faults that had to wait for reclaim.
-    pub held: AtomicU64,
-    /// Evictions that kept the compressed copy of an unchanged page.
-    pub clean: AtomicU64,
-    /// Moves that the kernel refused.
-    pub busy: AtomicU64,
 }
 
 impl Job {
@@ -192,7 +168,6 @@ impl Job {
             stopping: AtomicBool::new(false),
             met: AtomicBool::new(false),
             conversations: AtomicUsize::new(0),
-            events: Counters::default(),
             sampling: Lock::default(),
             longest_look: AtomicU64::new(0),
             desks: Desks::default(),
@@ -312,8 +287,12 @@ impl Job {
             .filter_map(|effect| effect.freed_entry)
             .collect();
         self.store.put_many(&entries);
-        self.store.forget_owner(space.id);
-        self.core().drop_space(space.id);
+        let stored = self.store.forget_owner(space.id);
+        let mut core = self.core();
+        let vmstat = core.vmstat_of(space.id);
+        core.drop_space(space.id);
+        drop(core);
+        space.group.note_gone(&vmstat, &stored);
     }
 
     /// Gives back what a transition freed.

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use neap_policy::Vmstat;
 use neap_store::{Group, MetricKind, StoreStats};
 
-use crate::job::{Counters, Job};
+use crate::group::Counters;
+use crate::job::Job;
 
 /// One figure of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -203,9 +204,11 @@ pub(crate) fn part_of(group: Group) -> &'static str {
 }
 
 impl Job {
-    /// The engine's own counters: part, name and value.
-    pub(crate) fn counted(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-        let value = |(part, name, _, _, of): Event| (part, name, of(&self.events).load(Relaxed));
+    /// The engine's own counters: part, name and value, of one group.
+    pub(crate) fn counted(
+        events: &Counters,
+    ) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        let value = |(part, name, _, _, of): Event| (part, name, of(events).load(Relaxed));
         EVENTS.into_iter().map(value)
     }
 }

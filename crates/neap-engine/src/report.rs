@@ -136,7 +136,7 @@ pub struct Report {
 
 impl Report {
     /// The part that has counters of this kind.
-    fn table(&mut self, part: &str) -> &mut BTreeMap<&'static str, u64> {
+    pub(crate) fn table(&mut self, part: &str) -> &mut BTreeMap<&'static str, u64> {
         match part {
             "vmstat" => &mut self.vmstat,
             "zswap" => &mut self.zswap,
@@ -187,7 +187,7 @@ impl Job {
                 .table(part_of(metric.group))
                 .insert(metric.name, value);
         }
-        for (part, name, value) in self.counted() {
+        for (part, name, value) in Self::counted(&self.groups.top().events) {
             report.table(part).insert(name, value);
         }
         report

@@ -111,6 +111,29 @@ pub struct Holding {
     pub compressed: u64,
 }
 
+/// What has happened to the pages of an owner, by the names of memory.stat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnerStats {
+    /// Pages that came to the store.
+    pub zswpout: u64,
+    /// Pages loaded from memory.
+    pub zswpin: u64,
+    /// Pages written to the swap file.
+    pub zswpwb: u64,
+    /// Pages loaded from the swap file.
+    pub pswpin: u64,
+}
+
+impl OwnerStats {
+    /// Adds those of another.
+    pub fn add(&mut self, other: &Self) {
+        self.zswpout += other.zswpout;
+        self.zswpin += other.zswpin;
+        self.zswpwb += other.zswpwb;
+        self.pswpin += other.pswpin;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -158,7 +158,7 @@ impl Log {
 
     /// The sampler has looked; `full`: faults have to wait now. What lasts is one event.
     pub fn look(&self, job: &Job, full: bool) {
-        let held = job.events.held.load(Relaxed);
+        let held = job.groups.top().events.held.load(Relaxed);
         let full = self.held.swap(held, Relaxed) != held || full;
         let over = job.meter.is_far_over() && !job.meter.settles();
         let was_full = self.full.swap(full, Relaxed);

@@ -122,9 +122,13 @@ impl Job {
                 ..MemoryReport::default()
             },
             processes: self.processes_of(group),
+            vmstat: self.counts_of(group),
             ..Report::default()
         };
         report.zswap.insert("compressed_bytes", group.meter.pool());
+        for (part, name, value) in Self::counted(&group.events) {
+            report.table(part).insert(name, value);
+        }
         let attached = group.attached.load(Relaxed);
         report.neap.insert("attached", attached);
         report.neap.insert("met", group.met.load(Relaxed).into());

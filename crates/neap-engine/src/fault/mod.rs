@@ -303,7 +303,7 @@ impl FaultThread {
             }
             match served {
                 Served::Done => {
-                    self.job.events.pgfault.fetch_add(1, Relaxed);
+                    self.space.group.count(|events| &events.pgfault, 1);
                     self.space.kin.explain(1);
                 }
                 Served::Later if self.lets_populate(&mut fault) => {}

@@ -93,7 +93,7 @@ impl FaultThread {
             return false;
         }
         self.held = true;
-        self.job.events.held.fetch_add(1, Relaxed);
+        self.space.group.count(|events| &events.held, 1);
         if self.space.group.excess() > 0 {
             self.job.reclaim.ring();
         } else {
@@ -167,7 +167,7 @@ impl FaultThread {
             }
         }
         drop(core);
-        self.job.events.fresh.fetch_add(count, Relaxed);
+        self.space.group.count(|events| &events.fresh, count);
         self.space.group.charge(count * PAGE_SIZE as u64);
     }
 

@@ -4,6 +4,7 @@
 //! above it, and each of these may have a limit. A plain `neap run` has one group, whose root is neap itself. A service has
 //! one at the top, for its budget, without processes of its own; each job that joins is a group below.
 
+mod counters;
 mod membership;
 mod pace;
 
@@ -19,6 +20,8 @@ use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 
 use crate::meter::Meter;
+pub(crate) use counters::Counters;
+use counters::Gone;
 pub(crate) use pace::{Paces, pacer};
 
 const SIGKILL: i32 = 9;
@@ -42,6 +45,8 @@ pub(crate) struct Group {
     /// A process of it has spoken to the engine, and so many were taken over.
     pub met: AtomicBool,
     pub attached: AtomicU64,
+    pub events: Counters,
+    gone: Lock<Gone, 7>,
     over: AtomicBool,
     /// The user knows that nothing more can be reclaimed.
     told_dry: AtomicBool,
@@ -69,6 +74,8 @@ impl Group {
             started: 0,
             met: AtomicBool::new(false),
             attached: AtomicU64::new(0),
+            events: Counters::default(),
+            gone: Lock::default(),
             over: AtomicBool::new(false),
             told_dry: AtomicBool::new(false),
         }

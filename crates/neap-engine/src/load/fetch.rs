@@ -1,6 +1,5 @@
 //! A stored page comes back: find the bytes, fill, wake; with it its neighbours, in one go.
 
-use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{Core, Heat, State, Step, WalkReadahead};
 use neap_store::Source;
@@ -104,7 +103,7 @@ impl Loader {
         if !self.claim(job, space, page) {
             return Served::Later;
         }
-        job.events.pgmajfault.fetch_add(1, Relaxed);
+        space.group.count(|events| &events.pgmajfault, 1);
         if self
             .inbound
             .iter()
@@ -189,7 +188,7 @@ impl Loader {
         }
         drop(core);
         let ahead = self.inbound.len() as u64 - 1;
-        job.events.swap_ra.fetch_add(ahead, Relaxed);
+        space.group.count(|events| &events.swap_ra, ahead);
         true
     }
 

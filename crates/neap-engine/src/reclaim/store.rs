@@ -1,7 +1,6 @@
 //! Compressing what nobody touched while it was staged.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{Core, State, Step};
 use neap_store::Refused;
@@ -253,7 +252,7 @@ fn store_page(
     drop(core);
     job.release(space, effect);
     if unchanged.is_some() {
-        job.events.clean.fetch_add(1, Relaxed);
+        space.group.count(|events| &events.clean, 1);
         if reused {
             job.store.put(entry); // the reference that held it for the comparison
         }

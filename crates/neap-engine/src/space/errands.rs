@@ -145,7 +145,7 @@ impl Space {
                 Stop::Absent => Step::Vanish,
                 Stop::Retry => Step::Putback(Heat::Warm),
                 stop => {
-                    job.events.busy.fetch_add(1, Relaxed);
+                    self.group.count(|events| &events.busy, 1);
                     if stop == Stop::Busy {
                         stuck.push(page);
                     }
@@ -163,7 +163,7 @@ impl Space {
         for page in wanted {
             let _ = self.uffd.wake(addresses(page, 1));
         }
-        job.events.staged.fetch_add(taken as u64, Relaxed);
+        self.group.count(|events| &events.staged, taken as u64);
         taken
     }
 
@@ -220,7 +220,7 @@ impl Space {
         for run in runs(&pages) {
             let _ = self.uffd.wake(run);
         }
-        job.events.returned.fetch_add(home as u64, Relaxed);
+        self.group.count(|events| &events.returned, home as u64);
         home
     }
 }

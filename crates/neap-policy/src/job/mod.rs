@@ -45,6 +45,7 @@ struct Space {
     lru: Lru,
     /// Turn in the weighted round robin of reclaim.
     credit: i64,
+    vmstat: Vmstat,
 }
 
 impl Space {
@@ -54,6 +55,7 @@ impl Space {
             index: Index::default(),
             lru: Lru::new(NonresidentAge::default()),
             credit: 0,
+            vmstat: Vmstat::default(),
         }
     }
 }
@@ -73,7 +75,8 @@ pub struct Core {
     spaces: Vec<Space>,
     free_spaces: Vec<SpaceId>,
     total_resident: u64,
-    vmstat: Vmstat,
+    /// Of spaces that were dropped.
+    gone: Vmstat,
 }
 
 /// Leaf number of a page, and its place in the leaf.
@@ -120,12 +123,13 @@ impl Core {
             self.free_leaf(leaf);
         }
         let space = self.space_mut(id);
-        let resident = space.lru.resident();
+        let (resident, vmstat) = (space.lru.resident(), space.vmstat);
         *space = Space {
             live: false,
             ..Space::new()
         };
         self.total_resident -= resident;
+        self.gone.add(&vmstat);
         self.free_spaces.push(id);
         effects
     }
@@ -270,7 +274,7 @@ impl Core {
             State::Absent if leaf.used() == 0 => self.free_leaf(split(id).0),
             _ => (),
         }
-        self.vmstat.count(taken);
+        self.spaces[space.index()].vmstat.count(taken);
     }
 
     /// Judges a load: counts the refault and says where the page goes.
@@ -280,7 +284,7 @@ impl Core {
         let (refault, place) =
             lru.refault(leaf.stamp(at), leaf.tried(at), heat, leaf.workingset(at));
         leaf.set_workingset(at, refault.activated || refault.restored);
-        self.vmstat.count_refault(refault);
+        self.spaces[space.index()].vmstat.count_refault(refault);
         place
     }
 
@@ -334,8 +338,17 @@ impl Core {
 
     /// The event counters of the job.
     #[must_use]
-    pub fn vmstat(&self) -> &Vmstat {
-        &self.vmstat
+    pub fn vmstat(&self) -> Vmstat {
+        let live = self.spaces.iter().map(|space| &space.vmstat);
+        let mut sum = self.gone;
+        live.for_each(|vmstat| sum.add(vmstat));
+        sum
+    }
+
+    /// Those of one space.
+    #[must_use]
+    pub fn vmstat_of(&self, space: SpaceId) -> Vmstat {
+        self.space(space).vmstat
     }
 
     /// Memory the records and their indices take, reserves included.

@@ -50,13 +50,15 @@ impl Core {
     /// pages on probation go before another is opened.
     pub fn pick(&mut self, space: SpaceId, max: usize, out: &mut Vec<PageId>) {
         let first = out.len();
-        let Space { lru, live, .. } = &mut self.spaces[space.index()];
+        let Space {
+            lru, live, vmstat, ..
+        } = &mut self.spaces[space.index()];
         assert!(*live, "{space} was dropped");
         let mut limit = lru.youngest_inactive();
         let mut age = |lru: &mut Lru| {
             let (opened, demoted) = lru.age();
-            self.vmstat.aged_generations += opened;
-            self.vmstat.pgrefill += demoted.0;
+            vmstat.aged_generations += opened;
+            vmstat.pgrefill += demoted.0;
         };
         age(lru);
         let (mut passed_over, most_passed_over) =
@@ -89,8 +91,8 @@ impl Core {
         }
         let picked = (out.len() - first) as u64;
         self.total_resident -= picked;
-        self.vmstat.pgscan += picked;
-        self.vmstat.passed_over += passed_over as u64;
+        vmstat.pgscan += picked;
+        vmstat.passed_over += passed_over as u64;
         sort_by_address(&self.table, &mut out[first..]);
     }
 }

@@ -17,6 +17,11 @@ macro_rules! counters {
             pub const MEANINGS: &'static [(&'static str, &'static str)] =
                 &[$((stringify!($name), concat!($($doc),+).trim_ascii()),)+];
 
+            /// Adds the counters of another.
+            pub fn add(&mut self, other: &Vmstat) {
+                $(self.$name += other.$name;)+
+            }
+
             /// Every counter with its name, in a fixed order.
             #[must_use]
             pub fn named(&self) -> Vec<(&'static str, u64)> {

@@ -13,7 +13,7 @@ use crate::arena::Arena;
 use crate::compress::{Dictionary, Page};
 use crate::entry::{Birth, Entry, EntryTable, Flag, LruList, Place};
 use crate::pool::Pool;
-use crate::stats::StoreStats;
+use crate::stats::{OwnerStats, StoreStats};
 use crate::swapfile::{Extents, Location, record_room};
 
 /// What an address space has in the store (the kernel's per-cgroup state, SPEC 1.1).
@@ -28,6 +28,7 @@ pub(super) struct Owner {
     pub stored: u64,
     /// Dictionary its pages are compressed with, 0 for none.
     pub dict: u8,
+    pub stats: OwnerStats,
 }
 
 pub(super) struct Inner {
@@ -155,6 +156,7 @@ impl Inner {
             }
         }
         self.stats.zswpout += 1;
+        self.owner(owner).stats.zswpout += 1;
         Ok(id)
     }
 

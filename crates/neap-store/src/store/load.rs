@@ -225,10 +225,12 @@ impl Store {
             Place::Free => panic!("{id} is not stored"),
             Place::Same(word) => {
                 inner.stats.zswpin += 1;
+                inner.owner(entry.owner()).stats.zswpin += 1;
                 Found::Same(word)
             }
             Place::Pool(_) => {
                 inner.stats.zswpin += 1;
+                inner.owner(entry.owner()).stats.zswpin += 1;
                 inner.make_newest(id);
                 let (len, dict) = inner.copy_out(id, codec);
                 Found::Packed(len, dict)
@@ -236,6 +238,7 @@ impl Store {
             Place::Disk(location, checksum) => {
                 inner.extents.hold(location);
                 inner.stats.pswpin += 1;
+                inner.owner(entry.owner()).stats.pswpin += 1;
                 inner.note_disk_swapin(entry.owner());
                 Found::Disk(OnDisk {
                     location,

@@ -25,7 +25,7 @@ use neap_units::{Bytes, EntryId, Pages, SpaceId};
 use crate::arena::Arena;
 use crate::compress::Codec;
 use crate::keyed::HashKey;
-use crate::stats::{Holding, StoreStats};
+use crate::stats::{Holding, OwnerStats, StoreStats};
 use crate::swapfile::BlockFile;
 use inner::Inner;
 
@@ -96,11 +96,25 @@ impl Store {
 
     /// Forgets what is known of an owner whose number will be used anew. Its entries stay until
     /// they are put, and may be shared with others.
-    pub fn forget_owner(&self, owner: SpaceId) {
+    /// Returns what has happened to its pages.
+    pub fn forget_owner(&self, owner: SpaceId) -> OwnerStats {
         let mut inner = self.lock();
         let dict = std::mem::take(&mut inner.owner(owner).dict);
         inner.dicts.put(dict);
-        inner.owner(owner).lru = LruState::default();
+        let owner = inner.owner(owner);
+        owner.lru = LruState::default();
+        std::mem::take(&mut owner.stats)
+    }
+
+    /// What has happened to the pages of each of these owners.
+    #[must_use]
+    pub fn stats_of(&self, owners: impl IntoIterator<Item = SpaceId>) -> Vec<OwnerStats> {
+        let inner = self.lock();
+        let of = |owner: SpaceId| inner.owners.get(owner.index()).map(|own| own.stats);
+        let all = owners
+            .into_iter()
+            .map(|owner| of(owner).unwrap_or_default());
+        all.collect()
     }
 
     /// Memory of the pool, in whole pages.

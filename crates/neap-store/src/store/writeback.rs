@@ -180,6 +180,8 @@ impl Store {
                         let to = Location::at(region.start + item.at as u64);
                         inner.move_to_disk(id, to, item.checksum);
                         inner.stats.zswpwb += 1;
+                        let owner = inner.entries.get(id).owner();
+                        inner.owner(owner).stats.zswpwb += 1;
                         inner.stats.pswpout += 1;
                         inner.stats.written_back_pages += 1;
                     }

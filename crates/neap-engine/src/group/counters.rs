@@ -1,0 +1,97 @@
+//! What is counted for each group, by the names of memory.stat.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use neap_policy::Vmstat;
+use neap_store::OwnerStats;
+
+use super::Group;
+use crate::job::Job;
+
+/// Event counters, in events or pages as the kernel counts them.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Faults served.
+    pub pgfault: AtomicU64,
+    /// Faults that needed decompression or I/O.
+    pub pgmajfault: AtomicU64,
+    /// Pages moved to staging.
+    pub staged: AtomicU64,
+    /// Pages moved back from staging by a touch.
+    pub returned: AtomicU64,
+    /// Pages loaded ahead of a fault.
+    pub swap_ra: AtomicU64,
+    /// Fresh pages filled.
+    pub fresh: AtomicU64,
+    /// Faults that had to wait for reclaim.
+    pub held: AtomicU64,
+    /// Evictions that kept the compressed copy of an unchanged page.
+    pub clean: AtomicU64,
+    /// Moves that the kernel refused.
+    pub busy: AtomicU64,
+}
+
+/// What is counted for each space. A group keeps those of spaces that are gone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Gone {
+    vmstat: Vmstat,
+    stored: OwnerStats,
+}
+
+impl Gone {
+    fn add(&mut self, vmstat: &Vmstat, stored: &OwnerStats) {
+        self.vmstat.add(vmstat);
+        self.stored.add(stored);
+    }
+}
+
+impl Group {
+    /// Counts so many events for the group and those above.
+    pub fn count(&self, of: impl Fn(&Counters) -> &AtomicU64, more: u64) {
+        for group in self.chain() {
+            of(&group.events).fetch_add(more, Relaxed);
+        }
+    }
+
+    /// A space is gone, with these counts.
+    pub fn note_gone(&self, vmstat: &Vmstat, stored: &OwnerStats) {
+        for group in self.chain() {
+            group.gone.lock().add(vmstat, stored);
+        }
+    }
+}
+
+impl Job {
+    /// The counters of a group below the top, by their names.
+    pub fn counts_of(&self, group: &Group) -> BTreeMap<&'static str, u64> {
+        let mut sum = *group.gone.lock();
+        let mut spaces = self.spaces();
+        spaces.retain(|space| space.group.is_within(group));
+        let stored = self.store.stats_of(spaces.iter().map(|space| space.id));
+        {
+            let core = self.core();
+            for (space, stored) in spaces.iter().zip(&stored) {
+                // One that is being dropped is in the sum already, or will be.
+                if core.is_live(space.id) {
+                    sum.add(&core.vmstat_of(space.id), stored);
+                }
+            }
+        }
+        let OwnerStats {
+            zswpout,
+            zswpin,
+            zswpwb,
+            pswpin,
+        } = sum.stored;
+        let named = [
+            ("zswpout", zswpout),
+            ("zswpin", zswpin),
+            ("zswpwb", zswpwb),
+            ("pswpin", pswpin),
+            // All that is written went through the pool.
+            ("pswpout", zswpwb),
+        ];
+        sum.vmstat.named().into_iter().chain(named).collect()
+    }
+}
