@@ -48,7 +48,10 @@ pub use folio::{Flags, FolioId, Folios, Kind, LruvecId};
 pub use job::{Core, Vmstat};
 pub use limits::{Pacer, Plan, PoolGate, staged_blocks, zswap_max_allows};
 pub use lru::{Mm, Promotion, Shadow};
-pub use memcg::{Charged, Limits, MemcgId, Memcgs, OverLimit, high_delay, swap_high_delay};
+pub use memcg::{
+    Charged, Limits, MemcgId, Memcgs, MinLow, OverLimit, Protection, ProtectionLevel, ScanTarget,
+    effective_protection, high_delay, over_high_delay, swap_high_delay,
+};
 pub use page::{Effect, Heat, Illegal, State, Step, step};
 pub use pressure::{PSI_PERIOD, Pressure};
 pub use reclaim::{Cause, Host, Nodes, Pageout, Progress, Reclaim, Referenced, Request};

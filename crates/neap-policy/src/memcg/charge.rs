@@ -84,7 +84,7 @@ impl Memcgs {
     fn add_usage(&mut self, memcg: MemcgId, pages: u64) {
         let mut at = Some(memcg);
         while let Some(id) = at {
-            let before = self.protected(id);
+            let before = self.claim(id);
             self.get_mut(id).usage += pages;
             self.propagate_protection(id, before);
             at = self.parent(id);
@@ -94,7 +94,7 @@ impl Memcgs {
     fn sub_usage(&mut self, memcg: MemcgId, pages: u64) {
         let mut at = Some(memcg);
         while let Some(id) = at {
-            let before = self.protected(id);
+            let before = self.claim(id);
             let level = self.get_mut(id);
             debug_assert!(level.usage >= pages, "uncharged more than was charged");
             level.usage -= pages;

@@ -7,8 +7,8 @@ mod throttle;
 
 pub use charge::{Charged, OverLimit};
 pub(crate) use iter::Cookie;
-pub(crate) use protection::Protection;
-pub use throttle::{high_delay, swap_high_delay};
+pub use protection::{MinLow, Protection, ProtectionLevel, ScanTarget, effective_protection};
+pub use throttle::{high_delay, over_high_delay, swap_high_delay};
 
 use neap_units::{Bytes, Pages};
 
@@ -53,6 +53,18 @@ pub struct Limits {
     pub soft_limit: Option<Pages>,
 }
 
+impl Limits {
+    /// `memory.min` and `memory.low`.
+    #[inline]
+    #[must_use]
+    pub fn min_low(&self) -> MinLow {
+        MinLow {
+            min: self.min,
+            low: self.low,
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
@@ -92,11 +104,9 @@ pub(crate) struct Memcg {
     own_zswap_bytes: u64,
     own_zswapped: u64,
     /// Effective protection for the reclaimer that looked last (kernel: emin, elow).
-    emin: u64,
-    elow: u64,
-    /// What the children have of their own protection.
-    children_min: u64,
-    children_low: u64,
+    effective: MinLow,
+    /// What the children claim of this cgroup's protection.
+    claims: MinLow,
 }
 
 /// The tree of cgroups.
@@ -135,10 +145,8 @@ impl Memcgs {
             zswapped: 0,
             own_zswap_bytes: 0,
             own_zswapped: 0,
-            emin: 0,
-            elow: 0,
-            children_min: 0,
-            children_low: 0,
+            effective: MinLow::default(),
+            claims: MinLow::default(),
         });
         id
     }

@@ -1,6 +1,6 @@
+use neap_units::Nanos;
 use proptest::prelude::*;
 
-use super::protection::Protection;
 use super::*;
 
 fn tree() -> (Memcgs, [MemcgId; 4]) {
@@ -107,6 +107,20 @@ fn the_delay_curve_of_memory_high() {
 }
 
 #[test]
+fn the_worst_level_delays_in_proportion_to_what_is_owed() {
+    let level = |usage, high| (Pages(usage), Pages(high));
+    let delay = |levels: &[_], owed| over_high_delay(levels.iter().copied(), Pages(owed));
+    assert_eq!(delay(&[], 64), Nanos::ZERO);
+    let (within, over) = (level(100, 100), level(10_500, 10_000));
+    assert_eq!(delay(&[within, level(0, 0)], 64), Nanos::ZERO);
+    let once = Nanos(159_000_000);
+    assert_eq!(delay(&[within, over, level(10_100, 10_000)], 64), once);
+    assert_eq!(delay(&[over], 128), once * 2);
+    assert_eq!(delay(&[over], u64::MAX), Nanos(2_000_000_000));
+    assert_eq!(delay(&[level(u64::MAX, 0)], 1), Nanos(2_000_000_000));
+}
+
+#[test]
 fn the_delay_of_swap_high_follows_the_same_curve() {
     let (mut memcgs, [a, ..]) = tree();
     let mib = 256;
@@ -129,10 +143,14 @@ fn protection_is_shared_in_proportion_when_overcommitted() {
     }
     let root = MemcgId::ROOT;
     assert_eq!(memcgs.protection(root, aa), Protection::Open);
-    assert_eq!(memcgs.get(aa).elow, 300);
+    assert_eq!(memcgs.get(aa).effective.low, Pages(300));
     // 640 - 640 * 300 / 641, then without low.
-    assert_eq!(memcgs.scaled(aa, 640, false), (341, true));
-    assert_eq!(memcgs.scaled(aa, 640, true), (640, false));
+    let scan = |low_reclaim| {
+        let target = memcgs.scaled(aa, 640, low_reclaim);
+        (target.pages.0, target.by_low)
+    };
+    assert_eq!(scan(false), (341, true));
+    assert_eq!(scan(true), (640, false));
     assert_eq!(memcgs.protection(root, b), Protection::BelowMin);
     assert_eq!(memcgs.protection(a, aa), Protection::Open);
     assert_eq!(
@@ -197,14 +215,14 @@ proptest! {
         }
         memcgs.drain_stocks(MemcgId::ROOT);
         prop_assert_eq!(memcgs.usage(MemcgId::ROOT).0, held.iter().sum::<u64>());
-        let children: u64 = memcgs.protected(ids[2]).1 + memcgs.protected(ids[3]).1;
-        prop_assert_eq!(memcgs.get(ids[0]).children_low, children);
+        let children = memcgs.claim(ids[2]).low + memcgs.claim(ids[3]).low;
+        prop_assert_eq!(memcgs.get(ids[0]).claims.low, children);
         for (who, id) in ids.iter().enumerate() {
             memcgs.uncharge(*id, Pages(held[who]));
         }
         for id in 0..memcgs.len() {
             prop_assert_eq!(memcgs.usage(MemcgId(id)), Pages(0));
         }
-        prop_assert_eq!(memcgs.get(ids[0]).children_low, 0);
+        prop_assert_eq!(memcgs.get(ids[0]).claims.low, Pages(0));
     }
 }

@@ -1,4 +1,5 @@
-//! How long a task waits that went over `memory.high` (SPEC 5.2).
+//! How long a task waits that went over `memory.high` (SPEC 5.2; kernel: mm/memcontrol.c, `calculate_overage`,
+//! `calculate_high_delay`).
 
 use neap_units::{Nanos, Pages};
 
@@ -25,7 +26,15 @@ fn penalty(usage: u64, high: u64) -> u64 {
     u64::try_from(ticks >> (PRECISION + SCALING)).unwrap_or(u64::MAX)
 }
 
-fn delay(worst: u64, owed: Pages) -> Nanos {
+/// The wait of a task that owes pages: what it charged while a level was above high. `levels` are (usage, high) of its group
+/// and of each above it that has a high; the worst counts. The wait grows with the square of the overage in proportion to
+/// high and with what is owed (64 pages: once), in steps of 1 ms, and is 2 s at most.
+#[must_use]
+pub fn over_high_delay(levels: impl IntoIterator<Item = (Pages, Pages)>, owed: Pages) -> Nanos {
+    let penalties = levels
+        .into_iter()
+        .map(|(usage, high)| penalty(usage.0, high.0));
+    let worst = penalties.max().unwrap_or(0);
     let ticks = worst.saturating_mul(owed.0) / CHARGE_BATCH;
     Nanos(ticks.min(MAX_DELAY) * (1_000_000_000 / HZ))
 }
@@ -33,21 +42,15 @@ fn delay(worst: u64, owed: Pages) -> Nanos {
 /// Wait of a task that owes pages, by the worst level above `memory.high`, capped at 2 s.
 #[must_use]
 pub fn high_delay(memcgs: &Memcgs, memcg: MemcgId, owed: Pages) -> Nanos {
-    let levels = memcgs.ancestors(memcg).filter_map(|id| {
-        let high = memcgs.limits(id).high?;
-        Some(penalty(memcgs.usage(id).0, high.0))
-    });
-    delay(levels.max().unwrap_or(0), owed)
+    let level = |id| Some((memcgs.usage(id), memcgs.limits(id).high?));
+    over_high_delay(memcgs.ancestors(memcg).filter_map(level), owed)
 }
 
 /// The same for `memory.swap.high`; the two are added before the cap.
 #[must_use]
 pub fn swap_high_delay(memcgs: &Memcgs, memcg: MemcgId, owed: Pages) -> Nanos {
-    let levels = memcgs.ancestors(memcg).filter_map(|id| {
-        let high = memcgs.limits(id).swap_high?;
-        Some(penalty(memcgs.swap(id).0, high.0))
-    });
-    delay(levels.max().unwrap_or(0), owed)
+    let level = |id| Some((memcgs.swap(id), memcgs.limits(id).swap_high?));
+    over_high_delay(memcgs.ancestors(memcg).filter_map(level), owed)
 }
 
 impl Memcgs {

@@ -90,9 +90,9 @@ impl Reclaim {
             for active in [false, true] {
                 let at = list_of(kind, active);
                 let size = mm.lruvec(lruvec).own[at];
-                let (scaled, by_low) = mm.memcgs.scaled(memcg, size, self.low_reclaim);
-                self.low_skipped |= by_low;
-                let mut scan = scaled >> self.priority();
+                let target = mm.memcgs.scaled(memcg, size, self.low_reclaim);
+                self.low_skipped |= target.by_low;
+                let mut scan = target.pages.0 >> self.priority();
                 if scan == 0 && !online {
                     scan = size.min(SWAP_CLUSTER_MAX);
                 }

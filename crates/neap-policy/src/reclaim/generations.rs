@@ -144,9 +144,9 @@ impl Reclaim {
         }
         let mut size = total;
         if mm.switches.mglru_proportional {
-            let (scaled, by_low) = mm.memcgs.scaled(memcg, total, self.low_reclaim);
-            self.low_skipped |= by_low;
-            size = scaled.min(total);
+            let target = mm.memcgs.scaled(memcg, total, self.low_reclaim);
+            self.low_skipped |= target.by_low;
+            size = target.pages.0.min(total);
         }
         if !age || self.priority == DEF_PRIORITY as i8 {
             return Target::Scan(size >> self.priority());
