@@ -49,8 +49,9 @@ pub use job::{Core, Vmstat};
 pub use limits::{Pacer, Plan, PoolGate, staged_blocks, zswap_max_allows};
 pub use lru::{Mm, Promotion, Shadow};
 pub use memcg::{
-    Charged, Limits, MemcgId, Memcgs, MinLow, OverLimit, Protection, ProtectionLevel, ScanTarget,
-    effective_protection, high_delay, over_high_delay, swap_high_delay,
+    Charged, Cookie, GroupTree, Limits, MemcgId, Memcgs, MinLow, OverLimit, Protection,
+    ProtectionLevel, ScanTarget, TreeWalk, effective_protection, high_delay, over_high_delay,
+    swap_high_delay,
 };
 pub use page::{Effect, Heat, Illegal, State, Step, step};
 pub use pressure::{PSI_PERIOD, Pressure};

@@ -45,7 +45,7 @@ pub(crate) struct Lruvec {
     /// Where global reclaim finds it.
     pub(crate) place: Place,
     /// Where the walks from this cgroup are.
-    pub(crate) cookie: Cookie,
+    pub(crate) cookie: Cookie<MemcgId>,
     /// Heat level of the walk by heat, with the time of its last decay.
     pub(crate) heat: HeatLevel,
 }

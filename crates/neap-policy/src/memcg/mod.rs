@@ -6,7 +6,7 @@ mod protection;
 mod throttle;
 
 pub use charge::{Charged, OverLimit};
-pub(crate) use iter::Cookie;
+pub use iter::{Cookie, GroupTree, TreeWalk};
 pub use protection::{MinLow, Protection, ProtectionLevel, ScanTarget, effective_protection};
 pub use throttle::{high_delay, over_high_delay, swap_high_delay};
 

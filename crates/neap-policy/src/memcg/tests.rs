@@ -32,7 +32,7 @@ fn a_shared_walk_resumes_and_ends_with_the_round_it_joined() {
     let (memcgs, [a, b, aa, ab]) = tree();
     let mut cookie = Cookie::default();
     let mut first = None;
-    let mut next = |own: &mut Option<u64>| memcgs.next_shared(MemcgId::ROOT, &mut cookie, own);
+    let mut next = |own: &mut Option<u64>| cookie.next_group(&memcgs, MemcgId::ROOT, own);
     assert_eq!(next(&mut first), Some(MemcgId::ROOT));
     assert_eq!(next(&mut first), Some(a));
     let mut second = None;
@@ -42,6 +42,44 @@ fn a_shared_walk_resumes_and_ends_with_the_round_it_joined() {
     assert_eq!(next(&mut second), None, "the round is over");
     assert_eq!(next(&mut first), None, "for the other, too");
     assert_eq!(next(&mut None), Some(MemcgId::ROOT));
+}
+
+#[test]
+fn a_met_goal_ends_a_shared_walk_alone_and_the_next_resumes() {
+    let (memcgs, [a, b, aa, ab]) = tree();
+    let (root, mut cookie) = (MemcgId::ROOT, Cookie::default());
+    let mut walk = |mut walk: TreeWalk<MemcgId>, goal: usize| {
+        let mut seen = Vec::new();
+        while let Some(id) = walk.next_group(&memcgs, root, &mut cookie) {
+            seen.push(id);
+            if seen.len() >= goal {
+                walk.goal_met();
+            }
+        }
+        assert_eq!(
+            walk.next_group(&memcgs, root, &mut cookie),
+            None,
+            "it is over"
+        );
+        seen
+    };
+    assert_eq!(walk(TreeWalk::shared(), 2), [root, a]);
+    assert_eq!(walk(TreeWalk::full(), 2), [root, a, aa, ab, b]);
+    assert_eq!(walk(TreeWalk::shared(), 9), [aa, ab, b]);
+}
+
+#[test]
+fn a_shared_walk_begins_again_where_the_group_it_stands_at_is_forgotten() {
+    let (memcgs, [a, _, aa, _]) = tree();
+    let (root, mut cookie) = (MemcgId::ROOT, Cookie::default());
+    let mut walk = TreeWalk::shared();
+    for id in [root, a] {
+        assert_eq!(walk.next_group(&memcgs, root, &mut cookie), Some(id));
+    }
+    cookie.forget(aa);
+    assert_eq!(walk.next_group(&memcgs, root, &mut cookie), Some(aa));
+    cookie.forget(aa);
+    assert_eq!(walk.next_group(&memcgs, root, &mut cookie), Some(root));
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Reclaim {
         let root = mm.lruvec_of(target, self.node);
         while !walk.over {
             let mut cookie = mm.lruvec(root).cookie;
-            let next = mm.memcgs.next_shared(target, &mut cookie, &mut walk.cycle);
+            let next = cookie.next_group(&mm.memcgs, target, &mut walk.cycle);
             mm.lruvec_mut(root).cookie = cookie;
             let Some(memcg) = next else {
                 walk.cycle = None;

@@ -5,22 +5,13 @@ use super::{Cause, Host, Reclaim};
 use crate::counters::Counter;
 use crate::folio::LruvecId;
 use crate::lru::Mm;
-use crate::memcg::{MemcgId, Protection};
+use crate::memcg::{MemcgId, Protection, TreeWalk};
 use crate::memcg_lru::{MEMCG_NR_BINS, Op, Seg};
 use crate::switches::MemcgWalk;
 
 /// A pass over the cgroups of one node.
 pub(super) enum Pass {
-    /// Everyone, in tree order.
-    Full {
-        at: Option<MemcgId>,
-        over: bool,
-    },
-    /// From where the last reclaimer stopped.
-    Shared {
-        cycle: Option<u64>,
-        over: bool,
-    },
+    Tree(TreeWalk<MemcgId>),
     MemcgLru(BinWalk),
     Heat(HeatWalk),
 }
@@ -53,18 +44,9 @@ impl Reclaim {
             }
             MemcgWalk::Heat if self.global() => Pass::Heat(HeatWalk::default()),
             // Kernels with the first memcg LRU have no shared position for other walks.
-            MemcgWalk::FullLinear | MemcgWalk::MemcgLru63 => Pass::Full {
-                at: None,
-                over: false,
-            },
-            _ if whole => Pass::Full {
-                at: None,
-                over: false,
-            },
-            _ => Pass::Shared {
-                cycle: None,
-                over: false,
-            },
+            MemcgWalk::FullLinear | MemcgWalk::MemcgLru63 => Pass::Tree(TreeWalk::full()),
+            _ if whole => Pass::Tree(TreeWalk::full()),
+            _ => Pass::Tree(TreeWalk::shared()),
         }
     }
 
@@ -75,34 +57,23 @@ impl Reclaim {
         let next = match &mut pass {
             Pass::MemcgLru(walk) => self.next_of_bins(walk, mm, host),
             Pass::Heat(walk) => self.next_by_heat(walk, mm),
-            other => self.next_of_tree(other, mm),
+            Pass::Tree(walk) => self.next_of_tree(walk, mm),
         };
         self.pass = Some(pass);
         next
     }
 
-    fn next_of_tree(&mut self, pass: &mut Pass, mm: &mut Mm) -> Option<LruvecId> {
+    fn next_of_tree(&mut self, walk: &mut TreeWalk<MemcgId>, mm: &mut Mm) -> Option<LruvecId> {
         let target = self.request.target;
+        let root = mm.lruvec_of(target, self.node);
         loop {
-            let memcg = match pass {
-                Pass::Full { over: true, .. } | Pass::Shared { over: true, .. } => None,
-                Pass::Full { at, .. } => {
-                    *at = mm.memcgs.next(target, *at);
-                    *at
-                }
-                Pass::Shared { cycle, .. } => {
-                    let root = mm.lruvec_of(target, self.node);
-                    let mut cookie = mm.lruvec(root).cookie;
-                    let next = mm.memcgs.next_shared(target, &mut cookie, cycle);
-                    mm.lruvec_mut(root).cookie = cookie;
-                    next
-                }
-                _ => None,
-            }?;
-            if self.spared(memcg, mm) {
-                continue;
+            let mut cookie = mm.lruvec(root).cookie;
+            let next = walk.next_group(&mm.memcgs, target, &mut cookie);
+            mm.lruvec_mut(root).cookie = cookie;
+            let memcg = next?;
+            if !self.spared(memcg, mm) {
+                return Some(mm.lruvec_of(memcg, self.node));
             }
-            return Some(mm.lruvec_of(memcg, self.node));
         }
     }
 
@@ -126,7 +97,7 @@ impl Reclaim {
     pub(super) fn end_walk_if_met(&mut self) {
         let met = self.goal_met();
         match &mut self.pass {
-            Some(Pass::Shared { over, .. }) => *over |= met,
+            Some(Pass::Tree(walk)) if met => walk.goal_met(),
             Some(Pass::Heat(walk)) if self.request.cause != Cause::Kswapd => walk.over |= met,
             _ => {}
         }
