@@ -14,7 +14,7 @@
 //! | `folio` | records of folios |
 //! | `memcg` | the tree of cgroups: charges, limits, protection |
 //! | `lru` | the lists of each cgroup and node, and what refaults say |
-//! | `memcg_lru` | which cgroup global reclaim visits next |
+//! | `memcg_lru` | which group reclaim of everything visits next, for whatever has groups |
 //! | `reclaim` | who gives up which folios, in small steps |
 //! | `counters` | what is counted, under the kernel's names |
 //! | `pressure` | averages of the time lost to waiting |
@@ -52,6 +52,10 @@ pub use memcg::{
     Charged, Cookie, GroupTree, Limits, MemcgId, Memcgs, MinLow, OverLimit, Protection,
     ProtectionLevel, ScanTarget, TreeWalk, effective_protection, high_delay, over_high_delay,
     swap_high_delay,
+};
+pub use memcg_lru::{
+    BinWalk, Groups, MEMCG_NR_BINS, MemcgLru, MemcgOp, MemcgPlace, MemcgSeg, MemcgTrigger,
+    VisitRules, Visited, initial_priority, shrink_many, too_small,
 };
 pub use page::{Effect, Heat, Illegal, State, Step, step};
 pub use pressure::{PSI_PERIOD, Pressure};

@@ -29,16 +29,6 @@ impl LinkId for FolioId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LruvecId(pub u32);
 
-impl LinkId for LruvecId {
-    fn from_raw(raw: u32) -> LruvecId {
-        LruvecId(raw)
-    }
-
-    fn raw(self) -> u32 {
-        self.0
-    }
-}
-
 impl LruvecId {
     /// The id as an array index.
     #[inline]

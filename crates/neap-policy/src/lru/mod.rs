@@ -19,7 +19,7 @@ use crate::folio::{FolioId, Folios, Kind, LruvecId, list_of};
 use crate::generations::NonresidentAge;
 use crate::list::List;
 use crate::memcg::{Cookie, Limits, MemcgId, Memcgs};
-use crate::memcg_lru::{MemcgLru, Op, Place};
+use crate::memcg_lru::{MEMCG_NR_BINS, MemcgLru, MemcgTrigger};
 use crate::reclaim::HeatLevel;
 use crate::switches::{Lru, Switches};
 
@@ -42,8 +42,6 @@ pub(crate) struct Lruvec {
     activates: [u64; 2],
     refaults: [u64; 2],
     generations: Aged,
-    /// Where global reclaim finds it.
-    pub(crate) place: Place,
     /// Where the walks from this cgroup are.
     pub(crate) cookie: Cookie<MemcgId>,
     /// Heat level of the walk by heat, with the time of its last decay.
@@ -69,7 +67,7 @@ pub struct Mm {
     pub memcgs: Memcgs,
     pub(crate) lruvecs: Vec<Lruvec>,
     /// The memcg LRU of each node.
-    pub(crate) memcg_lru: Vec<MemcgLru>,
+    pub(crate) memcg_lru: Vec<MemcgLru<MemcgId>>,
     nodes: u32,
 }
 
@@ -121,12 +119,10 @@ impl Mm {
                 activates: [0; 2],
                 refaults: [0; 2],
                 generations: Aged::new(self.now),
-                place: Place::default(),
                 cookie: Cookie::default(),
                 heat: HeatLevel::default(),
             });
-            let id = self.lruvec_of(memcg, node);
-            self.memcg_lru_online(id, random);
+            self.memcg_lru[node as usize].insert(memcg, random(MEMCG_NR_BINS));
         }
     }
 
@@ -134,9 +130,19 @@ impl Mm {
     pub fn offline_memcg(&mut self, memcg: MemcgId, mut random: impl FnMut(u32) -> u32) {
         self.memcgs.get_mut(memcg).online = false;
         for node in 0..self.nodes {
-            let id = self.lruvec_of(memcg, node);
-            self.rotate_memcg(id, Op::Old, &mut random);
+            self.note_on_memcg_lru(memcg, node, MemcgTrigger::Offline, &mut random);
         }
+    }
+
+    /// Something happened to a cgroup on a node that may move it on the memcg LRU.
+    pub(crate) fn note_on_memcg_lru(
+        &mut self,
+        memcg: MemcgId,
+        node: u32,
+        trigger: MemcgTrigger,
+        random: impl FnOnce(u32) -> u32,
+    ) {
+        self.memcg_lru[node as usize].note(memcg, trigger, random);
     }
 
     /// Sets the limits of a cgroup.
@@ -262,7 +268,10 @@ impl Mm {
         for (lruvec, below) in self.lruvecs.iter().zip(&below) {
             assert_eq!(&lruvec.total, below, "sizes below {:?}", lruvec.memcg);
         }
-        self.check_memcg_lru();
+        for lru in &self.memcg_lru {
+            lru.check();
+            assert_eq!(lru.len(), self.memcgs.len().into(), "cgroups on a node");
+        }
     }
 }
 

@@ -13,10 +13,23 @@ pub use throttle::{high_delay, over_high_delay, swap_high_delay};
 use neap_units::{Bytes, Pages};
 
 use crate::counters::{Counter, Counters};
+use crate::list::LinkId;
 
 /// A memory cgroup.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemcgId(pub u32);
+
+impl LinkId for MemcgId {
+    #[inline]
+    fn from_raw(raw: u32) -> MemcgId {
+        MemcgId(raw)
+    }
+
+    #[inline]
+    fn raw(self) -> u32 {
+        self.0
+    }
+}
 
 impl MemcgId {
     /// The root cgroup.

@@ -2,22 +2,20 @@
 
 use neap_units::{Nanos, Pages};
 
-use super::{Cause, Host, Reclaim, Visit, VisitWork, walk::Pass};
+use super::walk::{NodeGroups, Pass, visit_rules};
+use super::{Cause, Host, Reclaim, Visit, VisitWork};
 use crate::counters::Counter;
 use crate::folio::{Flags, FolioId, Kind, LruvecId, list_of};
 use crate::generations::MIN_LRU_BATCH;
 use crate::lru::Mm;
 use crate::memcg::{MemcgId, Protection};
-use crate::memcg_lru::{Op, Seg};
+use crate::memcg_lru::{MemcgTrigger, Visited, initial_priority, too_small};
 use crate::shrinker::DEF_PRIORITY;
-use crate::switches::{Lru, MemcgWalk};
+use crate::switches::Lru;
 
 /// Free pages that allocating one page wants to see for compaction (kernel: compact_gap
 /// of order 0).
 const COMPACT_GAP: u64 = 2;
-/// Live generations of the memcg LRU, and the lowest initial priority since 6.7.
-const LIVE_GENERATIONS: u64 = 2;
-const LOWEST_START: i64 = 6;
 
 /// How much of some lists to scan.
 enum Target {
@@ -26,14 +24,10 @@ enum Target {
     Aged,
 }
 
-fn fls(n: u64) -> i64 {
-    i64::from(u64::BITS - n.leading_zeros())
-}
-
 impl Reclaim {
     /// Starts large requests with the priority that should meet them in one pass.
     pub(super) fn set_initial_priority(&mut self, mm: &Mm) {
-        if self.priority != DEF_PRIORITY as i8 || self.goal < MIN_LRU_BATCH {
+        if self.priority != DEF_PRIORITY as i8 {
             return;
         }
         let root = mm.lruvec(mm.lruvec_of(MemcgId::ROOT, self.node));
@@ -41,13 +35,8 @@ impl Reclaim {
         if mm.free_swap > Pages::ZERO {
             reclaimable += root.total[list_of(Kind::Anon, false)];
         }
-        let old = mm.switches.memcg_walk == MemcgWalk::MemcgLru63;
-        if old {
-            reclaimable /= LIVE_GENERATIONS;
-        }
-        let priority = fls(reclaimable) - 1 - fls(self.goal - 1);
-        let lowest = if old { 0 } else { LOWEST_START };
-        self.priority = priority.clamp(lowest, DEF_PRIORITY.into()) as i8;
+        let rules = visit_rules(mm);
+        self.priority = initial_priority(rules, Pages(reclaimable), Pages(self.goal)) as i8;
     }
 
     /// Before a pass of kswapd: when there is nothing to evict but the working set of the
@@ -195,25 +184,20 @@ impl Reclaim {
             self.end_walk_if_met();
             return;
         };
-        let memcg = mm.memcg_of(visit.lruvec);
-        let online = mm.memcgs.online(memcg);
-        let sizable = self.big_enough(visit.lruvec, mm);
-        if let Some(Pass::MemcgLru(walk)) = &mut self.pass {
-            let tail = mm.lruvec(visit.lruvec).place.seg == Seg::Tail;
-            let second = if tail { Op::Young } else { Op::Tail };
-            let old = mm.switches.memcg_walk == MemcgWalk::MemcgLru63;
-            walk.op = match aged {
-                true if online => Some(Op::Young),
-                true => (!old).then_some(second),
-                false => (!old && !sizable).then_some(second),
-            };
-            if self.should_abort(host) {
-                self.end_memcg_lru(mm, host);
-            }
+        let mut pass = self.pass.take();
+        let on_memcg_lru = if let Some(Pass::MemcgLru(walk)) = &mut pass {
+            walk.end_visit(&mut NodeGroups::of(self, mm, host), Visited { aged });
+            true
+        } else {
+            false
+        };
+        self.pass = pass;
+        if on_memcg_lru {
             return;
         }
         if aged {
-            mm.rotate_memcg(visit.lruvec, Op::Young, &mut |n| host.random(n));
+            let (memcg, node) = (mm.memcg_of(visit.lruvec), self.node);
+            mm.note_on_memcg_lru(memcg, node, MemcgTrigger::Aged, |n| host.random(n));
         }
         self.note_heat(visit, mm);
         self.end_walk_if_met();
@@ -223,11 +207,8 @@ impl Reclaim {
     pub(super) fn big_enough(&self, lruvec: LruvecId, mm: &Mm) -> bool {
         let can_swap = self.effective_swappiness(lruvec, mm) > 0;
         let total = mm.evictable(lruvec, can_swap);
-        if mm.memcgs.online(mm.memcg_of(lruvec)) {
-            total >> self.priority() > 0
-        } else {
-            total > 0
-        }
+        let online = mm.memcgs.online(mm.memcg_of(lruvec));
+        !too_small(Pages(total), self.priority(), online)
     }
 }
 

@@ -5,7 +5,7 @@ use neap_units::Bytes;
 use super::tests::{Fake, PAGES, fill, machine, request, switches};
 use super::*;
 use crate::memcg::Limits;
-use crate::memcg_lru::Seg;
+use crate::memcg_lru::MemcgSeg as Seg;
 use crate::switches::Lru;
 
 /// A cgroup with pages, old on the memcg LRU of 6.7.
@@ -16,7 +16,7 @@ fn one(pages: u64) -> (Mm, MemcgId, Fake) {
 
 /// Where the cgroup is: its segment, and generations since `seq` was 0.
 fn place(mm: &Mm, memcg: MemcgId) -> (Seg, u64) {
-    let place = mm.lruvec(mm.lruvec_of(memcg, 0)).place;
+    let place = mm.memcg_lru[0].place(memcg).unwrap();
     (place.seg, place.seq)
 }
 
@@ -117,14 +117,11 @@ fn aged_it_goes_to_the_young() {
 fn offline_it_goes_to_the_old() {
     let (mut mm, memcg, mut host) = one(PAGES);
     moves(&mut mm, memcg, &mut host, 1);
-    let old = mm.memcg_lru[0].seq;
+    let old = mm.memcg_lru[0].seq();
     mm.offline_memcg(memcg, |_| 0);
     assert_eq!(place(&mm, memcg), (Seg::Default, old));
-    assert_eq!(
-        mm.first_memcg(0, old, 0),
-        Some(mm.lruvec_of(memcg, 0)),
-        "at the head"
-    );
+    let first = mm.memcg_lru[0].first(old, 0);
+    assert_eq!(first, Some(memcg), "at the head");
 }
 
 /// Between two advances of `seq`, as long as no pass ends early.
@@ -138,10 +135,10 @@ fn equal_cgroups_are_visited_as_often_as_each_other() {
             for _ in 0..40 {
                 let mut reclaim = Reclaim::new(request(all));
                 while reclaim.step(&mut mm, &mut host) == Progress::More {
-                    if mm.memcg_lru[0].seq == seq {
+                    if mm.memcg_lru[0].seq() == seq {
                         continue;
                     }
-                    seq = mm.memcg_lru[0].seq;
+                    seq = mm.memcg_lru[0].seq();
                     let of = |id: &MemcgId| {
                         let count = |visits: &std::collections::BTreeMap<u32, u64>| {
                             visits.get(&id.0).copied().unwrap_or(0)

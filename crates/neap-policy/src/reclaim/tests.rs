@@ -385,15 +385,15 @@ proptest! {
         let aged = |mm: &Mm| -> Vec<u64> {
             equal.iter().map(|&id| mm.counters(id)[Counter::MglruAged]).collect()
         };
-        let (mut before, mut seq) = (aged(&mm), mm.memcg_lru[0].seq);
+        let (mut before, mut seq) = (aged(&mm), mm.memcg_lru[0].seq());
         for _ in 0..3000 {
             if seq > 3 {
                 break;
             }
             let mut reclaim = Reclaim::new(request(goal));
             while reclaim.step(&mut mm, &mut host) == Progress::More {
-                if mm.memcg_lru[0].seq != seq {
-                    seq = mm.memcg_lru[0].seq;
+                if mm.memcg_lru[0].seq() != seq {
+                    seq = mm.memcg_lru[0].seq();
                     let now = aged(&mm);
                     let turns: Vec<u64> = now.iter().zip(&before).map(|(a, b)| a - b).collect();
                     prop_assert!(turns.iter().all(|&n| n == 1), "{:?}", turns);

@@ -6,41 +6,75 @@ use crate::counters::Counter;
 use crate::folio::LruvecId;
 use crate::lru::Mm;
 use crate::memcg::{MemcgId, Protection, TreeWalk};
-use crate::memcg_lru::{MEMCG_NR_BINS, Op, Seg};
+use crate::memcg_lru::{BinWalk, Groups, MemcgLru, MemcgTrigger, VisitRules};
 use crate::switches::MemcgWalk;
 
 /// A pass over the cgroups of one node.
 pub(super) enum Pass {
     Tree(TreeWalk<MemcgId>),
-    MemcgLru(BinWalk),
+    MemcgLru(BinWalk<MemcgId>),
     Heat(HeatWalk),
 }
 
-/// A pass over the old generation of the memcg LRU.
-pub(super) struct BinWalk {
-    seq: u64,
-    first_bin: u32,
-    bin: u32,
-    /// The cgroup visited last; what is to be done with it when the walk goes on.
-    at: Option<LruvecId>,
-    pub(super) op: Option<Op>,
-    over: bool,
+/// The rules of a visit that a kernel has.
+pub(super) fn visit_rules(mm: &Mm) -> VisitRules {
+    match mm.switches.memcg_walk {
+        MemcgWalk::MemcgLru63 => VisitRules::V63,
+        _ => VisitRules::V67,
+    }
+}
+
+/// The cgroups of the node that a reclaim is at.
+pub(super) struct NodeGroups<'a> {
+    reclaim: &'a Reclaim,
+    mm: &'a mut Mm,
+    host: &'a mut dyn Host,
+}
+
+impl<'a> NodeGroups<'a> {
+    pub(super) fn of(reclaim: &'a Reclaim, mm: &'a mut Mm, host: &'a mut dyn Host) -> Self {
+        NodeGroups { reclaim, mm, host }
+    }
+}
+
+impl Groups<MemcgId> for NodeGroups<'_> {
+    fn lru(&mut self) -> &mut MemcgLru<MemcgId> {
+        &mut self.mm.memcg_lru[self.reclaim.node as usize]
+    }
+
+    fn random(&mut self, n: u32) -> u32 {
+        self.host.random(n)
+    }
+
+    fn protection(&mut self, id: MemcgId) -> Protection {
+        self.mm.memcgs.protection(MemcgId::ROOT, id)
+    }
+
+    fn count_low(&mut self, id: MemcgId) {
+        self.mm.memcgs.count(id, Counter::MemcgLow, 1);
+    }
+
+    fn online(&self, id: MemcgId) -> bool {
+        self.mm.memcgs.online(id)
+    }
+
+    fn too_small(&self, id: MemcgId) -> bool {
+        let lruvec = self.mm.lruvec_of(id, self.reclaim.node);
+        !self.reclaim.big_enough(lruvec, self.mm)
+    }
+
+    fn enough(&self) -> bool {
+        self.reclaim.should_abort(self.host)
+    }
 }
 
 impl Reclaim {
-    pub(super) fn new_pass(&self, mm: &Mm, host: &mut dyn Host) -> Pass {
+    pub(super) fn new_pass(&self, mm: &mut Mm, host: &mut dyn Host) -> Pass {
         let whole = self.full_walk || self.request.cause == Cause::Kswapd;
         match mm.switches.memcg_walk {
             MemcgWalk::MemcgLru63 | MemcgWalk::MemcgLru67 if mm.generational() && self.global() => {
-                let bin = host.random(MEMCG_NR_BINS);
-                Pass::MemcgLru(BinWalk {
-                    seq: mm.memcg_lru[self.node as usize].seq,
-                    first_bin: bin,
-                    bin,
-                    at: None,
-                    op: None,
-                    over: false,
-                })
+                let rules = visit_rules(mm);
+                Pass::MemcgLru(BinWalk::new(rules, &mut NodeGroups::of(self, mm, host)))
             }
             MemcgWalk::Heat if self.global() => Pass::Heat(HeatWalk::default()),
             // Kernels with the first memcg LRU have no shared position for other walks.
@@ -55,7 +89,10 @@ impl Reclaim {
     pub(super) fn next_visit(&mut self, mm: &mut Mm, host: &mut dyn Host) -> Option<LruvecId> {
         let mut pass = self.pass.take()?;
         let next = match &mut pass {
-            Pass::MemcgLru(walk) => self.next_of_bins(walk, mm, host),
+            Pass::MemcgLru(walk) => {
+                let memcg = walk.next_group(&mut NodeGroups::of(self, mm, host));
+                memcg.map(|memcg| mm.lruvec_of(memcg, self.node))
+            }
             Pass::Heat(walk) => self.next_by_heat(walk, mm),
             Pass::Tree(walk) => self.next_of_tree(walk, mm),
         };
@@ -102,93 +139,6 @@ impl Reclaim {
             _ => {}
         }
     }
-
-    fn next_of_bins(
-        &mut self,
-        walk: &mut BinWalk,
-        mm: &mut Mm,
-        host: &mut dyn Host,
-    ) -> Option<LruvecId> {
-        loop {
-            if walk.over {
-                return None;
-            }
-            let Some(id) = self.next_in_bin(walk, mm, host) else {
-                walk.at = None;
-                walk.bin = (walk.bin + 1) % MEMCG_NR_BINS;
-                walk.over = walk.bin == walk.first_bin;
-                continue;
-            };
-            walk.at = Some(id);
-            walk.op = self.before_visit(id, mm);
-            if walk.op.is_none() {
-                return Some(id);
-            }
-            if self.should_abort(host) {
-                apply(walk, mm, host);
-                walk.over = true;
-            }
-        }
-    }
-
-    /// The next member of the walk's generation in its bin. What was decided about the
-    /// last one is done when the walk has left it.
-    fn next_in_bin(
-        &self,
-        walk: &mut BinWalk,
-        mm: &mut Mm,
-        host: &mut dyn Host,
-    ) -> Option<LruvecId> {
-        let stays = |id: &LruvecId, mm: &Mm| {
-            let place = mm.lruvec(*id).place;
-            (place.seq, place.bin) == (walk.seq, walk.bin)
-        };
-        let next = match walk.at {
-            // Somebody moved it meanwhile, and its links with it: from the start.
-            Some(id) if !stays(&id, mm) => mm.first_memcg(self.node, walk.seq, walk.bin),
-            Some(id) => mm.next_memcg(id),
-            None => mm.first_memcg(self.node, walk.seq, walk.bin),
-        };
-        apply(walk, mm, host);
-        next.filter(|id| {
-            let place = mm.lruvec(*id).place;
-            place.seq == walk.seq
-        })
-    }
-
-    /// The tests before any work on a cgroup; an operation instead of a visit.
-    fn before_visit(&mut self, id: LruvecId, mm: &mut Mm) -> Option<Op> {
-        let tail = mm.lruvec(id).place.seg == Seg::Tail;
-        let second = if tail { Op::Young } else { Op::Tail };
-        let old = mm.switches.memcg_walk == MemcgWalk::MemcgLru63;
-        if old && !self.big_enough(id, mm) {
-            return Some(second);
-        }
-        let memcg = mm.memcg_of(id);
-        match mm.memcgs.protection(MemcgId::ROOT, memcg) {
-            Protection::BelowMin => Some(Op::Young),
-            Protection::BelowLow if !tail => Some(Op::Tail),
-            Protection::BelowLow => {
-                mm.memcgs.count(memcg, Counter::MemcgLow, 1);
-                None
-            }
-            Protection::Open => None,
-        }
-    }
-
-    /// Enough was reclaimed: the walk stops where it is.
-    pub(super) fn end_memcg_lru(&mut self, mm: &mut Mm, host: &mut dyn Host) {
-        if let Some(Pass::MemcgLru(walk)) = &mut self.pass {
-            apply(walk, mm, host);
-            walk.over = true;
-        }
-    }
-}
-
-fn apply(walk: &mut BinWalk, mm: &mut Mm, host: &mut dyn Host) {
-    if let (Some(id), Some(op)) = (walk.at, walk.op.take()) {
-        mm.rotate_memcg(id, op, &mut |n| host.random(n));
-    }
 }
 
 impl Mm {
@@ -199,9 +149,9 @@ impl Mm {
         let Some(soft) = self.memcgs.limits(memcg).soft_limit else {
             return;
         };
-        let head = self.lruvec(id).place.seg == Seg::Head;
-        if !head && self.memcgs.usage(memcg) > soft {
-            self.rotate_memcg(id, Op::Head, random);
+        if self.memcgs.usage(memcg) > soft {
+            let node = self.node_of(id);
+            self.note_on_memcg_lru(memcg, node, MemcgTrigger::AboveSoftLimit, random);
         }
     }
 }
