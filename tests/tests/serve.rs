@@ -258,6 +258,45 @@ fn a_job_keeps_within_a_limit_of_its_own_and_its_neighbour_keeps_its_memory() {
 }
 
 #[test]
+fn a_job_of_a_service_is_frozen_alone_and_goes_on_whole() {
+    let test = "a_job_of_a_service_is_frozen_alone_and_goes_on_whole";
+    let Some(_alone) = paging(test) else { return };
+    for place in places(test) {
+        let service = place.serve(&["-m", "256M"]);
+        let frozen = place.job("frozen", 64, &[], true);
+        let other = place.job("other", 32, &[], true);
+        let no_job = place.refusal(&["freeze", "all"], 1);
+        assert!(no_job.contains("name one of its jobs"), "{no_job}");
+        let froze = place.ask(&["freeze", "frozen"]);
+        assert!(
+            froze.status.success(),
+            "{}",
+            String::from_utf8_lossy(&froze.stderr)
+        );
+        assert_eq!(place.number("frozen", "/neap/frozen"), 1);
+        let left = place.number("frozen", "/memory/resident_bytes");
+        assert!(left < 16 * MIB, "all that can leave has left: {left}");
+        let kept = place.number("other", "/memory/resident_bytes");
+        assert!(kept >= 32 * MIB, "{kept}");
+        place.end("other", other);
+        // A frozen job that is to end goes on first, and gets the signal.
+        let thawed = place.ask(&["thaw", "frozen", "--prefetch"]);
+        assert!(
+            thawed.status.success(),
+            "{}",
+            String::from_utf8_lossy(&thawed.stderr)
+        );
+        place.end("frozen", frozen);
+        let ends = place.job("ends", 16, &[], false);
+        assert!(place.ask(&["freeze", "ends"]).status.success());
+        neap_sys::signal(i32::try_from(ends.0.id()).expect("a number"), SIGTERM).expect("it lives");
+        let (status, ..) = ends.wait();
+        assert_eq!(status.signal(), Some(SIGTERM), "{status}");
+        drop(service);
+    }
+}
+
+#[test]
 fn a_run_that_is_killed_takes_its_programs_with_it_and_no_others() {
     let test = "a_run_that_is_killed_takes_its_programs_with_it_and_no_others";
     let Some(_alone) = paging(test) else { return };

@@ -8,7 +8,9 @@ use neap_control::Name;
 use neap_store::{CompressorKind, ShrinkerKind};
 
 use crate::choice::{Contender, OnExhausted, PoolMax};
-use crate::job::flags::{EventsArgs, MetricsArgs, PsArgs, ReclaimArgs, SetArgs, StatArgs, TopArgs};
+use crate::job::flags::{
+    EventsArgs, FreezeArgs, MetricsArgs, PsArgs, ReclaimArgs, SetArgs, StatArgs, ThawArgs, TopArgs,
+};
 use crate::sim::SimArgs;
 use crate::{env, exit};
 
@@ -45,6 +47,10 @@ pub enum Command {
     Set(SetArgs),
     /// Take memory away from a job now
     Reclaim(ReclaimArgs),
+    /// Stop all processes of a job, and take out of memory all that can leave
+    Freeze(FreezeArgs),
+    /// Let a frozen job go on
+    Thaw(ThawArgs),
     /// Follow what happens to a job
     Events(EventsArgs),
     /// Tell the figures of all jobs as OpenMetrics: on standard output, or where it is said

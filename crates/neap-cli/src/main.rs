@@ -44,6 +44,8 @@ fn main() -> ExitCode {
                 Command::Stat(args) => job::stat(&args),
                 Command::Set(args) => job::set(&args),
                 Command::Reclaim(args) => job::reclaim(&args),
+                Command::Freeze(args) => job::freeze::freeze(&args),
+                Command::Thaw(args) => job::freeze::thaw(&args),
                 Command::Events(args) => job::events(&args),
                 Command::Top(args) => job::show_top(&args),
                 Command::Metrics(args) => job::tell_metrics(&args),

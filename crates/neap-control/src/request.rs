@@ -19,6 +19,16 @@ pub enum Request {
     Set(Vec<Change>),
     /// Take so many bytes away now.
     Reclaim(u64),
+    /// Stop all processes, and take out all that can leave.
+    Freeze {
+        /// All of the pool goes on to the swap file.
+        to_disk: bool,
+    },
+    /// Let them go on.
+    Thaw {
+        /// Bring back what they used last.
+        prefetch: bool,
+    },
     /// Tell what has happened, and what will.
     Events,
     /// Have the processes of the one who asks count for the service, as a job of its own.
@@ -70,7 +80,7 @@ pub enum Fault {
     #[error("\"v\" is not {VERSION}")]
     Version,
     /// An `op` that there is not.
-    #[error("\"op\" is none of stat, set, reclaim, events, join, leave")]
+    #[error("\"op\" is none of stat, set, reclaim, freeze, thaw, events, join, leave")]
     Op,
     /// A field that is missing, or holds something else.
     #[error("{0:?} is missing or holds something else than {1}")]
@@ -148,6 +158,12 @@ impl Request {
                 .map(Self::Reclaim)
                 .ok_or(Fault::Field("bytes", "a number above 0")),
             "set" => Self::read_changes(object),
+            "freeze" => Ok(Self::Freeze {
+                to_disk: switch(object, "to_disk")?,
+            }),
+            "thaw" => Ok(Self::Thaw {
+                prefetch: switch(object, "prefetch")?,
+            }),
             "join" => Join::read(object).map(Self::Join),
             "leave" => Ok(Self::Leave),
             _ => Err(Fault::Op),
@@ -167,6 +183,12 @@ impl Request {
             Self::Stat => json!({"v": VERSION, "op": "stat"}),
             Self::Events => json!({"v": VERSION, "op": "events"}),
             Self::Reclaim(bytes) => json!({"v": VERSION, "op": "reclaim", "bytes": bytes}),
+            Self::Freeze { to_disk } => {
+                json!({"v": VERSION, "op": "freeze", "to_disk": u64::from(*to_disk)})
+            }
+            Self::Thaw { prefetch } => {
+                json!({"v": VERSION, "op": "thaw", "prefetch": u64::from(*prefetch)})
+            }
             Self::Set(changes) => {
                 let entries = changes.iter().map(|change| change.entry());
                 let set: Map<String, Value> = entries
@@ -265,6 +287,15 @@ impl Call {
     }
 }
 
+/// A field that may be left out, and is 0 then.
+fn switch(object: &Map<String, Value>, name: &'static str) -> Result<bool, Fault> {
+    match object.get(name).map(Value::as_u64) {
+        None | Some(Some(0)) => Ok(false),
+        Some(Some(1)) => Ok(true),
+        Some(_) => Err(Fault::Field(name, "0 or 1")),
+    }
+}
+
 /// The answer to a request that was done, with the end of its line.
 #[must_use]
 pub fn success(result: &Value) -> String {
@@ -291,6 +322,10 @@ mod tests {
             Request::Stat,
             Request::Events,
             Request::Reclaim(1 << 40),
+            Request::Freeze { to_disk: true },
+            Request::Freeze { to_disk: false },
+            Request::Thaw { prefetch: true },
+            Request::Thaw { prefetch: false },
             Request::Set(vec![Change::MemoryMax(3 << 30), Change::MaxPoolPercent(20)]),
             Request::Set(vec![Change::Writeback(false)]),
             Request::Set(vec![Change::Writeback(true)]),
@@ -355,6 +390,11 @@ mod tests {
         );
         let percent = "{\"v\":1,\"op\":\"set\",\"set\":{\"zswap.max_pool_percent\":101}}";
         assert_eq!(code(percent), "EINVAL");
+        assert_eq!(code("{\"v\":1,\"op\":\"freeze\",\"to_disk\":2}"), "EINVAL");
+        assert_eq!(
+            code("{\"v\":1,\"op\":\"thaw\",\"prefetch\":true}"),
+            "EINVAL"
+        );
         let switch = "{\"v\":1,\"op\":\"set\",\"set\":{\"zswap.writeback\":2}}";
         assert_eq!(code(switch), "EINVAL");
     }

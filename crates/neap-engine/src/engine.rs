@@ -343,6 +343,12 @@ impl Engine {
         self.job.groups.below().len()
     }
 
+    /// Lets the job go on if it is frozen, from any thread.
+    pub fn thawer(&self) -> impl Fn() + Send + 'static {
+        let job = self.job.clone();
+        move || _ = job.thaw(job.groups.top())
+    }
+
     /// Ends the engine. Every program of the job should have ended: one that still runs and depends
     /// on the engine is killed by its agent.
     pub fn finish(self) -> Report {

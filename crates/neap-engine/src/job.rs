@@ -107,6 +107,7 @@ pub(crate) struct Job {
     pub called: OnceLock<Name>,
     /// What happens, for those who follow it.
     pub log: Log,
+    /// Its processes are stopped, or are not.
     /// Most of the limit that the pool may take, in percent.
     pub pool_percent: AtomicU64,
     /// When the engine started, in nanoseconds.
@@ -399,7 +400,10 @@ impl Job {
     /// Wants write-back at this priority or a more urgent one (12 is gentle, 0 desperate). What a pool beside the limit
     /// holds frees nothing when it is written, until the pool is full.
     pub fn ask_shrinker(&self, priority: u64) {
-        if self.options.pool_beside && !self.store.waits_for_disk() {
+        let beside = self.options.pool_beside && !self.groups.top().freeze.writes();
+        // A job that is being frozen keeps its pool, but for what does not compress.
+        let kept = self.groups.empties() && priority <= u64::from(neap_policy::DEF_PRIORITY);
+        if (beside || kept) && !self.store.waits_for_disk() {
             return;
         }
         self.priority.fetch_min(priority, Relaxed);

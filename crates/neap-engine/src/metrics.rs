@@ -95,7 +95,7 @@ const EVENTS: [Event; 9] = [
 ];
 
 /// Figures that are no counters of events.
-const STATES: [(&str, &str, &str, &str); 12] = [
+const STATES: [(&str, &str, &str, &str); 13] = [
     ("memory", "limit_bytes", "bytes", "The limit"),
     (
         "memory",
@@ -152,6 +152,12 @@ const STATES: [(&str, &str, &str, &str); 12] = [
         "processes",
         "processes",
         "Managed processes that live",
+    ),
+    (
+        "neap",
+        "frozen",
+        "jobs",
+        "1 while neap freeze holds the job",
     ),
 ];
 

@@ -182,6 +182,8 @@ impl Job {
         };
         report.neap.insert("attached", roll.attached as u64);
         drop(roll);
+        let frozen = u64::from(self.groups.top().freeze.is_frozen());
+        report.neap.insert("frozen", frozen);
         for (metric, value) in self.store.stats().iter() {
             report
                 .table(part_of(metric.group))

@@ -1,6 +1,6 @@
 //! The threads that speak with callers: a few at a time, and one that has been used waits a moment for the next caller.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use bytemuck::{Zeroable, bytes_of};
@@ -85,6 +85,11 @@ impl Talks {
     /// Whether no more of this process are spoken with: one that stalls has not all threads.
     pub fn are_many_of(&self, pid: i32) -> bool {
         self.under_way().of(pid) >= TUNING.talk.at_once_of_one
+    }
+
+    /// The processes that are spoken with, by number.
+    pub fn speakers(&self) -> HashSet<i32> {
+        self.under_way().0.keys().copied().collect()
     }
 
     fn under_way(&self) -> MutexGuard<'_, UnderWay> {

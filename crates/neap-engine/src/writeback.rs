@@ -43,6 +43,12 @@ pub(crate) fn run(job: &Arc<Job>) {
 /// Until something was written, where the pool waits for it: entries with a second chance are only passed over
 /// at first, once each.
 fn write_back(job: &Job, priority: u8, codec: &mut Codec) {
+    if job.groups.top().freeze.writes() {
+        job.store.write_all(codec, || {
+            job.groups.top().freeze.writes() && !job.is_stopping()
+        });
+        return;
+    }
     if priority == POOR {
         job.store.shrink_poor(TUNING.swap.poor().0, codec);
         return;

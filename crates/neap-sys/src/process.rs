@@ -1,6 +1,5 @@
 //! Other processes as such: those that descend from this one, and signals to them.
 
-use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::thread;
 
@@ -8,7 +7,6 @@ use neap_tuning::TUNING;
 
 use crate::descent::Root;
 use crate::errno::{Result, SysError};
-use crate::numbers::each_number;
 
 /// A process that cannot be confused with a later one of the same number.
 #[derive(Debug)]
@@ -113,51 +111,14 @@ impl Root {
     /// All processes that the process started and those that they did, if they have not ended. None once it has ended itself.
     #[must_use]
     pub fn descendants(&self) -> Vec<i32> {
-        let family = below(self.pid());
-        if self.lives() { family } else { Vec::new() }
+        let family = self.family();
+        family.iter().map(|member| member.pid).collect()
     }
-}
-
-/// All processes below `top`, if they have not ended.
-fn below(top: i32) -> Vec<i32> {
-    let (mut parents, mut ended) = (Vec::new(), Vec::new());
-    let mut pids = Vec::new();
-    each_number(c"/proc", |pid| pids.push(pid));
-    for pid in pids {
-        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-            continue;
-        };
-        let mut words = stat
-            .rsplit_once(')')
-            .map_or("", |(_, rest)| rest)
-            .split(' ');
-        let state = words.nth(1);
-        let parent = words.next().and_then(|word| word.parse().ok());
-        let threads: Option<u32> = words.nth(15).and_then(|word| word.parse().ok());
-        // A process goes on when its first thread has ended.
-        if matches!(state, Some("Z" | "X")) && threads.unwrap_or(0) <= 1 {
-            ended.push(pid);
-        }
-        parents.push((pid, parent.unwrap_or(0)));
-    }
-    let mut family = vec![top];
-    let mut next = 0;
-    while let Some(&parent) = family.get(next) {
-        family.extend(
-            parents
-                .iter()
-                .filter(|(_, of)| *of == parent)
-                .map(|(pid, _)| *pid),
-        );
-        next += 1;
-    }
-    let mut family = family.split_off(1);
-    family.retain(|pid| !ended.contains(pid));
-    family
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::Duration;
 
     use super::*;

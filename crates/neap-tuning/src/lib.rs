@@ -13,6 +13,7 @@ mod control;
 mod dictionaries;
 mod faults;
 mod forecast;
+mod freeze;
 mod library;
 mod limit;
 mod loads;
@@ -34,6 +35,7 @@ pub use control::Control;
 pub use dictionaries::Dictionaries;
 pub use faults::Faults;
 pub use forecast::Forecast;
+pub use freeze::Freeze;
 pub use library::Library;
 pub use limit::Limit;
 pub use loads::Loads;
@@ -161,6 +163,8 @@ tuning! {
     report: Report;
     /// Looking at a job and steering it while it runs.
     control: Control;
+    /// Stopping a job and taking its memory out.
+    freeze: Freeze;
     /// The command: `neap run` and `neap doctor`.
     command: Command;
     /// `neap bench`.

@@ -58,6 +58,28 @@ pub struct ReclaimArgs {
     pub size: String,
 }
 
+/// Flags of `neap freeze`.
+#[derive(Debug, Args)]
+pub struct FreezeArgs {
+    /// The job: its name, the beginning of it, the number of one of its processes, or the path of its socket
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    /// Write all that is compressed to the swap file, too
+    #[arg(long)]
+    pub to_disk: bool,
+}
+
+/// Flags of `neap thaw`.
+#[derive(Debug, Args)]
+pub struct ThawArgs {
+    /// The job: its name, the beginning of it, the number of one of its processes, or the path of its socket
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    /// Bring back what it used last before it is touched, as far as the limit has room
+    #[arg(long)]
+    pub prefetch: bool,
+}
+
 /// Flags of `neap events`.
 #[derive(Debug, Args)]
 pub struct EventsArgs {

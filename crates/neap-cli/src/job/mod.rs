@@ -1,4 +1,4 @@
-//! Looking at jobs that run and steering them: `neap ps`, `stat`, `set`, `reclaim`, `events`.
+//! Looking at jobs that run and steering them: `neap ps`, `stat`, `set`, `reclaim`, `freeze`, `thaw`, `events`.
 //!
 //! Each asks the engine by its control socket, and shows what that says: nothing is computed twice.
 
@@ -6,6 +6,7 @@ mod expose;
 mod failure;
 mod find;
 pub mod flags;
+pub mod freeze;
 mod metrics;
 mod show;
 mod top;

@@ -32,6 +32,8 @@ pub struct Row {
     pub full: f64,
     /// Faults so far that had to load.
     pub major: u64,
+    /// All its processes are stopped, and its memory is out.
+    pub frozen: bool,
 }
 
 impl Row {
@@ -60,6 +62,16 @@ impl Row {
             some: real("/pressure/some/avg10"),
             full: real("/pressure/full/avg10"),
             major: number("/vmstat/pgmajfault"),
+            frozen: number("/neap/frozen") == 1,
+        }
+    }
+
+    /// How much it waits, with so many places behind the point; or that it is frozen.
+    #[must_use]
+    pub fn waits_text(&self, places: usize) -> String {
+        match self.frozen {
+            true => "frozen".to_owned(),
+            false => format!("{:.places$}", self.some),
         }
     }
 
@@ -133,7 +145,7 @@ pub fn table(rows: &[Row]) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{:<width$} {:>8} {:>5} {:>8} {:>6} {:>5} {:>6} {:>7} {:>6} {:>8.2}",
+            "{:<width$} {:>8} {:>5} {:>8} {:>6} {:>5} {:>6} {:>7} {:>6} {:>8}",
             row.name,
             row.pid,
             row.processes,
@@ -143,7 +155,7 @@ pub fn table(rows: &[Row]) -> String {
             short(row.disk),
             short(row.current),
             short(row.limit),
-            row.some
+            row.waits_text(2)
         );
     }
     text
@@ -157,10 +169,14 @@ pub fn figures(stat: &Value) -> String {
     let words = stat["command"].as_array().into_iter().flatten();
     let words: Vec<&str> = words.filter_map(Value::as_str).collect();
     let seconds = stat["uptime_seconds"].as_f64().unwrap_or(0.0);
+    let frozen = if row.frozen { "; frozen" } else { "" };
     let mut lines = vec![
         (
             "job",
-            format!("{}, process {}, for {seconds:.1} s", row.name, row.pid),
+            format!(
+                "{}, process {}, for {seconds:.1} s{frozen}",
+                row.name, row.pid
+            ),
         ),
         ("command", clean(&words.join(" "))),
         (
@@ -296,6 +312,21 @@ mod tests {
                 .is_some_and(|line| line.starts_with("a           7     2"))
         );
         assert!(figures(&stat).contains("compressed 4.0 to 1"));
+        assert!(!figures(&stat).contains("frozen"));
+    }
+
+    #[test]
+    fn a_frozen_job_is_shown_as_such() {
+        let stat =
+            json!({"name": "a", "neap": {"frozen": 1}, "pressure": {"some": {"avg10": 1.5}}});
+        assert!(table(&[Row::of(&stat)]).ends_with("  frozen\n"));
+        let figures = figures(&stat);
+        assert!(
+            figures
+                .lines()
+                .next()
+                .is_some_and(|line| line.ends_with("; frozen"))
+        );
     }
 
     #[test]

@@ -100,6 +100,14 @@ impl Engine {
         }
     }
 
+    /// Lets the job go on if it is frozen, from any thread.
+    pub fn thawer(&self) -> Box<dyn Fn() + Send> {
+        match self {
+            Self::Own(engine) => Box::new(engine.thawer()),
+            Self::Joined(member) => Box::new(member.thawer()),
+        }
+    }
+
     /// The limit, where it is not the plan's: that of the service which a job without one of its own has joined.
     pub fn limit(&self) -> Option<Bytes> {
         match self {

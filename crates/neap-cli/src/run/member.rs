@@ -198,17 +198,23 @@ impl Member {
 
     /// Asks for all figures as they are, from any thread.
     pub fn viewer(&self) -> impl Fn() -> Value + Send + 'static {
-        let (socket, name) = (self.socket.clone(), self.name.clone());
-        move || {
-            let patience = TUNING.control.glance.duration();
-            let call = Call {
-                job: Name::new(&name).ok(),
-                request: Request::Stat,
-            };
-            let asked = Client::connect(&socket, patience).ok();
-            asked
-                .and_then(|mut client| client.ask(&call).ok())
-                .unwrap_or_default()
+        let ask = self.asker();
+        move || ask(Request::Stat).unwrap_or_default()
+    }
+
+    /// Lets the job go on if it is frozen, from any thread.
+    pub fn thawer(&self) -> impl Fn() + Send + 'static {
+        let ask = self.asker();
+        move || _ = ask(Request::Thaw { prefetch: false })
+    }
+
+    /// Asks something about the job, by a connection of its own.
+    fn asker(&self) -> impl Fn(Request) -> Option<Value> + Send + 'static {
+        let (socket, job) = (self.socket.clone(), Name::new(&self.name).ok());
+        move |request| {
+            let job = job.clone();
+            let mut client = Client::connect(&socket, TUNING.control.glance.duration()).ok()?;
+            client.ask(&Call { job, request }).ok()
         }
     }
 

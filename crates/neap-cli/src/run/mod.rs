@@ -219,7 +219,8 @@ impl<'a> Job<'a> {
         let started = clock();
         let child = self.target.spawn(variables)?;
         let pid = Pid::from_child(&child);
-        let switch = forwarder.start(pid);
+        let thaw = service.as_ref().map(|service| service.engine.thawer());
+        let switch = forwarder.start(pid, move || _ = thaw.as_ref().map(|thaw| thaw()));
         if let Some(service) = &mut service {
             service.engine.open();
         }

@@ -8,6 +8,9 @@
 //! sent is passed on only to a command in another group. What a process sent was meant for neap alone,
 //! as far as neap can know: signals to a whole group reach the command twice, as with timeout(1).
 //!
+//! A frozen job (`neap freeze`) that is to end, or to go on, is thawed once the signal is on its way: it is the first thing that
+//! a stopped process meets.
+//!
 //! Each signal arrives as the signal that it was: a notebook interrupts a cell as often as its user asks. Only with
 //! `--escalate` does a second SIGINT become something stronger.
 
@@ -41,6 +44,18 @@ const FORWARDED: [Signal; 9] = [
     Signal::CONT,
 ];
 
+/// Those that a frozen job is thawed for.
+const THAWING: [Signal; 5] = [
+    Signal::TERM,
+    Signal::INT,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::CONT,
+];
+
+/// Lets a frozen job go on.
+type Thaw = Box<dyn Fn() + Send>;
+
 /// Whom signals go to.
 #[derive(Debug)]
 enum Target {
@@ -60,7 +75,7 @@ enum Target {
 pub struct Forwarder {
     target: Arc<Mutex<Target>>,
     /// Lets the thread begin.
-    begin: Sender<()>,
+    begin: Sender<Thaw>,
     /// Keeps a descriptor for the command's.
     spare: File,
 }
@@ -89,18 +104,21 @@ impl Forwarder {
             .filter(|signal| !is_in(ignored, *signal));
         let mut signals = SignalsInfo::<WithOrigin>::new(caught)?;
         let target = Arc::new(Mutex::new(Target::None));
-        let (begin, begins) = channel();
+        let (begin, begins) = channel::<Thaw>();
         let (of_thread, root) = (target.clone(), root.clone());
         Thread::start("neap-signals", TUNING.talk.stack.as_usize(), move || {
-            if begins.recv().is_err() {
+            let Ok(thaw) = begins.recv() else {
                 return; // there will be no command
-            }
+            };
             let mut patience = escalates.then(Patience::default);
             for origin in signals.forever() {
                 pass_on(&origin, &of_thread, &root, |signal| match &mut patience {
                     Some(patience) => patience.step(signal, clock()),
                     None => signal,
                 });
+                if THAWING.iter().any(|one| one.as_raw() == origin.signal) {
+                    thaw();
+                }
             }
         })?;
         Ok(Self {
@@ -110,13 +128,13 @@ impl Forwarder {
         })
     }
 
-    /// Starts passing signals on to the command. It runs already: there is no way back.
-    pub fn start(self, command: Pid) -> Switch {
+    /// Starts passing signals on to the command. It runs already: there is no way back. `thaw` lets a frozen job go on.
+    pub fn start(self, command: Pid, thaw: impl Fn() + Send + 'static) -> Switch {
         drop(self.spare);
         let descriptor = pidfd_open(command, PidfdFlags::empty()).ok();
         *self.target.lock().unwrap_or_else(PoisonError::into_inner) =
             Target::Command(command, descriptor);
-        let _ = self.begin.send(());
+        let _ = self.begin.send(Box::new(thaw));
         Switch(self.target)
     }
 }

@@ -28,6 +28,10 @@ pub(crate) enum Kind {
     Warning,
     /// Something was changed while the job ran.
     Set,
+    /// All processes of the job are stopped.
+    Freeze,
+    /// They go on.
+    Thaw,
     /// The job has ended.
     End,
     /// A job has joined the service, or left it.
@@ -39,13 +43,15 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All of them, in the order of their numbers.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 12] = [
         "limit",
         "over",
         "exhausted",
         "unmanaged",
         "warning",
         "set",
+        "freeze",
+        "thaw",
         "end",
         "join",
         "leave",

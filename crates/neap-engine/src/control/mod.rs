@@ -3,6 +3,7 @@
 //! One thread serves all connections, and waits for none of them. Who stalls is closed, who floods is served no faster
 //! than a fifth of a cpu allows, and what is asked lasts for one connection at a time. docs/guide/control.md has the words.
 
+mod frost;
 mod log;
 mod peer;
 mod stat;
@@ -28,6 +29,7 @@ use crate::engine::StartError;
 use crate::group::Group;
 use crate::job::Job;
 use crate::options::Follow;
+use crate::prefetch::Prefetch;
 use peer::{At, Peer};
 use steer::{Errand, Outcome};
 
@@ -295,6 +297,8 @@ impl Desk {
                 let (job, group) = (self.job.clone(), group.clone());
                 self.begin(at, || Errand::reclaim(id, bytes, &job, group))
             }
+            Request::Freeze { to_disk } => self.freeze(at, group, to_disk),
+            Request::Thaw { prefetch } => self.thaw(at, group, prefetch),
             Request::Join(wish) => Some(self.join(at, wish)),
             Request::Leave => {
                 let Some(group) = self.peers[at].member.take() else {
@@ -361,6 +365,33 @@ impl Desk {
         None
     }
 
+    fn freeze(&mut self, at: usize, group: &Arc<Group>, to_disk: bool) -> Option<String> {
+        if self.errand.is_some() {
+            return self.begin(at, || unreachable!("another is under way"));
+        }
+        match Errand::freeze(self.peers[at].id, to_disk, &self.job, group.clone()) {
+            Ok(errand) => self.begin(at, || errand),
+            Err((code, line)) => Some(failure(code, line, &json!(null))),
+        }
+    }
+
+    /// Lets the job go on, also while it is being frozen: who asked for that is told.
+    fn thaw(&mut self, at: usize, group: &Arc<Group>, prefetch: bool) -> Option<String> {
+        let Some(had) = self.job.thaw(group) else {
+            let line = "the job is not frozen";
+            return Some(failure("EALREADY", line, &json!(null)));
+        };
+        self.look_at_errand(neap_sys::monotonic_nanos());
+        if !prefetch || self.errand.is_some() {
+            return Some(success(&json!({"prefetched_bytes": 0})));
+        }
+        let (id, job) = (self.peers[at].id, self.job.clone());
+        let group = group.clone();
+        self.begin(at, || {
+            Errand::thaw(id, Prefetch::begin(&job, group.clone(), had), group)
+        })
+    }
+
     /// Sets all or, if something is wrong, nothing.
     fn set(&mut self, at: usize, group: &Arc<Group>, changes: &[Change]) -> Option<String> {
         let job = self.job.clone();
@@ -406,10 +437,11 @@ impl Desk {
         let Some(mut errand) = self.errand.take() else {
             return;
         };
-        let Some(peer) = self.peers.iter_mut().find(|peer| peer.id == errand.id) else {
+        let peer = self.peers.iter_mut().find(|peer| peer.id == errand.id);
+        if peer.is_none() && !errand.goes_on_alone() {
             errand.end();
             return;
-        };
+        }
         let line = match errand.look(&self.job) {
             Outcome::UnderWay => {
                 self.errand = Some(errand);
@@ -419,8 +451,10 @@ impl Desk {
             Outcome::Short(why, result) => failure("EAGAIN", &why, &result),
         };
         errand.end();
-        peer.at = At::Rest;
-        peer.say(&line, now);
+        if let Some(peer) = peer {
+            peer.at = At::Rest;
+            peer.say(&line, now);
+        }
     }
 
     /// Those who follow get what is new. Who does not read is closed.

@@ -129,6 +129,8 @@ impl Job {
         for (part, name, value) in Self::counted(&group.events) {
             report.table(part).insert(name, value);
         }
+        let frozen = u64::from(group.freeze.is_frozen());
+        report.neap.insert("frozen", frozen);
         let attached = group.attached.load(Relaxed);
         report.neap.insert("attached", attached);
         report.neap.insert("met", group.met.load(Relaxed).into());

@@ -8,9 +8,11 @@ use neap_units::Bytes;
 use serde_json::{Value, json};
 
 use super::Kind;
+use super::frost::{Freezing, Refused, Thawing};
 use crate::group::Group;
 use crate::job::Job;
 use crate::options::Swap;
+use crate::prefetch::Prefetch;
 use crate::reclaim::Inventory;
 use crate::space::Phase;
 
@@ -31,7 +33,13 @@ enum Task {
     /// Usage is to come below the limit.
     Shrink,
     /// So many bytes are to be taken away, from the usage at the start.
-    Reclaim { wanted: u64, from: u64, begun: bool },
+    Reclaim {
+        wanted: u64,
+        from: u64,
+        begun: bool,
+    },
+    Freeze(Freezing),
+    Thaw(Thawing),
 }
 
 /// How an errand stands.
@@ -111,7 +119,13 @@ impl Job {
         })
     }
 
-    fn all_registered(&self) -> bool {
+    /// Has memory registered before it is taken.
+    pub(super) fn foresee_reclaim(&self) {
+        self.foreseen.store(true, Relaxed);
+        self.sampler.ring();
+    }
+
+    pub(super) fn all_registered(&self) -> bool {
         let spaces = self.spaces();
         let mut living = spaces
             .iter()
@@ -138,8 +152,7 @@ impl Errand {
     }
 
     pub fn reclaim(id: u64, wanted: u64, job: &Job, group: Arc<Group>) -> Self {
-        job.foreseen.store(true, Relaxed); // memory is registered before it is needed
-        job.sampler.ring();
+        job.foresee_reclaim();
         let from = group.meter.usage();
         let begun = false;
         let task = Task::Reclaim {
@@ -148,6 +161,20 @@ impl Errand {
             begun,
         };
         Self::new(id, task, group)
+    }
+
+    pub fn freeze(id: u64, to_disk: bool, job: &Job, group: Arc<Group>) -> Result<Self, Refused> {
+        let freezing = Freezing::begin(job, group.clone(), to_disk)?;
+        Ok(Self::new(id, Task::Freeze(freezing), group))
+    }
+
+    pub fn thaw(id: u64, prefetch: Arc<Prefetch>, group: Arc<Group>) -> Self {
+        Self::new(id, Task::Thaw(Thawing(prefetch)), group)
+    }
+
+    /// Whether it goes on though whoever asked is gone: a job is not left frozen in part.
+    pub fn goes_on_alone(&self) -> bool {
+        matches!(self.task, Task::Freeze(_))
     }
 
     /// Whoever asked is gone, or has its answer.
@@ -167,9 +194,11 @@ impl Errand {
     }
 
     /// Looks how it stands.
-    pub fn look(&mut self, job: &Job) -> Outcome {
+    pub fn look(&mut self, job: &Arc<Job>) -> Outcome {
         let usage = self.group.meter.usage();
         match self.task {
+            Task::Freeze(ref mut freezing) => freezing.look(job),
+            Task::Thaw(ref thawing) => thawing.look(),
             Task::Shrink if usage <= self.group.meter.limit().0 => {
                 Outcome::Done(job.settings(&self.group))
             }

@@ -19,6 +19,7 @@ use neap_sys::{Lock, Pidfd, Root, nearest_above};
 use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 
+use crate::freeze::Freeze;
 use crate::meter::Meter;
 pub(crate) use counters::Counters;
 use counters::Gone;
@@ -47,6 +48,7 @@ pub(crate) struct Group {
     pub attached: AtomicU64,
     pub events: Counters,
     gone: Lock<Gone, 7>,
+    pub freeze: Freeze,
     over: AtomicBool,
     /// The user knows that nothing more can be reclaimed.
     told_dry: AtomicBool,
@@ -76,6 +78,7 @@ impl Group {
             attached: AtomicU64::new(0),
             events: Counters::default(),
             gone: Lock::default(),
+            freeze: Freeze::default(),
             over: AtomicBool::new(false),
             told_dry: AtomicBool::new(false),
         }
@@ -185,6 +188,11 @@ impl Groups {
     /// Those below the top, as they are now.
     pub fn below(&self) -> Vec<Arc<Group>> {
         self.below.lock().clone()
+    }
+
+    /// Whether reclaim empties some group, which is frozen.
+    pub fn empties(&self) -> bool {
+        self.top.freeze.empties() || self.below().iter().any(|group| group.freeze.empties())
     }
 
     /// What was told of groups may be told anew: something was changed.

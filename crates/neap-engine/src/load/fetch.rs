@@ -1,6 +1,5 @@
 //! A stored page comes back: find the bytes, fill, wake; with it its neighbours, in one go.
 
-
 use neap_policy::{Core, Heat, State, Step, WalkReadahead};
 use neap_store::Source;
 use neap_sys::Stop;
@@ -98,12 +97,23 @@ impl Loader {
         job: &Job,
         space: &Space,
         page: PageNr,
-        mut let_change: impl FnMut(),
+        let_change: impl FnMut(),
     ) -> Served {
         if !self.claim(job, space, page) {
             return Served::Later;
         }
         space.group.count(|events| &events.pgmajfault, 1);
+        self.carry(job, space, page, let_change)
+    }
+
+    /// Gets the bytes of what was claimed and fills it in.
+    fn carry(
+        &mut self,
+        job: &Job,
+        space: &Space,
+        page: PageNr,
+        mut let_change: impl FnMut(),
+    ) -> Served {
         if self
             .inbound
             .iter()
@@ -127,6 +137,17 @@ impl Loader {
             job.store.put(inbound.entry);
         }
         served
+    }
+
+    /// Loads a page before it is touched, if it is still stored, and with it what readahead wants. How many came.
+    pub fn load_ahead(&mut self, job: &Job, space: &Space, page: PageNr) -> u64 {
+        if !self.claim(job, space, page) {
+            return 0;
+        }
+        space.group.count(|events| &events.swap_ra, 1);
+        let came = self.inbound.len() as u64;
+        self.carry(job, space, page, || job.clock.sleep(TUNING.talk.look.0));
+        came
     }
 
     /// Claims the page and what will be wanted next of those that are stored: its neighbours in the window, or

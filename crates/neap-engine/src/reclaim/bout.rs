@@ -85,7 +85,9 @@ impl Reclaimer {
         let group = self.bouts[at].group.clone();
         let meter = &group.meter;
         // The second: all that it may take was taken, and nobody waits.
-        if meter.excess() == 0 || self.above_floor(&group) == Pages(0) && !meter.is_full() {
+        let nothing = self.above_floor(&group) == Pages(0) && !meter.is_full();
+        let empties = || group.freeze.empties() && self.job.pages_in_memory(&group) > 0;
+        if meter.excess() == 0 || nothing && !empties() {
             self.end(at);
             return false;
         }
@@ -103,6 +105,8 @@ impl Reclaimer {
             return true;
         }
         let look = self.look(&group);
+        let hampered = look.late || self.job.store.waits_for_disk();
+        group.freeze.note_pass(!gets_on && !hampered);
         let mut supply = self.bouts[at].outlook.judge(&pass, &look);
         if supply == Supply::Dry && self.bouts[at].supply != Supply::Dry && self.finds_more(&group)
         {
@@ -141,7 +145,8 @@ impl Reclaimer {
             |number: u64| number == 0 || below.iter().any(|group| group.number == number);
         self.bouts.retain(|bout| is_there(bout.group.number));
         // The top is the last: what a group gives back to keep within its own limit it need not give twice.
-        for group in below.into_iter().filter(|group| group.meter.is_limited()) {
+        let wants = |group: &Arc<Group>| group.meter.is_limited() || group.meter.excess() > 0;
+        for group in below.into_iter().filter(wants) {
             if !self
                 .bouts
                 .iter()

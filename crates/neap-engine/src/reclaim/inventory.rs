@@ -117,6 +117,11 @@ impl Inventory {
         self.words_of(|reason| !matches!(reason, Reason::Rest | Reason::Own | Reason::Pool))
     }
 
+    /// The same of all that stays in the programs.
+    pub fn words_of_programs(&self) -> String {
+        self.words_of(|reason| !matches!(reason, Reason::Own | Reason::Pool))
+    }
+
     /// What the user can do. A larger swap file takes compressed pages and those that do not compress, and no others.
     /// `writeback`: they may go there.
     pub fn advice(&self, writeback: bool) -> &'static str {

@@ -95,7 +95,7 @@ impl Work {
     /// Whether reclaim alone does not keep up, and compressing is what keeps it: where the pool is nearly full
     /// it waits for the disk, and what is taken out more quickly is only sent home.
     fn helps(&self) -> bool {
-        self.job.meter.lags()
+        (self.job.meter.lags() || self.job.groups.empties())
             && self.job.store.pool_bytes().0 * 4 < self.job.store.pool_max().bytes().0 * 3
     }
 

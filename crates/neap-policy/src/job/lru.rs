@@ -100,6 +100,11 @@ impl Lru {
         self.age.stamp(STAMP_BITS) as u32
     }
 
+    /// What has left, or was activated, since a page left with this stamp.
+    pub(super) fn away(&self, stamp: u32) -> u64 {
+        self.age.distance(stamp.into(), STAMP_BITS)
+    }
+
     /// Puts a resident page on its list.
     #[inline]
     pub(super) fn insert(&mut self, table: &mut Table, id: PageId, place: Place) {

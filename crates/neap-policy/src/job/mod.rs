@@ -322,6 +322,13 @@ impl Core {
         wanted
     }
 
+    /// How much has left its space, or was activated there, since a stored page left: less for one that left later.
+    #[must_use]
+    pub fn away(&self, id: PageId) -> u64 {
+        let (leaf, at) = self.table.at(id);
+        self.space(leaf.space()).lru.away(leaf.stamp(at))
+    }
+
     /// Resident pages of a space.
     #[inline]
     #[must_use]

@@ -2,6 +2,7 @@
 //! worker, called when the pool was full (SPEC 1.10, 1.11).
 
 use neap_policy::{DEFAULT_SEEKS, PoolWorker, PoolWorkerVersion, ScanResult, Visit, do_shrink};
+use neap_tuning::TUNING;
 use neap_units::{Bytes, Pages, SpaceId};
 
 use super::Store;
@@ -125,6 +126,32 @@ impl Store {
         let shrunk = self.poor_first(least, codec);
         self.tidy_swap(codec);
         shrunk
+    }
+
+    /// Writes back all that can go, whatever the shrinker thinks of it, as long as `goes_on`. It ends where a walk over all
+    /// entries, each with its second chance, writes nothing.
+    pub fn write_all(&self, codec: &mut Codec, goes_on: impl Fn() -> bool) -> Shrunk {
+        let mut sum = self.poor_first(1, codec);
+        let owners = self.lock().owners.len();
+        for owner in (0..owners).map(|owner| SpaceId(owner as u16)) {
+            let mut vain = 0;
+            while goes_on() {
+                let listed = self.lock().owner(owner).list.len();
+                if vain > listed * 2 || listed == 0 {
+                    break;
+                }
+                let walk = self.walk(owner, TUNING.freeze.entries, codec);
+                sum.scanned += walk.visited;
+                sum.written_back += walk.written;
+                match walk {
+                    _ if walk.visited == 0 => break,
+                    _ if walk.written > 0 => vain = 0,
+                    _ => vain += walk.visited,
+                }
+            }
+        }
+        self.tidy_swap(codec);
+        sum
     }
 
     fn poor_first(&self, least: u64, codec: &mut Codec) -> Shrunk {

@@ -83,8 +83,8 @@ const CELLS: [Cell; 11] = [
         format!("{:.0}", line.used())
     }),
     (Some(Column::Pool), "POOL", 6, |line| short(line.row.pool)),
-    (Some(Column::Waits), "WAIT%", 5, |line| {
-        format!("{:.0}", line.row.some)
+    (Some(Column::Waits), "WAIT%", 6, |line| {
+        line.row.waits_text(0)
     }),
     (Some(Column::Loads), "LOADS/S", 7, |line| {
         format!("{:.0}", line.loads)
