@@ -82,7 +82,7 @@ const CELLS: [Cell; 11] = [
     (Some(Column::Used), "USED%", 5, |line| {
         format!("{:.0}", line.used())
     }),
-    (Some(Column::Pool), "POOL", 6, |line| short(line.row.pool)),
+    (Some(Column::Pool), "POOL", 5, |line| short(line.row.pool)),
     (Some(Column::Waits), "WAIT%", 6, |line| {
         line.row.waits_text(0)
     }),
