@@ -16,6 +16,7 @@ mod program;
 mod root;
 mod run;
 mod sample;
+pub mod service;
 mod skip;
 mod terminal;
 mod user;

@@ -1,201 +1,19 @@
 //! Many jobs within one limit: `neap serve`, `neap run --in` and `--budget`. In each test the programs look at the end whether
 //! every word of their memory is as it was.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, Permissions};
-use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::process::Command;
 
-use neap_tests::{Need, OrdinaryUser, allowed, neap_binary, paging, program, require};
+use neap_tests::service::{Place, path, places, wait_until};
+use neap_tests::{allowed, paging};
 use serde_json::Value;
-use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
-
-/// Longest that anything here is waited for.
-const LONGEST: Duration = Duration::from_secs(60);
-
-/// A folder for sockets and files, and the user to whom it belongs.
-struct Place {
-    dir: TempDir,
-    /// Words before each command.
-    as_user: Vec<OsString>,
-    neap: PathBuf,
-    device: Option<PathBuf>,
-    waits: PathBuf,
-    _user: Option<OrdinaryUser>,
-}
-
-/// A process that is killed if a test ends before it.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Running {
-    fn wait(mut self) -> (std::process::ExitStatus, String, String) {
-        let (mut out, mut err) = (String::new(), String::new());
-        if let Some(mut stdout) = self.0.stdout.take() {
-            stdout.read_to_string(&mut out).expect("text");
-        }
-        if let Some(mut stderr) = self.0.stderr.take() {
-            stderr.read_to_string(&mut err).expect("text");
-        }
-        (self.0.wait().expect("it ends"), out, err)
-    }
-}
-
-fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < LONGEST, "waited in vain: {what}");
-        sleep(Duration::from_millis(10));
-    }
-}
-
-impl Place {
-    /// Of the user who runs the test.
-    fn own() -> Self {
-        Self {
-            dir: tempfile::tempdir().expect("a folder"),
-            as_user: Vec::new(),
-            neap: neap_binary().expect("the binary of neap"),
-            device: None,
-            waits: program("waits"),
-            _user: None,
-        }
-    }
-
-    /// Of an ordinary user; none if there can be none here.
-    fn of_user(test: &str) -> Option<Self> {
-        let (user, device) = OrdinaryUser::with_device(test)?;
-        let dir = tempfile::Builder::new()
-            .prefix("serve")
-            .tempdir_in(user.dir())
-            .expect("a folder");
-        let words = user.words();
-        let id = words[1]
-            .to_str()
-            .and_then(|word| word.strip_prefix("--reuid="));
-        let id = id.and_then(|id| id.parse().ok()).expect("a number");
-        std::os::unix::fs::chown(dir.path(), Some(id), Some(65534)).expect("a folder of theirs");
-        fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).expect("a mode");
-        Some(Self {
-            dir,
-            as_user: words,
-            neap: user.neap(),
-            device: Some(device),
-            waits: user.copy(&program("waits")),
-            _user: Some(user),
-        })
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut all = self.as_user.clone();
-        all.push(self.neap.clone().into());
-        all.extend(words.iter().map(OsString::from));
-        let mut command = Command::new(&all[0]);
-        command
-            .args(&all[1..])
-            .env("XDG_RUNTIME_DIR", self.dir.path())
-            .current_dir("/");
-        command.env("TMPDIR", self.dir.path()).stdin(Stdio::null());
-        if let Some(device) = &self.device {
-            command.env("NEAP_UFFD_DEVICE", device);
-        }
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn start(&self, words: &[&str]) -> Running {
-        Running(self.command(words).spawn().expect("neap starts"))
-    }
-
-    fn ask(&self, words: &[&str]) -> Output {
-        self.command(words).output().expect("neap runs")
-    }
-
-    fn serve(&self, words: &[&str]) -> Running {
-        let running = self.start(&[&["serve", "all"], words].concat());
-        wait_until("the service is there", || {
-            self.file("neap/all.sock").exists()
-        });
-        running
-    }
-
-    /// A job that fills so many MiB, and waits until it is to end.
-    fn job(&self, name: &str, mib: u64, options: &[&str], busy: bool) -> Running {
-        let (stop, size) = (self.file(&format!("{name}.stop")), mib.to_string());
-        let mut words = vec!["run", "--in", "all", "--name", name];
-        words.extend(options);
-        words.extend(["--", path(&self.waits), &size, path(&stop)]);
-        words.extend(busy.then_some("busy"));
-        let running = self.start(&words);
-        let ready = self.file(&format!("{name}.stop.ready"));
-        wait_until("a job waits", || ready.exists());
-        running
-    }
-
-    /// Has a job end, which must be whole.
-    fn end(&self, name: &str, job: Running) -> String {
-        fs::write(self.file(&format!("{name}.stop")), "").expect("a file");
-        let (status, out, err) = job.wait();
-        assert!(
-            status.success() && out == "whole\n",
-            "{name}: {status} {out} {err}"
-        );
-        err
-    }
-
-    fn stat(&self, name: &str) -> Value {
-        let output = self.ask(&["stat", "--json", name]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{name}: {said}");
-        serde_json::from_slice(&output.stdout).expect("an object")
-    }
-
-    fn number(&self, name: &str, pointer: &str) -> u64 {
-        let stat = self.stat(name);
-        stat.pointer(pointer)
-            .and_then(Value::as_u64)
-            .unwrap_or_else(|| panic!("{pointer}: {stat}"))
-    }
-
-    /// What is said by a command that must fail with this status.
-    fn refusal(&self, words: &[&str], status: i32) -> String {
-        let output = self.ask(words);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(status), "{words:?}: {said}");
-        said
-    }
-}
-
-fn path(path: &Path) -> &str {
-    path.to_str().expect("a path of letters")
-}
-
-/// As root, and as an ordinary user as far as there may be one.
-fn places(test: &str) -> Vec<Place> {
-    let needs = [Need::Neap, Need::Userfaultfd];
-    let own = require(test, &needs).then(Place::own);
-    let user = format!("{test}_as_a_user");
-    own.into_iter().chain(Place::of_user(&user)).collect()
-}
 
 #[test]
 fn jobs_of_a_service_share_its_limit() {
@@ -254,6 +72,68 @@ fn a_job_keeps_within_a_limit_of_its_own_and_its_neighbour_keeps_its_memory() {
         );
         place.end("poor", poor);
         place.end("rich", rich);
+    }
+}
+
+#[test]
+fn what_is_protected_stays_while_others_have_memory() {
+    let test = "what_is_protected_stays_while_others_have_memory";
+    let Some(_alone) = paging(test) else { return };
+    for flag in ["--min", "--low"] {
+        let place = Place::own();
+        let _service = place.serve(&["-m", "96M"]);
+        let kept = place.job("kept", 48, &[flag, "56M"], false);
+        let others = ["one", "two"].map(|name| (name, place.job(name, 48, &[], true)));
+        let resident = |name| place.number(name, "/memory/resident_bytes");
+        assert!(resident("kept") >= 47 * MIB, "{flag}: {}", resident("kept"));
+        wait_until("the others pay", || {
+            resident("one") + resident("two") < 64 * MIB
+        });
+        // Without protection it pays as the others do.
+        let key = format!("memory.{}=0", flag.trim_start_matches('-'));
+        assert!(place.ask(&["set", "kept", &key]).status.success());
+        wait_until("it gives its share", || resident("kept") < 44 * MIB);
+        place.end("kept", kept);
+        for (name, job) in others {
+            place.end(name, job);
+        }
+    }
+    let place = Place::own();
+    let _service = place.serve(&["-m", "96M"]);
+    let refused = place.refusal(&["set", "all", "memory.low=1M"], 1);
+    assert!(refused.contains("only a job in a service"), "{refused}");
+    let alone = place.refusal(&["run", "--low", "1M", "-m", "64M", "--", "true"], 125);
+    assert!(alone.contains("--in"), "{alone}");
+}
+
+/// Reclaim for the limit of all takes from each in turn, a share of what it has.
+#[test]
+fn each_job_gives_its_share_however_reclaim_walks() {
+    let test = "each_job_gives_its_share_however_reclaim_walks";
+    let Some(_alone) = paging(test) else { return };
+    for walk in ["memcg-lru", "full", "cookie"] {
+        let place = Place::own();
+        let _service = place.serve(&["-m", "512M", "--walk", walk]);
+        let names = ["a", "b", "c", "d"];
+        let jobs = names.map(|name| place.job(name, 24, &[], false));
+        for _ in 0..8 {
+            assert!(place.ask(&["reclaim", "all", "4M"]).status.success());
+        }
+        let given = names.map(|name| place.number(name, "/vmstat/pgsteal"));
+        let sum: u64 = given.iter().sum();
+        assert!(sum * 4096 >= 32 * MIB, "{walk}: {given:?}");
+        if walk == "memcg-lru" {
+            let mean = sum / 4;
+            assert!(
+                given
+                    .iter()
+                    .all(|&pages| pages * 2 > mean && pages < mean * 2),
+                "{given:?}"
+            );
+        }
+        for (name, job) in names.into_iter().zip(jobs) {
+            place.end(name, job);
+        }
     }
 }
 

@@ -65,6 +65,19 @@ words! {
     }
 }
 
+words! {
+    /// In which order a service's reclaim visits jobs.
+    WalkChoice {
+        /// By the memcg LRU.
+        #[default]
+        MemcgLru = "memcg-lru",
+        /// Through all of them each time.
+        Full = "full",
+        /// From where the last walk stopped.
+        Cookie = "cookie",
+    }
+}
+
 /// The share that the pool may take, in percent, 1 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolMax(pub u8);

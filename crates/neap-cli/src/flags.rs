@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use neap_control::Name;
 use neap_store::{CompressorKind, ShrinkerKind};
 
-use crate::choice::{Contender, OnExhausted, PoolMax};
+use crate::choice::{Contender, OnExhausted, PoolMax, WalkChoice};
 use crate::job::flags::{
     EventsArgs, FreezeArgs, MetricsArgs, PsArgs, ReclaimArgs, SetArgs, StatArgs, ThawArgs, TopArgs,
 };
@@ -211,12 +211,20 @@ pub struct RunArgs {
     pub engine: EngineArgs,
 
     /// Join the service of this name (neap serve): its limit is for all its jobs together, -m for this one
-    #[arg(long = "in", value_name = "NAME", conflicts_with_all = OF_THE_SERVICE)]
+    #[arg(long = "in", value_name = "NAME", group = "of_service", conflicts_with_all = OF_THE_SERVICE)]
     pub service: Option<Name>,
 
     /// The same, and start the service if there is none; it ends with its last job
-    #[arg(long, value_name = "NAME[:SIZE]", conflicts_with = "service", conflicts_with_all = OF_THE_SERVICE)]
+    #[arg(long, value_name = "NAME[:SIZE]", group = "of_service", conflicts_with = "service", conflicts_with_all = OF_THE_SERVICE)]
     pub budget: Option<String>,
+
+    /// In a service: what reclaim for others does not take from this job while others have any (memory.low)
+    #[arg(long, value_name = "SIZE", requires = "of_service")]
+    pub low: Option<String>,
+
+    /// In a service: what is never taken from this job for others (memory.min)
+    #[arg(long, value_name = "SIZE", requires = "of_service")]
+    pub min: Option<String>,
 
     /// What others call the job, in neap ps and the like [default: the command and neap's process]
     #[arg(long, value_name = "NAME")]
@@ -264,6 +272,9 @@ pub struct ServeArgs {
     /// What the engine does.
     #[command(flatten)]
     pub engine: EngineArgs,
+    /// Whom reclaim visits next: memcg-lru, or for comparison full or cookie, which walk through all jobs
+    #[arg(long, value_name = "NAME", default_value = "memcg-lru")]
+    pub walk: WalkChoice,
     /// Go into the background once jobs can join
     #[arg(long)]
     pub detach: bool,

@@ -78,7 +78,7 @@ fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
         follow: None,
         idle: Some(Arc::new(idle)),
     };
-    let mut engine = Engine::serve(&plan, control)?;
+    let mut engine = Engine::serve(&plan, args.walk, control)?;
     engine.open();
     ready(args)?;
     loop {

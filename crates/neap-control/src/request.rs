@@ -44,6 +44,10 @@ pub struct Join {
     pub name: Option<Name>,
     /// `memory.max`: its own limit, in bytes.
     pub max: Option<u64>,
+    /// `memory.low`: what others do not take from it while they have any, in bytes.
+    pub low: u64,
+    /// `memory.min`: what is never taken from it for others, in bytes.
+    pub min: u64,
     /// No process of it runs unmanaged.
     pub require: bool,
     /// The command.
@@ -64,6 +68,10 @@ pub struct Call {
 pub enum Change {
     /// `memory.max`: the limit, in bytes.
     MemoryMax(u64),
+    /// `memory.low`: what others of the service do not take from it while they have any, in bytes.
+    MemoryLow(u64),
+    /// `memory.min`: what is never taken from it for others, in bytes.
+    MemoryMin(u64),
     /// `zswap.max_pool_percent`: the most of the limit that the pool may take.
     MaxPoolPercent(u8),
     /// `zswap.writeback`: whether pages may be written to the swap file.
@@ -105,7 +113,13 @@ impl Fault {
 
 impl Change {
     /// What can be set.
-    pub const KEYS: [&'static str; 3] = ["memory.max", "zswap.max_pool_percent", "zswap.writeback"];
+    pub const KEYS: [&'static str; 5] = [
+        "memory.max",
+        "memory.low",
+        "memory.min",
+        "zswap.max_pool_percent",
+        "zswap.writeback",
+    ];
 
     /// The change of `key` to `value`.
     ///
@@ -117,6 +131,12 @@ impl Change {
             "memory.max" => number
                 .map(Self::MemoryMax)
                 .ok_or(Fault::Field("memory.max", "a number of bytes")),
+            "memory.low" => number
+                .map(Self::MemoryLow)
+                .ok_or(Fault::Field("memory.low", "a number of bytes")),
+            "memory.min" => number
+                .map(Self::MemoryMin)
+                .ok_or(Fault::Field("memory.min", "a number of bytes")),
             "zswap.max_pool_percent" => number
                 .and_then(|percent| u8::try_from(percent).ok())
                 .filter(|percent| (1..=100).contains(percent))
@@ -137,8 +157,10 @@ impl Change {
     fn entry(self) -> (&'static str, u64) {
         match self {
             Self::MemoryMax(bytes) => (Self::KEYS[0], bytes),
-            Self::MaxPoolPercent(percent) => (Self::KEYS[1], percent.into()),
-            Self::Writeback(on) => (Self::KEYS[2], on.into()),
+            Self::MemoryLow(bytes) => (Self::KEYS[1], bytes),
+            Self::MemoryMin(bytes) => (Self::KEYS[2], bytes),
+            Self::MaxPoolPercent(percent) => (Self::KEYS[3], percent.into()),
+            Self::Writeback(on) => (Self::KEYS[4], on.into()),
         }
     }
 }
@@ -201,6 +223,8 @@ impl Request {
                 "op": "join",
                 "name": join.name.as_ref().map(Name::as_str),
                 "memory.max": join.max,
+                "memory.low": join.low,
+                "memory.min": join.min,
                 "require": join.require,
                 "command": join.command,
             }),
@@ -221,11 +245,17 @@ impl Join {
                 Some(max.ok_or(Fault::Field("memory.max", "a number of bytes"))?)
             }
         };
+        let size = |key: &'static str| match object.get(key) {
+            None | Some(Value::Null) => Ok(0),
+            Some(size) => size.as_u64().ok_or(Fault::Field(key, "a number of bytes")),
+        };
         let command = object.get("command").and_then(Value::as_array);
         let words = command.into_iter().flatten().filter_map(Value::as_str);
         Ok(Self {
             name: name(object, "name")?,
             max,
+            low: size("memory.low")?,
+            min: size("memory.min")?,
             require: object.get("require") == Some(&Value::Bool(true)),
             command: words.map(str::to_owned).collect(),
         })
@@ -327,6 +357,7 @@ mod tests {
             Request::Thaw { prefetch: true },
             Request::Thaw { prefetch: false },
             Request::Set(vec![Change::MemoryMax(3 << 30), Change::MaxPoolPercent(20)]),
+            Request::Set(vec![Change::MemoryLow(0), Change::MemoryMin(1 << 20)]),
             Request::Set(vec![Change::Writeback(false)]),
             Request::Set(vec![Change::Writeback(true)]),
             Request::Leave,
@@ -334,6 +365,8 @@ mod tests {
             Request::Join(Join {
                 name: Some(Name::new("build").unwrap()),
                 max: Some(1 << 30),
+                low: 1 << 20,
+                min: 4096,
                 require: true,
                 command: vec!["make".into(), "a \"b\"\n".into()],
             }),

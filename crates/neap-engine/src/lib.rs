@@ -54,7 +54,7 @@ mod writeback;
 pub use control::Stat;
 pub use engine::{Engine, StartError};
 pub use metrics::{Metric, metrics};
-pub use options::{Control, Exhausted, Follow, Options, Swap};
+pub use options::{Control, Exhausted, Follow, Options, Swap, Walk};
 pub use probe::{Check, Probe, Refusal, probe};
 pub use report::{MemoryReport, ProcessReport, Report};
 pub use shelter::Shelter;

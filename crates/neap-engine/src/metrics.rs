@@ -32,7 +32,7 @@ type Event = (
     fn(&Counters) -> &AtomicU64,
 );
 
-const EVENTS: [Event; 9] = [
+const EVENTS: [Event; 10] = [
     ("vmstat", "pgfault", "faults", "Fault served", |c| {
         &c.pgfault
     }),
@@ -84,6 +84,13 @@ const EVENTS: [Event; 9] = [
         "pages",
         "Page that left with the compressed copy it had",
         |c| &c.clean,
+    ),
+    (
+        "neap",
+        "low",
+        "visits",
+        "Visit of reclaim to a job below its memory.low",
+        |c| &c.low,
     ),
     (
         "neap",

@@ -33,6 +33,18 @@ pub enum Exhausted {
     Kill,
 }
 
+/// In which order reclaim for a service's limit visits its jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Walk {
+    /// By the memcg LRU: in turn, a share of each.
+    #[default]
+    MemcgLru,
+    /// Through all of them each time, from the first on: for comparison.
+    Full,
+    /// From where the last walk stopped: for comparison.
+    Cookie,
+}
+
 /// A limit that is somebody else's and may move: asked now and then.
 pub type Follow = Arc<dyn Fn() -> Option<Bytes> + Send + Sync>;
 
@@ -84,6 +96,8 @@ pub struct Options {
     pub require: bool,
     /// The engine has no job of its own: jobs join it, and the limit is for all of them together.
     pub serves: bool,
+    /// Whom reclaim for the limit of a service visits next.
+    pub walk: Walk,
     /// Say what happens on stderr.
     pub verbose: bool,
     /// How the job can be looked at and steered; `None`: it cannot.

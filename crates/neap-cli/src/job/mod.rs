@@ -147,7 +147,7 @@ fn change(word: &str) -> Result<Change, Failure> {
         .split_once('=')
         .ok_or_else(|| Failure::Setting(format!("{word:?} is not KEY=VALUE")))?;
     let value = match key {
-        "memory.max" => size(key, text)?.0.into(),
+        "memory.max" | "memory.low" | "memory.min" => size(key, text)?.0.into(),
         _ => text
             .trim_end_matches('%')
             .parse()

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use neap_control::Join;
-use neap_engine::{Control, Engine as Inner, Exhausted, Options, StartError, probe};
+use neap_engine::{Control, Engine as Inner, Exhausted, Options, StartError, Walk, probe};
 use neap_units::Bytes;
 use serde_json::{Map, Value};
 
-use crate::choice::OnExhausted;
+use crate::choice::{OnExhausted, WalkChoice};
 use crate::failure::Failure;
 use crate::run::member::Member;
 use crate::run::plan::Plan;
@@ -46,6 +46,8 @@ impl Engine {
         if let Some(service) = &plan.service {
             let join = Join {
                 name: control.name,
+                low: plan.low.0,
+                min: plan.min.0,
                 max: plan.own_limit().map(|bytes| bytes.0),
                 require: plan.require,
                 command: Join::words(&control.command),
@@ -64,11 +66,16 @@ impl Engine {
     ///
     /// # Errors
     /// Why there can be none and what to try.
-    pub fn serve(plan: &Plan, control: Control) -> Result<Self, Failure> {
+    pub fn serve(plan: &Plan, walk: WalkChoice, control: Control) -> Result<Self, Failure> {
         must_have_proc()?;
         let options = Options {
             control: Some(control),
             serves: true,
+            walk: match walk {
+                WalkChoice::MemcgLru => Walk::MemcgLru,
+                WalkChoice::Full => Walk::Full,
+                WalkChoice::Cookie => Walk::Cookie,
+            },
             ..options(plan)
         };
         start(options)
@@ -207,6 +214,7 @@ fn options(plan: &Plan) -> Options {
         record: None,
         require: plan.require,
         serves: false,
+        walk: Walk::default(),
         verbose: plan.verbose,
         control: None,
     }

@@ -42,11 +42,7 @@ fn given(
     text: &str,
     group: Option<&Cgroup>,
 ) -> Result<Limit, Failure> {
-    let size = parse_size(text).map_err(|source| Failure::Size { flag, source })?;
-    let bytes = match size {
-        Size::Bytes(bytes) => bytes,
-        Size::Percent(_) => size.of(ram(root).ok_or(Failure::NoRam)?),
-    };
+    let bytes = size(root, flag, text)?;
     let warning = group
         .and_then(|group| group.limit)
         .filter(|&cap| bytes > cap)
@@ -62,6 +58,18 @@ fn given(
         is_cgroups: false,
         warning,
     })
+}
+
+/// What a flag asks for: a size, or a share of RAM.
+///
+/// # Errors
+/// It is none, or nobody knows how much RAM there is.
+pub fn size(root: &Root, flag: &'static str, text: &str) -> Result<Bytes, Failure> {
+    let size = parse_size(text).map_err(|source| Failure::Size { flag, source })?;
+    match size {
+        Size::Bytes(bytes) => Ok(bytes),
+        Size::Percent(_) => Ok(size.of(ram(root).ok_or(Failure::NoRam)?)),
+    }
 }
 
 fn from_cgroup(root: &Root, group: Option<Cgroup>) -> Result<Limit, Failure> {

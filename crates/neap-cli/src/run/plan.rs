@@ -14,7 +14,7 @@ use crate::env::{self, Lookup};
 use crate::failure::Failure;
 use crate::flags::{EngineArgs, RunArgs};
 use crate::machine::{self, Root};
-use crate::run::limit::{Limit, limit};
+use crate::run::limit::{self, Limit, limit};
 use crate::run::member::Wanted;
 use crate::run::swap::{self, Inspect, Wish};
 
@@ -23,6 +23,9 @@ use crate::run::swap::{self, Inspect, Wish};
 pub struct Plan {
     /// The service that has the engine; then most of what follows is that one's to know.
     pub service: Option<Wanted>,
+    /// What protects the job from others there, by `memory.low` and `memory.min`.
+    pub low: Bytes,
+    pub min: Bytes,
     /// The limit.
     pub limit: Limit,
     /// The swap file.
@@ -104,6 +107,8 @@ impl Plan {
                 .chain(nested)
                 .collect(),
             service: None,
+            low: Bytes::ZERO,
+            min: Bytes::ZERO,
             limit,
             swap: swap.swap,
             writeback: !args.no_writeback,
@@ -124,11 +129,17 @@ impl Plan {
     /// # Errors
     /// As [`make`](Self::make).
     pub fn of_run(args: &RunArgs, sources: Sources<'_>) -> Result<Self, Failure> {
+        let size = |flag, text: &Option<String>| match text {
+            Some(text) => limit::size(sources.root, flag, text),
+            None => Ok(Bytes::ZERO),
+        };
         let plan = match service(args)? {
             Some(service) => Self::in_service(&args.engine, service, sources)?,
             None => Self::make(&args.engine, sources)?,
         };
         Ok(Self {
+            low: size("--low", &args.low)?,
+            min: size("--min", &args.min)?,
             require: args.require,
             ..plan
         })
@@ -155,6 +166,8 @@ impl Plan {
         Ok(Self {
             warnings: limit.warning.clone().into_iter().chain(nested).collect(),
             service: Some(service),
+            low: Bytes::ZERO,
+            min: Bytes::ZERO,
             limit,
             swap: Swap::Off,
             writeback: true,

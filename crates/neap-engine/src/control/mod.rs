@@ -398,6 +398,10 @@ impl Desk {
         let refuse = |line: String| Some(failure("EINVAL", &line, &json!(null)));
         for change in changes {
             match *change {
+                Change::MemoryLow(_) | Change::MemoryMin(_) if group.parent.is_none() => {
+                    let line = "only a job in a service has memory.low and memory.min: they protect it from others there";
+                    return refuse(line.to_owned());
+                }
                 Change::MaxPoolPercent(_) | Change::Writeback(_) if group.parent.is_some() => {
                     return refuse(
                         "that is set for the service, not for one of its jobs".to_owned(),
@@ -422,6 +426,8 @@ impl Desk {
                     self.follow = None; // what a person sets stands
                     job.set_limit(Bytes(bytes), "");
                 }
+                Change::MemoryLow(bytes) => job.protect(group, "low", bytes),
+                Change::MemoryMin(bytes) => job.protect(group, "min", bytes),
                 Change::MaxPoolPercent(percent) => job.set_pool_percent(percent),
                 Change::Writeback(on) => job.set_writeback(on),
             }

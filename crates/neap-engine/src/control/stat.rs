@@ -156,6 +156,8 @@ impl Job {
                 "command": group.command,
                 "processes": self.living(group).len(),
                 "limit_bytes": own,
+                "low_bytes": group.low.load(Relaxed),
+                "min_bytes": group.min.load(Relaxed),
                 "current_bytes": group.meter.usage(),
                 "resident_bytes": resident,
                 "pool_bytes": group.meter.pool(),

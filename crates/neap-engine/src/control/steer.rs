@@ -106,11 +106,25 @@ impl Job {
         self.sampler.ring();
     }
 
+    /// Moves what protects a job of the service from the others.
+    pub fn protect(&self, group: &Group, which: &str, bytes: u64) {
+        let place = if which == "low" {
+            &group.low
+        } else {
+            &group.min
+        };
+        place.store(bytes, Relaxed);
+        let line = format!("memory.{which} is {} from now on", Bytes(bytes));
+        self.log.note_of(self, group, Kind::Set, line);
+    }
+
     /// What was set, and what it has come to.
     pub(super) fn settings(&self, group: &Group) -> Value {
         let (limit, usage) = (group.meter.limit().0, group.meter.usage());
         json!({
             "memory.max": limit,
+            "memory.low": group.low.load(Relaxed),
+            "memory.min": group.min.load(Relaxed),
             "zswap.max_pool_percent": self.pool_percent.load(Relaxed),
             "zswap.writeback": u64::from(self.store.writeback()),
             "pool_max_bytes": self.store.pool_max().bytes().0,

@@ -22,7 +22,7 @@ use crate::agent::Agent;
 use crate::attend::Attendance;
 use crate::fault::FaultThread;
 use crate::job::Job;
-use crate::options::{Exhausted, Options, Swap};
+use crate::options::{Exhausted, Options, Swap, Walk};
 use crate::proof::Token;
 use crate::reclaim::{Reclaimer, Work, Worker};
 use crate::space::{Advance, Body, Ranges, Space, Stage};
@@ -178,6 +178,7 @@ fn job(plan: &Plan, machine: &Machine, store: Store) -> Job {
         record: None,
         require: false,
         serves: false,
+        walk: Walk::default(),
         verbose: false,
         control: None,
     };

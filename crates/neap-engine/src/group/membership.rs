@@ -1,6 +1,7 @@
 //! Jobs that join a service, and leave it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use neap_control::{Join, Name};
 use neap_sys::{Pidfd, Root};
@@ -44,6 +45,8 @@ impl Job {
             root: Some(root),
             command: wish.command,
             require: wish.require,
+            low: AtomicU64::new(wish.low),
+            min: AtomicU64::new(wish.min),
             started: neap_sys::monotonic_nanos(),
             ..Group::bare(Arc::new(meter))
         };

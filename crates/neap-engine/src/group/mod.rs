@@ -47,6 +47,9 @@ pub(crate) struct Group {
     pub met: AtomicBool,
     pub attached: AtomicU64,
     pub events: Counters,
+    /// `memory.min` and `memory.low`, in bytes.
+    pub min: AtomicU64,
+    pub low: AtomicU64,
     gone: Lock<Gone, 7>,
     pub freeze: Freeze,
     over: AtomicBool,
@@ -77,6 +80,8 @@ impl Group {
             met: AtomicBool::new(false),
             attached: AtomicU64::new(0),
             events: Counters::default(),
+            min: AtomicU64::new(0),
+            low: AtomicU64::new(0),
             gone: Lock::default(),
             freeze: Freeze::default(),
             over: AtomicBool::new(false),
@@ -169,6 +174,8 @@ pub(crate) struct Groups {
     below: Lock<Vec<Arc<Group>>, 7>,
     /// Groups so far.
     count: AtomicU64,
+    /// How often some came or went.
+    epoch: AtomicU64,
 }
 
 impl Groups {
@@ -177,12 +184,18 @@ impl Groups {
             top,
             below: Lock::default(),
             count: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
         }
     }
 
     /// The group above all others.
     pub fn top(&self) -> &Arc<Group> {
         &self.top
+    }
+
+    /// How often groups have come or gone.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Relaxed)
     }
 
     /// Those below the top, as they are now.
@@ -228,6 +241,7 @@ impl Groups {
         }
         let group = Arc::new(group);
         below.push(group.clone());
+        self.epoch.fetch_add(1, Relaxed);
         Some(group)
     }
 
@@ -235,6 +249,7 @@ impl Groups {
         self.below
             .lock()
             .retain(|other| other.number != group.number);
+        self.epoch.fetch_add(1, Relaxed); // after it: who sees this sees that it is gone
     }
 
     /// Whether no other can join.

@@ -73,6 +73,9 @@ impl Reclaimer {
         let now = neap_sys::monotonic_nanos();
         for &at in &wanting {
             self.bouts[at].begin(now);
+            if self.bouts[at].group.parent.is_none() {
+                self.visits.begin(&self.job);
+            }
         }
         while !self.job.is_stopping() && !wanting.is_empty() {
             wanting.retain(|&at| self.step(at));

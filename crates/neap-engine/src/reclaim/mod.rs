@@ -12,6 +12,7 @@ mod pressure;
 mod samples;
 mod stage;
 mod store;
+mod visits;
 mod workers;
 
 use std::sync::Arc;
@@ -26,7 +27,9 @@ use neap_wire::{BLOCK_PAGES, op};
 use self::bout::Bout;
 use self::company::Company;
 pub(crate) use self::inventory::Inventory;
+use self::outlook::Supply;
 use self::store::{Storer, Taken};
+use self::visits::{Turn, Visits};
 pub(crate) use self::workers::Work;
 #[cfg(test)]
 pub(crate) use self::workers::Worker;
@@ -45,6 +48,8 @@ pub(crate) struct Reclaimer {
     picked: Vec<PageId>,
     /// One for each group with a limit, the top last.
     bouts: Vec<Bout>,
+    /// Whom reclaim for the top takes from, of those below.
+    visits: Visits,
     /// Pages that a step may take.
     most: usize,
     /// NEAP_CHECK is set.
@@ -98,6 +103,7 @@ impl Reclaimer {
             storer: Storer::new(work.clone()),
             work,
             picked: Vec::with_capacity(BATCH),
+            visits: Visits::new(neap_sys::monotonic_nanos()),
             bouts: vec![Bout::new(job.groups.top().clone())],
             most: BATCH,
             checks: std::env::var_os("NEAP_CHECK").is_some(),
@@ -162,12 +168,32 @@ impl Reclaimer {
             let store = self.store_overdue(group, true);
             return self.recycle_all(0, store);
         }
+        let in_vain = self
+            .bouts
+            .last()
+            .is_some_and(|top| top.supply == Supply::Dry);
+        let turn = match group.parent {
+            None => self.visits.next(&self.job, in_vain),
+            Some(_) => Turn::All,
+        };
+        let visited = match turn {
+            Turn::All => None,
+            Turn::Of(group, most) => {
+                self.most = self.most.min(most);
+                Some(group)
+            }
+            Turn::Nobody => {
+                let store = self.store_overdue(group, true);
+                return self.recycle_all(0, store);
+            }
+        };
+        let from = visited.as_deref().unwrap_or(group);
         // Who is stopped, forks or has no agent is passed over.
         let resting: Vec<SpaceId> = self
             .job
             .spaces()
             .iter()
-            .filter(|space| rests(space) || !space.group.is_within(group))
+            .filter(|space| rests(space) || !space.group.is_within(from))
             .map(|space| space.id)
             .collect();
         let chosen = self.job.core().choose_space(|id| !resting.contains(&id));
@@ -179,6 +205,9 @@ impl Reclaimer {
             Some(space) => self.stage_batch(space) + self.part(space),
             None => 0,
         };
+        if visited.is_some() {
+            self.visits.took(&self.job, taken);
+        }
         let store = self.store_overdue(group, taken == 0);
         self.recycle_all(taken, store)
     }
