@@ -127,8 +127,7 @@ fn evictable(group: &Group) -> Pages {
 impl Asked<'_> {
     /// Whether a walk of the tree takes from it: such a walk spares what is protected.
     fn is_open(&mut self, id: MemcgId) -> bool {
-        let low = self.protection(id);
-        low == Protection::Open || low == Protection::BelowLow && self.low_reclaim
+        self.protection(id) != Protection::BelowMin
     }
 
     fn group(&self, id: MemcgId) -> Option<&Group> {
@@ -145,9 +144,14 @@ impl Ground<MemcgId> for Asked<'_> {
         draw(self.chance, n)
     }
 
+    /// The kernel takes from who is below low with the second visit. Walks are many here, and short, and old would wait for
+    /// whom nothing is taken from: so low protects as min does until reclaim is in vain.
     fn protection(&mut self, id: MemcgId) -> Protection {
         let judge = |group: &Group| group.protection().judge(pages(group.meter.usage()));
-        self.group(id).map_or(Protection::Open, judge)
+        match self.group(id).map_or(Protection::Open, judge) {
+            Protection::BelowLow if !self.low_reclaim => Protection::BelowMin,
+            protection => protection,
+        }
     }
 
     fn count_low(&mut self, id: MemcgId) {
@@ -280,14 +284,8 @@ impl Visits {
             };
             let group = self.groups[id.index()].clone()?;
             let (size, usage) = (job.resident_of(&group), pages(group.meter.usage()));
-            let protection = group.protection();
-            let spared = protection.judge(usage) != Protection::Open && !self.low_reclaim;
-            let target = protection.scan(size, usage, self.low_reclaim);
-            // The kernel takes a little of those below low with each walk. Walks are many here, and short.
-            let left = match spared {
-                true => 0,
-                false => target.pages.min(size).0 >> self.priority,
-            };
+            let target = group.protection().scan(size, usage, self.low_reclaim);
+            let left = target.pages.min(size).0 >> self.priority;
             let aged = aged_of(job, &group);
             self.visit = Some(Visit {
                 id,
