@@ -22,6 +22,29 @@ pub(crate) fn pacer(limit: Bytes) -> Pacer {
 #[derive(Debug, Default)]
 pub(crate) struct Paces(HashMap<u64, Pacer>);
 
+/// Sums over the spaces of each group and of those below it, by one look at each space.
+struct Sums(HashMap<u64, u64>);
+
+impl Sums {
+    /// Of one value for each space.
+    fn of<'a>(
+        spaces: impl IntoIterator<Item = &'a Arc<Space>>,
+        values: impl IntoIterator<Item = u64>,
+    ) -> Self {
+        let mut sums = HashMap::new();
+        for (space, value) in spaces.into_iter().zip(values) {
+            for group in space.group.chain() {
+                *sums.entry(group.number).or_default() += value;
+            }
+        }
+        Self(sums)
+    }
+
+    fn of_group(&self, group: &Group) -> u64 {
+        self.0.get(&group.number).copied().unwrap_or(0)
+    }
+}
+
 /// What these groups want.
 #[derive(Debug, Default)]
 pub(crate) struct Wants {
@@ -47,15 +70,13 @@ impl Paces {
             .compressed_of(resident.iter().map(|(space, _)| space.id));
         self.0
             .retain(|number, _| groups.iter().any(|group| group.number == *number));
+        let spaces = || resident.iter().map(|(space, _)| space);
+        let anon = Sums::of(spaces(), resident.iter().map(|(_, bytes)| *bytes));
+        let pools = Sums::of(spaces(), compressed.iter().map(|bytes| bytes.0));
+        let thawed = Sums::of(spaces(), spaces().map(|space| space.is_thawed().into()));
         for group in &groups {
-            let its = resident.iter().zip(&compressed);
-            let its = its.filter(|((space, _), _)| space.group.is_within(group));
-            let (mut anon, mut pool, mut thaws) = (0, 0, false);
-            for ((space, bytes), compressed) in its {
-                anon += bytes;
-                pool += compressed.0;
-                thaws |= space.is_thawed();
-            }
+            let (anon, pool) = (anon.of_group(group), pools.of_group(group));
+            let thaws = thawed.of_group(group) > 0;
             let unexplained = group.meter.sample(Sample {
                 resident: anon,
                 own: pool,
@@ -117,14 +138,19 @@ impl Job {
             true => self.store.pool_bytes().0,
             false => 0,
         };
-        let all: u64 = spaces.iter().map(staged).sum();
+        let staged: Vec<u64> = spaces.iter().map(staged).collect();
+        let all: u64 = staged.iter().sum();
         self.meter.note_reclaimable(Pages(total.0 + all), pool);
-        for group in self.groups.below() {
-            let its = spaces.iter().zip(&resident);
-            let its = its.filter(|(space, _)| space.group.is_within(&group));
-            let pages: u64 = its.map(|(space, resident)| resident + staged(space)).sum();
+        let groups = self.groups.below();
+        if groups.is_empty() {
+            return total;
+        }
+        let pages = resident.iter().zip(&staged).map(|(one, other)| one + other);
+        let pages = Sums::of(&spaces, pages);
+        for group in groups {
             let pool = if pool > 0 { group.meter.pool() } else { 0 };
-            group.meter.note_reclaimable(Pages(pages), pool);
+            let pages = Pages(pages.of_group(&group));
+            group.meter.note_reclaimable(pages, pool);
         }
         total
     }
@@ -153,10 +179,9 @@ impl Job {
         let compressed = self
             .store
             .compressed_of(spaces.iter().map(|space| space.id));
+        let pools = Sums::of(&spaces, compressed.iter().map(|bytes| bytes.0));
         for group in groups {
-            let its = spaces.iter().zip(&compressed);
-            let its = its.filter(|(space, _)| space.group.is_within(&group));
-            group.meter.note_pool(its.map(|(_, bytes)| bytes.0).sum());
+            group.meter.note_pool(pools.of_group(&group));
         }
     }
 }
