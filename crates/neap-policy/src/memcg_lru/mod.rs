@@ -162,8 +162,8 @@ impl<Id: LinkId> MemcgLru<Id> {
         self.link(id, place, false);
     }
 
-    /// A group is no more (kernel: `lru_gen_release_memcg`). Its number may be given to another. Does nothing if it is not
-    /// there.
+    /// A group is no more (kernel: `lru_gen_release_memcg`). Its number may be given to another, which a walk that has just
+    /// visited the former one may move once. Does nothing if the group is not there.
     pub fn remove(&mut self, id: Id) {
         if let Some(was) = self.place(id) {
             self.unlink(id, was);

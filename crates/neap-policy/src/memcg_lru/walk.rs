@@ -1,8 +1,8 @@
 //! The visits of reclaim of everything: old once, from a random bin on, until it is enough (SPEC 3.10; kernel: mm/vmscan.c,
 //! `shrink_many` and `shrink_one`).
 //!
-//! [`shrink_many`] does all of it. [`BinWalk`] is the same as a cursor, for who does other things between or within visits:
-//! groups may come, go and move meanwhile.
+//! [`shrink_many`] does all of it. [`BinWalk`] is the same as a cursor: groups may come, go and move between its calls. So
+//! a caller whose groups lie under a lock takes it for each call, and reclaims without it.
 
 use neap_units::Pages;
 

@@ -180,6 +180,7 @@ fn a_walk_leaves_generations_alone_that_came_after_its_own() {
     few.draw = 0;
     shrink_many(VisitRules::V67, &mut few, |few, id| {
         few.visits.push(id.0);
+        assert!(few.visits.len() <= 8, "it met its successors");
         while few.lru.seq() < 3 {
             for id in 0..8 {
                 few.lru.rotate(MemcgId(id), MemcgOp::Young, id);
