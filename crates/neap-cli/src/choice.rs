@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use neap_units::Bytes;
+use neap_tuning::TUNING;
+use neap_units::{Bytes, Nanos};
 use thiserror::Error;
 
 /// A word that is not one of the choices.
@@ -111,6 +112,54 @@ impl FromStr for PoolMax {
     }
 }
 
+/// For how long a process must do nothing before its memory leaves; 0: its memory stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleTime(pub Nanos);
+
+impl IdleTime {
+    /// The time; `None`: memory stays.
+    #[must_use]
+    pub fn time(self) -> Option<Nanos> {
+        Some(self.0).filter(|time| time.0 > 0)
+    }
+}
+
+impl FromStr for IdleTime {
+    type Err = BadChoice;
+
+    /// A number and its unit, or `off`.
+    fn from_str(text: &str) -> Result<Self, BadChoice> {
+        const UNITS: [(&str, u64); 5] = [
+            ("ms", 1),
+            ("s", 1000),
+            ("m", 60_000),
+            ("h", 3_600_000),
+            ("d", 86_400_000),
+        ];
+        if text == "off" {
+            return Ok(Self(Nanos::ZERO));
+        }
+        let bad = || {
+            let (least, most) = (TUNING.idle.least, TUNING.idle.most);
+            let (least, days) = (least.as_millis(), most.as_millis() / 86_400_000);
+            BadChoice(format!(
+                "{text:?} is no time of {least}ms to {days}d such as 90s or 10m, and not off"
+            ))
+        };
+        let end = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+        let (number, unit) = text.split_at(end);
+        let each = UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .ok_or_else(bad)?
+            .1;
+        let number: u64 = number.parse().map_err(|_| bad())?;
+        let time = number.checked_mul(each * 1_000_000).map(Nanos);
+        let within = |time: &Nanos| (TUNING.idle.least..=TUNING.idle.most).contains(time);
+        time.filter(within).map(Self).ok_or_else(bad)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,6 +171,34 @@ mod tests {
         }
         let error = "of".parse::<OnExhausted>().unwrap_err().to_string();
         assert!(error.contains("open, kill"), "{error}");
+    }
+
+    #[test]
+    fn an_idle_time_has_a_unit_and_bounds() {
+        let time = |text: &str| text.parse::<IdleTime>().ok().map(|time| time.0);
+        assert_eq!(time("100ms"), Some(Nanos::millis(100)));
+        assert_eq!(time("90s"), Some(Nanos::secs(90)));
+        assert_eq!(time("10m"), Some(Nanos::secs(600)));
+        assert_eq!(time("2h"), Some(Nanos::secs(7200)));
+        assert_eq!(time("30d"), Some(TUNING.idle.most));
+        assert_eq!(time("off"), Some(Nanos::ZERO));
+        assert_eq!("off".parse::<IdleTime>().unwrap().time(), None);
+        for bad in [
+            "",
+            "90",
+            "s",
+            "1.5s",
+            "99ms",
+            "0s",
+            "31d",
+            "5y",
+            "-1s",
+            "99999999999999999d",
+        ] {
+            assert_eq!(time(bad), None, "{bad}");
+        }
+        let said = "90".parse::<IdleTime>().unwrap_err().to_string();
+        assert!(said.contains("100ms to 30d such as 90s"), "{said}");
     }
 
     #[test]

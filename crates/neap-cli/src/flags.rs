@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use neap_control::Name;
 use neap_store::{CompressorKind, ShrinkerKind};
 
-use crate::choice::{Contender, OnExhausted, PoolMax, WalkChoice};
+use crate::choice::{Contender, IdleTime, OnExhausted, PoolMax, WalkChoice};
 use crate::job::flags::{
     EventsArgs, FreezeArgs, MetricsArgs, PsArgs, ReclaimArgs, SetArgs, StatArgs, ThawArgs, TopArgs,
 };
@@ -184,13 +184,18 @@ pub struct EngineArgs {
     #[arg(long, value_name = "open|kill")]
     pub on_exhausted: Option<OnExhausted>,
 
+    /// Take memory out of processes that have done nothing for so long, before any limit is met: 90s, 10m, 2h or off
+    /// [default: off; for neap serve 10m]
+    #[arg(long, value_name = "TIME")]
+    pub idle: Option<IdleTime>,
+
     /// Say on stderr what neap does
     #[arg(short, long)]
     pub verbose: bool,
 }
 
 /// What a job in a service leaves to that.
-const OF_THE_SERVICE: [&str; 10] = [
+const OF_THE_SERVICE: [&str; 11] = [
     "swap_dir",
     "no_swap",
     "swap_size",
@@ -200,6 +205,7 @@ const OF_THE_SERVICE: [&str; 10] = [
     "compressor",
     "shrinker",
     "on_exhausted",
+    "idle",
     "record",
 ];
 

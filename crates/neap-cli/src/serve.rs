@@ -57,7 +57,10 @@ fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
         env: &env::own,
         inspect: &swap::inspect_really,
     };
-    let plan = Plan::make(&args.engine, sources)?;
+    let mut plan = Plan::make(&args.engine, sources)?;
+    if args.engine.idle.is_none() {
+        plan.idle = Some(TUNING.idle.service);
+    }
     plan.warnings.iter().for_each(|warning| talk::warn(warning));
     if plan.verbose {
         plan.describe().iter().for_each(|line| talk::note(line));

@@ -1,5 +1,6 @@
 //! What may be asked of a job: a line of JSON each, and a line for the answer.
 
+use neap_tuning::{Idle, TUNING};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -76,6 +77,8 @@ pub enum Change {
     MaxPoolPercent(u8),
     /// `zswap.writeback`: whether pages may be written to the swap file.
     Writeback(bool),
+    /// `idle`: for how many milliseconds a process must do nothing before its memory leaves; 0: it stays.
+    Idle(u64),
 }
 
 /// Why a line is no request. The text is for people.
@@ -113,12 +116,13 @@ impl Fault {
 
 impl Change {
     /// What can be set.
-    pub const KEYS: [&'static str; 5] = [
+    pub const KEYS: [&'static str; 6] = [
         "memory.max",
         "memory.low",
         "memory.min",
         "zswap.max_pool_percent",
         "zswap.writeback",
+        "idle",
     ];
 
     /// The change of `key` to `value`.
@@ -150,8 +154,18 @@ impl Change {
                 Some(1) => Ok(Self::Writeback(true)),
                 _ => Err(Fault::Field("zswap.writeback", "0 or 1")),
             },
+            "idle" => number
+                .filter(|&millis| Self::is_idle_time(millis))
+                .map(Self::Idle)
+                .ok_or(Fault::Field("idle", "a time of 100 ms to 30 days, or off")),
             _ => Err(Fault::Key(key.chars().take(40).collect())),
         }
+    }
+
+    /// Whether a process may have to do nothing for so many milliseconds.
+    fn is_idle_time(millis: u64) -> bool {
+        let Idle { least, most, .. } = TUNING.idle;
+        millis == 0 || (least.as_millis().into()..=most.as_millis().into()).contains(&millis)
     }
 
     fn entry(self) -> (&'static str, u64) {
@@ -161,6 +175,7 @@ impl Change {
             Self::MemoryMin(bytes) => (Self::KEYS[2], bytes),
             Self::MaxPoolPercent(percent) => (Self::KEYS[3], percent.into()),
             Self::Writeback(on) => (Self::KEYS[4], on.into()),
+            Self::Idle(millis) => (Self::KEYS[5], millis),
         }
     }
 }
@@ -370,6 +385,7 @@ mod tests {
                 require: true,
                 command: vec!["make".into(), "a \"b\"\n".into()],
             }),
+            Request::Set(vec![Change::Idle(0), Change::Idle(60_000)]),
         ] {
             for job in [None, Some(Name::new("one").unwrap())] {
                 let call = Call {
@@ -428,6 +444,8 @@ mod tests {
             code("{\"v\":1,\"op\":\"thaw\",\"prefetch\":true}"),
             "EINVAL"
         );
+        let soon = "{\"v\":1,\"op\":\"set\",\"set\":{\"idle\":99}}";
+        assert_eq!(code(soon), "EINVAL");
         let switch = "{\"v\":1,\"op\":\"set\",\"set\":{\"zswap.writeback\":2}}";
         assert_eq!(code(switch), "EINVAL");
     }

@@ -295,6 +295,9 @@ impl Engine {
         let job = self.job.clone();
         threads.push(try_spawn("neap-shrink", move || writeback::run(&job))?);
         threads.extend(work.start()); // those that must run have theirs
+        if let Some(period) = self.job.options.idle {
+            self.job.set_idle(period);
+        }
         let _ = try_spawn("neap-sweep", self.shelter.sweeper());
         Ok(())
     }
@@ -367,6 +370,7 @@ impl Engine {
         self.job.sampler.ring();
         self.job.deputy.ring();
         self.job.watch.ring();
+        self.job.idle.ring();
         self.job.log.ring();
         for space in self.job.spaces() {
             space.set_dead();

@@ -25,6 +25,7 @@ use crate::bell::Bell;
 use crate::control::{Kind, Log};
 use crate::fault::{Watch, start_fault_thread};
 use crate::group::{Group, Groups};
+use crate::idle::Idle;
 use crate::load::Desks;
 use crate::meter::Meter;
 use crate::options::{Exhausted, Options, Swap};
@@ -108,6 +109,8 @@ pub(crate) struct Job {
     /// What happens, for those who follow it.
     pub log: Log,
     /// Its processes are stopped, or are not.
+    /// Memory leaves processes that do nothing, or does not.
+    pub idle: Idle,
     /// Most of the limit that the pool may take, in percent.
     pub pool_percent: AtomicU64,
     /// When the engine started, in nanoseconds.
@@ -177,6 +180,7 @@ impl Job {
             doors: OnceLock::new(),
             called: OnceLock::new(),
             log: Log::default(),
+            idle: Idle::default(),
             started: neap_sys::monotonic_nanos(),
             processes: Lock::default(),
             obituaries: AtomicUsize::new(0),

@@ -32,7 +32,7 @@ type Event = (
     fn(&Counters) -> &AtomicU64,
 );
 
-const EVENTS: [Event; 10] = [
+const EVENTS: [Event; 11] = [
     ("vmstat", "pgfault", "faults", "Fault served", |c| {
         &c.pgfault
     }),
@@ -91,6 +91,13 @@ const EVENTS: [Event; 10] = [
         "visits",
         "Visit of reclaim to a job below its memory.low",
         |c| &c.low,
+    ),
+    (
+        "neap",
+        "idle",
+        "pages",
+        "Page taken out of an idle process (--idle)",
+        |c| &c.idle,
     ),
     (
         "neap",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use neap_control::Name;
 use neap_store::{CompressorKind, ShrinkerKind};
-use neap_units::Bytes;
+use neap_units::{Bytes, Nanos};
 
 /// Where compressed pages go when the pool must shrink.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +98,8 @@ pub struct Options {
     pub serves: bool,
     /// Whom reclaim for the limit of a service visits next.
     pub walk: Walk,
+    /// Memory leaves processes that have done nothing for so long; `None`: it does not.
+    pub idle: Option<Nanos>,
     /// Say what happens on stderr.
     pub verbose: bool,
     /// How the job can be looked at and steered; `None`: it cannot.

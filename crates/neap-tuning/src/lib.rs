@@ -14,6 +14,7 @@ mod dictionaries;
 mod faults;
 mod forecast;
 mod freeze;
+mod idle;
 mod library;
 mod limit;
 mod loads;
@@ -36,6 +37,7 @@ pub use dictionaries::Dictionaries;
 pub use faults::Faults;
 pub use forecast::Forecast;
 pub use freeze::Freeze;
+pub use idle::Idle;
 pub use library::Library;
 pub use limit::Limit;
 pub use loads::Loads;
@@ -165,6 +167,8 @@ tuning! {
     control: Control;
     /// Stopping a job and taking its memory out.
     freeze: Freeze;
+    /// Taking memory out of processes that do nothing, before any limit is met.
+    idle: Idle;
     /// The command: `neap run` and `neap doctor`.
     command: Command;
     /// `neap bench`.

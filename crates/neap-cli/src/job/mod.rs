@@ -19,6 +19,7 @@ use neap_control::{Change, Fault, Request};
 use neap_units::{Bytes, Size, parse_size};
 use serde_json::{Value, json};
 
+use crate::choice::IdleTime;
 use crate::machine::{Root, ram};
 use crate::talk;
 use failure::{Failure, NOT_DONE};
@@ -148,6 +149,10 @@ fn change(word: &str) -> Result<Change, Failure> {
         .ok_or_else(|| Failure::Setting(format!("{word:?} is not KEY=VALUE")))?;
     let value = match key {
         "memory.max" | "memory.low" | "memory.min" => size(key, text)?.0.into(),
+        "idle" => match text.parse() {
+            Ok(IdleTime(time)) => time.as_millis().into(),
+            Err(bad) => return Err(Failure::Setting(bad.to_string())),
+        },
         _ => text
             .trim_end_matches('%')
             .parse()
@@ -258,7 +263,10 @@ mod tests {
         assert_eq!(percent, Change::MaxPoolPercent(25));
         let switch = change("zswap.writeback=0").unwrap();
         assert_eq!(switch, Change::Writeback(false));
+        assert_eq!(change("idle=90s").unwrap(), Change::Idle(90_000));
+        assert_eq!(change("idle=off").unwrap(), Change::Idle(0));
         for bad in [
+            "idle=90",
             "memory.max",
             "memory.max=3X",
             "memory.low=1G",

@@ -212,6 +212,7 @@ fn options(plan: &Plan) -> Options {
             OnExhausted::Kill => Exhausted::Kill,
         },
         record: None,
+        idle: plan.idle,
         require: plan.require,
         serves: false,
         walk: Walk::default(),

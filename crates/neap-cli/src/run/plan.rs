@@ -7,9 +7,9 @@ use std::str::FromStr;
 use neap_engine::Swap;
 use neap_store::{CompressorKind, ShrinkerKind};
 use neap_tuning::TUNING;
-use neap_units::Bytes;
+use neap_units::{Bytes, Nanos};
 
-use crate::choice::{OnExhausted, PoolMax};
+use crate::choice::{IdleTime, OnExhausted, PoolMax};
 use crate::env::{self, Lookup};
 use crate::failure::Failure;
 use crate::flags::{EngineArgs, RunArgs};
@@ -44,6 +44,8 @@ pub struct Plan {
     pub shrinker: ShrinkerKind,
     /// What happens when nothing can be reclaimed.
     pub on_exhausted: OnExhausted,
+    /// Memory leaves processes that have done nothing for so long.
+    pub idle: Option<Nanos>,
     /// Nothing runs unmanaged.
     pub require: bool,
     /// Say on stderr what happens.
@@ -118,6 +120,7 @@ impl Plan {
             compressor: choice(args.compressor, env::COMPRESSOR, env)?,
             shrinker: choice(args.shrinker, env::SHRINKER, env)?,
             on_exhausted: choice(args.on_exhausted, env::ON_EXHAUSTED, env)?,
+            idle: args.idle.and_then(IdleTime::time),
             require: false,
             verbose: args.verbose,
             device_fault: missing_device(env),
@@ -177,6 +180,7 @@ impl Plan {
             compressor: CompressorKind::default(),
             shrinker: ShrinkerKind::default(),
             on_exhausted: OnExhausted::default(),
+            idle: None,
             require: false,
             verbose: args.verbose,
             device_fault: None,
@@ -213,6 +217,7 @@ impl Plan {
             "compressor": self.compressor.to_string(),
             "shrinker": self.shrinker.to_string(),
             "on_exhausted": self.on_exhausted.to_string(),
+            "idle_seconds": self.idle.map(|time| time.duration().as_secs_f64()),
         })
     }
 
@@ -248,11 +253,15 @@ impl Plan {
             true => "machine, beside the limit",
             false => "limit",
         };
+        let idle = match self.idle {
+            None => String::new(),
+            Some(time) => format!(", idle after {:?}", time.duration()),
+        };
         vec![
             format!("limit {} bytes ({})", self.limit.bytes.0, self.limit.source),
             swap,
             format!(
-                "pool at most {} bytes ({} % of the {whole}), {}, shrinker {}, when exhausted {}",
+                "pool at most {} bytes ({} % of the {whole}), {}, shrinker {}, when exhausted {}{idle}",
                 self.pool_most.0,
                 self.pool_max.0,
                 self.compressor,

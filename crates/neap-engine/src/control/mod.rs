@@ -21,7 +21,7 @@ use std::sync::Arc;
 use neap_control::{Call, Change, Join, Name, Place, Request, failure, folders, success};
 use neap_sys::{Interest, Root, Waker};
 use neap_tuning::TUNING;
-use neap_units::Bytes;
+use neap_units::{Bytes, Nanos};
 use serde::Serialize;
 use serde_json::json;
 
@@ -430,6 +430,7 @@ impl Desk {
                 Change::MemoryMin(bytes) => job.protect(group, "min", bytes),
                 Change::MaxPoolPercent(percent) => job.set_pool_percent(percent),
                 Change::Writeback(on) => job.set_writeback(on),
+                Change::Idle(millis) => job.change_idle(Nanos::millis(millis)),
             }
         }
         if group.meter.usage() <= group.meter.limit().0 || self.errand.is_some() {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use neap_tuning::{Share, TUNING};
-use neap_units::Bytes;
+use neap_units::{Bytes, Nanos};
 use serde_json::{Value, json};
 
 use super::Kind;
@@ -85,6 +86,19 @@ impl Job {
         self.reclaim.ring();
     }
 
+    /// Has memory leave processes that have done nothing for so long; 0: not any more.
+    pub fn change_idle(self: &Arc<Self>, period: Nanos) {
+        self.set_idle(period);
+        let line = match period.0 {
+            0 => "memory of idle processes stays from now on".to_owned(),
+            nanos => format!(
+                "memory of processes that were idle for {:?} leaves from now on",
+                Duration::from_nanos(nanos)
+            ),
+        };
+        self.log.note(self, Kind::Set, line);
+    }
+
     fn fit_pool(&self) {
         if self.options.pool_beside {
             return; // it is no share of the limit
@@ -127,6 +141,7 @@ impl Job {
             "memory.min": group.min.load(Relaxed),
             "zswap.max_pool_percent": self.pool_percent.load(Relaxed),
             "zswap.writeback": u64::from(self.store.writeback()),
+            "idle": self.idle.period().as_millis(),
             "pool_max_bytes": self.store.pool_max().bytes().0,
             "current_bytes": usage,
             "over_bytes": usage.saturating_sub(limit),
@@ -134,7 +149,7 @@ impl Job {
     }
 
     /// Has memory registered before it is taken.
-    pub(super) fn foresee_reclaim(&self) {
+    pub fn foresee_reclaim(&self) {
         self.foreseen.store(true, Relaxed);
         self.sampler.ring();
     }

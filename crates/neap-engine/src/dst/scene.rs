@@ -172,6 +172,7 @@ fn job(plan: &Plan, machine: &Machine, store: Store) -> Job {
         pool_max: Pages(plan.pool).bytes(),
         pool_percent: 50,
         pool_beside: false,
+        idle: None,
         compressor: CompressorKind::Lz4,
         shrinker: neap_store::ShrinkerKind::default(),
         on_exhausted: Exhausted::Open,

@@ -28,6 +28,8 @@ pub(crate) struct Counters {
     pub held: AtomicU64,
     /// Evictions that kept the compressed copy of an unchanged page.
     pub clean: AtomicU64,
+    /// Pages taken from idle processes.
+    pub idle: AtomicU64,
     /// Times that reclaim took from a group below its `memory.low`.
     pub low: AtomicU64,
     /// Moves that the kernel refused.

@@ -1,6 +1,7 @@
 //! Staged pages come back: several have their frames moved, one alone is copied.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{Heat, State, Step};
 use neap_sys::{Piece, Stop};
@@ -185,6 +186,7 @@ fn copy_home(job: &Job, space: &Space, body: &Body, filler: &mut Filler, flock: 
             let effect = job.must(job.core().apply(id, Step::EndReturn(flock.heat())));
             job.release(space, effect);
             space.group.count(|events| &events.returned, 1);
+            space.came_back.fetch_add(1, Relaxed);
             // The frame in the stage is still there until its block is recycled.
             space.group.charge(PAGE_SIZE as u64);
             Served::Done

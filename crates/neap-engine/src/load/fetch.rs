@@ -5,6 +5,7 @@ use neap_store::Source;
 use neap_sys::Stop;
 use neap_tuning::TUNING;
 use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, SpaceId};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::desk::Desk;
 use super::stride::Stride;
@@ -103,6 +104,7 @@ impl Loader {
             return Served::Later;
         }
         space.group.count(|events| &events.pgmajfault, 1);
+        space.came_back.fetch_add(1, Relaxed);
         self.carry(job, space, page, let_change)
     }
 

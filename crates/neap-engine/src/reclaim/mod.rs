@@ -6,6 +6,7 @@
 
 mod bout;
 mod company;
+mod idle;
 mod inventory;
 mod outlook;
 mod pressure;
@@ -126,6 +127,7 @@ impl Reclaimer {
             self.job.reclaim.wait(sleep.duration());
             self.catch_up();
             self.work();
+            self.work_for_idle();
             if self.checks && neap_sys::monotonic_nanos() > checked + TUNING.reclaim.checks.0 {
                 self.check();
                 checked = neap_sys::monotonic_nanos();

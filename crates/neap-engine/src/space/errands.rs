@@ -221,6 +221,7 @@ impl Space {
             let _ = self.uffd.wake(run);
         }
         self.group.count(|events| &events.returned, home as u64);
+        self.came_back.fetch_add(home as u64, Relaxed);
         home
     }
 }

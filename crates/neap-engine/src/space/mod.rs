@@ -159,6 +159,10 @@ pub(crate) struct Space {
     pub rests_until: AtomicU64,
     /// Its faults wait for memory to be freed.
     pub queues: AtomicBool,
+    /// Pages that are to be taken since its process does nothing (`--idle`).
+    pub idle: AtomicU64,
+    /// Pages that were touched after they had left.
+    pub came_back: AtomicU64,
     /// Time for which some thread waited, in nanoseconds.
     pub stalled: AtomicU64,
     pub standing: Standing,
@@ -209,6 +213,8 @@ impl Space {
             stuck_run: AtomicU64::new(0),
             rests_until: AtomicU64::new(0),
             queues: AtomicBool::new(false),
+            idle: AtomicU64::new(0),
+            came_back: AtomicU64::new(0),
             stalled: AtomicU64::new(0),
             standing: Standing::default(),
             told: AtomicBool::new(false),

@@ -1,0 +1,62 @@
+//! Taking pages from idle processes, as many as [`crate::idle`] asks for, while the limit asks for nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::store::Taken;
+use super::{BATCH, Reclaimer, rests};
+use crate::space::Space;
+
+impl Reclaimer {
+    /// One step. It ends early where the limit wants memory, since that comes first.
+    pub(super) fn work_for_idle(&mut self) {
+        if !self.job.idle.begins() {
+            return;
+        }
+        let mut spaces = self.job.spaces();
+        spaces.retain(|space| self.job.idle.holds(space.cookie) && !rests(space));
+        for space in &spaces {
+            self.store_untouched(space);
+            while space.idle.load(Relaxed) > 0 && !self.is_called_away() {
+                if !self.take_idle(space) {
+                    break; // what is left tells that it was in vain
+                }
+            }
+        }
+    }
+
+    fn is_called_away(&self) -> bool {
+        let job = &self.job;
+        job.is_stopping() || job.meter.excess() > 0 || job.store.waits_for_disk()
+    }
+
+    /// Takes up to a block. Whether any page left.
+    fn take_idle(&mut self, space: &Arc<Space>) -> bool {
+        self.catch_up();
+        let left = space.idle.load(Relaxed);
+        self.most = usize::try_from(left).map_or(BATCH, |most| most.min(BATCH));
+        let taken = self.stage_batch(space) + self.part(space);
+        let stored = self.store_overdue(&space.group, false);
+        self.recycle_all(taken, stored);
+        let taken = taken as u64;
+        space.idle.store(left.saturating_sub(taken), Relaxed);
+        space.group.count(|events| &events.idle, taken);
+        taken > 0
+    }
+
+    /// Compresses what an earlier step has staged and nobody has touched since.
+    fn store_untouched(&mut self, space: &Arc<Space>) {
+        let Some(body) = space.body.get() else {
+            return;
+        };
+        let mut taken = Taken::default();
+        let blocks = body.stage.waiting() + 1; // the open one
+        for _ in 0..blocks {
+            if self.is_called_away() {
+                return;
+            }
+            self.store_block(space, true, &mut taken);
+        }
+        self.recycle_all(0, taken);
+    }
+}
