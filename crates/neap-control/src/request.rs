@@ -385,7 +385,8 @@ mod tests {
                 require: true,
                 command: vec!["make".into(), "a \"b\"\n".into()],
             }),
-            Request::Set(vec![Change::Idle(0), Change::Idle(60_000)]),
+            Request::Set(vec![Change::Idle(0)]),
+            Request::Set(vec![Change::Idle(60_000)]),
         ] {
             for job in [None, Some(Name::new("one").unwrap())] {
                 let call = Call {
