@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+mod forks;
 mod pages;
 mod real;
 mod scenarios;

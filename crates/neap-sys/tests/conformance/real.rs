@@ -24,6 +24,8 @@ pub(crate) struct Real {
     uffd: Uffd,
     files: Files,
     acts: HashMap<usize, Receiver<Outcome>>,
+    /// A fork that has begun, with the thread that made it, hands its child over when it is done.
+    forks: Option<(usize, Receiver<Child>)>,
     child: Option<Child>,
     queue: VecDeque<Event>,
 }
@@ -55,6 +57,7 @@ impl Real {
                 maps: Maps::adopt(open("maps")),
             },
             acts: HashMap::new(),
+            forks: None,
             child: None,
             queue: VecDeque::new(),
         })
@@ -64,6 +67,21 @@ impl Real {
 fn await_readable(uffd: &dyn Userfault) {
     let ready = wait_readable(&[uffd.as_fd()], Some(LONG.as_nanos() as u64));
     assert_ne!(ready, 0, "nothing was told");
+}
+
+/// Waits until a thread of this process sleeps in the kernel, which nothing but its reader ends: it has told of its fork.
+fn await_told(thread: i32) {
+    let mut asleep = 0;
+    for _ in 0..LONG.as_millis() {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+        let sleeps = stat.is_ok_and(|stat| stat.contains(") D "));
+        asleep = if sleeps { asleep + 1 } else { 0 };
+        if asleep == 3 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it did not tell of its fork");
 }
 
 fn len(range: &Range<u64>) -> usize {
@@ -171,8 +189,9 @@ fn fork() -> Child {
     let (asked, ask) = pipe();
     let (hear, heard) = pipe();
     let (from, to) = (asked.as_raw_fd(), heard.as_raw_fd());
+    // Not libc's fork, which keeps malloc to itself until its event has been read.
     // SAFETY: the child makes system calls alone, and reads pages of the scenario's.
-    let pid = unsafe { libc::fork() };
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } as i32;
     if pid == 0 {
         let mut page = 0u64;
         // SAFETY: the buffers are 8 bytes; the page is mapped.
@@ -198,14 +217,14 @@ impl World for Real {
         self.acts.insert(thread, hear);
         if what == Act::Fork {
             let (hand, child) = channel();
+            let (call, called) = channel();
             std::thread::spawn(move || {
+                let _ = call.send(neap_sys::own_tid());
                 let _ = hand.send(fork());
                 let _ = say.send(Outcome::Done);
             });
-            // It waits until its event is read, which the scenario does in between.
-            let event = self.next_event();
-            self.queue.push_back(event);
-            self.child = Some(child.recv_timeout(LONG).expect("a forked child"));
+            await_told(called.recv_timeout(LONG).expect("a thread"));
+            self.forks = Some((thread, child));
             return;
         }
         std::thread::spawn(move || say.send(act(what)));
@@ -213,7 +232,11 @@ impl World for Real {
 
     fn outcome(&mut self, thread: usize) -> Outcome {
         let hear = self.acts.remove(&thread).expect("it began something");
-        hear.recv_timeout(LONG).expect("it waits for ever")
+        let outcome = hear.recv_timeout(LONG).expect("it waits for ever");
+        if let Some((_, child)) = self.forks.take_if(|(by, _)| *by == thread) {
+            self.child = Some(child.recv_timeout(LONG).expect("a forked child"));
+        }
+        outcome
     }
 
     fn await_message(&mut self) {
@@ -271,17 +294,6 @@ impl World for Real {
 
     fn queue(&mut self) -> &mut VecDeque<Event> {
         &mut self.queue
-    }
-}
-
-impl Real {
-    fn next_event(&mut self) -> Event {
-        await_readable(&self.uffd);
-        let mut read = Vec::new();
-        self.uffd
-            .read_events(|event| read.push(event))
-            .expect("an event");
-        read.pop().expect("an event")
     }
 }
 

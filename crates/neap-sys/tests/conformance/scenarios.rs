@@ -3,8 +3,8 @@
 use neap_imagined::{Act, Outcome, PAGE, Prot};
 use neap_sys::{Event, Mode, Stop, Wake};
 
-use crate::pages;
 use crate::world::World;
+use crate::{forks, pages};
 
 type Scenario = (&'static str, fn(&mut dyn World, u64));
 
@@ -77,6 +77,14 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         kept,
     ),
     ("a populated page is the process's own", populated),
+    (
+        "a fork behind a move is told of between the move and what was in its way",
+        forks::behind_a_move,
+    ),
+    (
+        "and so is one between an unmapping and a move to that place",
+        forks::before_a_move,
+    ),
 ];
 
 pub(crate) const BOTH: Mode = Mode::MissingAndWp;
@@ -104,7 +112,7 @@ pub(crate) fn is_fault(event: &Event, at: u64, of_write: bool, of_protected: boo
         if (address, write, protected) == (at, of_write, of_protected))
 }
 
-fn is_unmap(event: &Event, range: std::ops::Range<u64>) -> bool {
+pub(crate) fn is_unmap(event: &Event, range: std::ops::Range<u64>) -> bool {
     matches!(event, Event::Unmap(gone) if *gone == range)
 }
 
