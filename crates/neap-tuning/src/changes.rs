@@ -11,6 +11,9 @@ crate::group! {
         /// Unmappings of one story that are doubted, and all ways tried to take them.
         /// Chosen.
         doubts: usize = 5;
+        /// Changes of a forked child that are read so that it can be asked what it began with.
+        /// It is taken to have been forked where that was read, if it goes on changing. Chosen.
+        of_child: usize = 16;
         /// Discards that are looked at for the same one, to be kept once.
         /// Chosen.
         discards: usize = 16;

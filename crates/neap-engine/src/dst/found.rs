@@ -20,6 +20,7 @@ fn quiet() -> Plan {
         threads: 1,
         within: 0,
         forks: true,
+        races: false,
         discards: true,
         changes: true,
         attributes: true,
@@ -33,29 +34,35 @@ fn quiet() -> Plan {
     }
 }
 
-struct Story {
-    scene: Rc<Scene>,
+pub(super) struct Story {
+    pub scene: Rc<Scene>,
 }
 
 impl Story {
     fn new() -> Self {
-        let scene = Scene::new(&quiet());
+        Self::with_threads(1)
+    }
+
+    /// The first program has so many threads.
+    pub fn with_threads(threads: usize) -> Self {
+        let scene = Scene::new(&Plan { threads, ..quiet() });
         scene.quiet.set(true);
         scene::set(Some(scene.clone()));
         Self { scene }
     }
 
-    fn program(&self, nr: usize) -> Rc<Program> {
+    pub fn program(&self, nr: usize) -> Rc<Program> {
         self.scene.programs.borrow()[nr].clone()
     }
 
-    /// A program does something, and gets what it waits for.
-    fn does(&self, nr: usize, act: Act) -> Outcome {
+    /// A program does something, and gets what it waits for; what it told is applied.
+    pub fn does(&self, nr: usize, act: Act) -> Outcome {
         let (program, machine) = (self.program(nr), &self.scene.machine);
         machine.begin(program.nr, MAIN, act);
         while machine.run(program.nr, MAIN) != Ran::Idle {
             self.scene.serve(&program);
         }
+        self.scene.serve(&program);
         machine.outcome(program.nr, MAIN).expect("an outcome")
     }
 
@@ -67,7 +74,7 @@ impl Story {
     }
 
     /// All pages leave: each time those that are oldest.
-    fn stage_all(&self, nr: usize) {
+    pub fn stage_all(&self, nr: usize) {
         let space = self.program(nr).space.borrow().clone().expect("a space");
         let resident = || self.scene.job.core().resident(space.id).0;
         for _ in 0..64 {
@@ -76,20 +83,20 @@ impl Story {
         assert_eq!(resident(), 0, "some stay");
     }
 
-    fn look(&self, nr: usize) {
+    pub fn look(&self, nr: usize) {
         let space = self.program(nr).space.borrow().clone().expect("a space");
         space.discover(&self.scene.job);
     }
 
     /// All is as it was written.
-    fn ends_well(self) {
+    pub fn ends_well(self) {
         self.scene.come_to_rest().expect("nobody waits");
         self.scene.read_all().expect("all bytes are there");
         scene::set(None);
     }
 }
 
-fn place(from: u64, pages: u64) -> std::ops::Range<u64> {
+pub(super) fn place(from: u64, pages: u64) -> Range<u64> {
     BASE + from * PAGE..BASE + (from + pages) * PAGE
 }
 
@@ -187,7 +194,7 @@ fn what_moved_is_gone_where_the_next_move_has_grown_over_it() {
         let _gate = uffd.gate.write();
         let hear = &mut |event| {
             told += 1;
-            drop(uffd.hear(&story.scene.job, event));
+            uffd.hear(&story.scene.job, event);
         };
         uffd.uffd.read_events(hear).expect("events");
     }
@@ -212,7 +219,7 @@ fn what_was_discarded_reads_as_zeros_where_it_moves_to() {
         machine.begin(program.nr, MAIN, act);
         while machine.run(program.nr, MAIN) != Ran::Idle {
             let _gate = space.gate.write();
-            let hear = &mut |event| drop(space.hear(&story.scene.job, event));
+            let hear = &mut |event| space.hear(&story.scene.job, event);
             space.uffd.read_events(hear).expect("events");
         }
     };

@@ -11,12 +11,14 @@
 //! no page is lost unless the disk erred; nothing of a program that ended is kept; and the core's own invariants.
 
 mod disk;
+mod forked;
 mod found;
 mod hands;
 mod plan;
 mod program;
 mod run;
 mod scene;
+mod turns;
 
 use neap_imagined::Chance;
 

@@ -12,6 +12,8 @@ pub(super) struct Plan {
     /// How often programs get on within a call of the engine, of 1,000 calls.
     pub within: u32,
     pub forks: bool,
+    /// Forks take no turns with changes of mappings.
+    pub races: bool,
     /// Memory is thrown away and declared free.
     pub discards: bool,
     /// Mappings come, go and move.
@@ -60,6 +62,7 @@ impl Plan {
             most,
             threads: 1 + chance.below(3) as usize,
             forks: chance.happens(500),
+            races: false,
             discards: chance.happens(500),
             changes: chance.happens(800),
             attributes: chance.happens(400),
@@ -67,6 +70,19 @@ impl Plan {
             pool: [16, 64, 256][chance.below(3) as usize],
             kills: chance.happens(50),
             hands: 0,
+        }
+        .with_races(chance.happens(300))
+    }
+
+    /// A run of its own kind: what threads do beside forks, and not much else.
+    fn with_races(self, races: bool) -> Self {
+        let threads = if races { 3 } else { self.threads };
+        Self {
+            races,
+            threads,
+            forks: self.forks || races,
+            changes: self.changes || races,
+            ..self
         }
     }
 

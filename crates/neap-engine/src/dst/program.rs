@@ -11,35 +11,6 @@ use super::plan::Plan;
 pub(super) const BASE: u64 = 0x10_0000_0000;
 pub(super) const PAGES: u64 = 128;
 
-/// Whether an act changes mappings: those of one program take turns, as they do by libc's symbols.
-pub(super) fn takes_turn(act: &Act) -> bool {
-    matches!(
-        act,
-        Act::Map(..) | Act::Unmap(..) | Act::Move { .. } | Act::Resize { .. } | Act::Fork
-    )
-}
-
-/// Whether it throws memory away, or declares it free.
-pub(super) fn is_advice(act: &Act) -> bool {
-    matches!(act, Act::Discard(..) | Act::Free(..))
-}
-
-/// Whether an act is about memory that a change, which is under way, comes to or leaves; a forked child comes to all. Nobody can tell which of the two
-/// comes first, so both outcomes are right, and nothing is learnt from such a discard.
-pub(super) fn meets(change: &Act, act: &Act) -> bool {
-    let (Act::Discard(place) | Act::Free(place)) = act else {
-        return false;
-    };
-    let touches = |range: &Range<u64>| range.start < place.end && place.start < range.end;
-    match change {
-        Act::Map(range, _) | Act::Unmap(range) => touches(range),
-        Act::Resize { from, len } => touches(from) || touches(&(from.start..from.start + len)),
-        Act::Move { from, to, len, .. } => touches(from) || touches(&(*to..to + len)),
-        Act::Fork => true,
-        _ => false,
-    }
-}
-
 struct Place<'a> {
     chance: &'a mut Chance,
     mappings: Vec<Range<u64>>,

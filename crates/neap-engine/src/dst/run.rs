@@ -9,7 +9,7 @@ use neap_imagined::{Act, Chance, Odds, Outcome, PAGE, Ran, ThreadNr};
 use neap_units::PageNr;
 
 use super::plan::Plan;
-use super::program::{is_advice, meets, next, takes_turn};
+use super::program::next;
 use super::scene::{self, Program, Scene};
 use crate::reclaim::Part;
 use crate::space::Space;
@@ -145,27 +145,23 @@ impl Scene {
         if self.machine.is_idle(nr, thread) {
             self.has_ended_act(&program, thread);
             let act = next(&self.machine, nr, &self.plan, &program.walk, &mut chance);
-            let waits = |act: &Act| {
-                let change = program.turn.borrow();
-                let advises = program.advises.borrow();
-                let turn = change
-                    .as_ref()
-                    .is_some_and(|(_, change)| takes_turn(act) || meets(change, act));
-                turn || advises.iter().any(|(_, advice)| meets(act, advice))
-            };
-            let Some(act) = act.filter(|act| !waits(act)) else {
+            let races = self.plan.races;
+            let settled = program
+                .space
+                .borrow()
+                .as_ref()
+                .is_some_and(|space| !space.expects());
+            if settled {
+                program.turns.borrow_mut().settle();
+            }
+            let Some(act) = act.filter(|act| !program.turns.borrow().keep(act, races)) else {
                 return;
             };
             if act == Act::Fork && self.programs.borrow().len() > 4 {
                 return;
             }
             self.note(|| format!("{nr:?} {thread:?} begins {act:x?}"));
-            if takes_turn(&act) {
-                *program.turn.borrow_mut() = Some((thread, act.clone()));
-            }
-            if is_advice(&act) {
-                program.advises.borrow_mut().push((thread, act.clone()));
-            }
+            program.turns.borrow_mut().begin(thread, &act, races);
             self.machine.begin(nr, thread, act);
         }
         for _ in 0..1 + chance.below(5) {
@@ -182,14 +178,7 @@ impl Scene {
 
     /// A thread has done what it began.
     fn has_ended_act(&self, program: &Program, thread: ThreadNr) {
-        program
-            .turn
-            .borrow_mut()
-            .take_if(|(other, _)| *other == thread);
-        program
-            .advises
-            .borrow_mut()
-            .retain(|(other, _)| *other != thread);
+        program.turns.borrow_mut().end(thread);
         let outcome = self.machine.outcome(program.nr, thread);
         if outcome == Some(Outcome::Bus) && !self.may_lose() {
             panic!("{:?} got SIGBUS", program.nr);
@@ -265,10 +254,10 @@ impl Scene {
         if chance.happens(700) {
             let job = self.job.clone();
             self.has_done(move || space.discover(&job));
-        } else if program.advises.borrow().is_empty() {
+        } else if !program.turns.borrow().is_advising() {
             use neap_sys::Clock;
             self.machine.sleep(neap_tuning::TUNING.changes.madvise.0);
-            if program.advises.borrow().is_empty() {
+            if !program.turns.borrow().is_advising() {
                 let now = self.machine.now();
                 space.end_quarantine(&self.job, now);
             }
@@ -312,7 +301,7 @@ impl Scene {
         let Some(space) = space.filter(|space| !space.expects()) else {
             return;
         };
-        let busy = program.turn.borrow().is_some() || program.speaks.get();
+        let busy = program.turns.borrow().is_changing() || program.speaks.get();
         if busy || program.faults.is_empty() {
             return;
         }
@@ -441,7 +430,7 @@ impl Scene {
         self.job.core().check();
         let programs = self.programs.borrow().clone();
         for program in &programs {
-            program.turn.take();
+            program.turns.take();
             self.end(program);
         }
         self.take_born();

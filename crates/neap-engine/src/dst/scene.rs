@@ -18,6 +18,7 @@ use neap_units::{Bytes, Pages};
 use super::disk::Disk;
 use super::hands::{self, Hands, Luck, Slot};
 use super::plan::Plan;
+use super::turns::Turns;
 use crate::agent::Agent;
 use crate::attend::Attendance;
 use crate::fault::FaultThread;
@@ -53,10 +54,7 @@ pub(super) struct Program {
     pub walk: Cell<u64>,
     /// Its one thread is in its library, which speaks to the engine.
     pub speaks: Cell<bool>,
-    /// The thread whose change of mappings is under way.
-    pub turn: RefCell<Option<(ThreadNr, Act)>>,
-    /// Threads that are at a madvise.
-    pub advises: RefCell<Vec<(ThreadNr, Act)>>,
+    pub turns: RefCell<Turns>,
 }
 
 pub(super) struct Scene {
@@ -258,8 +256,7 @@ impl Scene {
             agent: RefCell::default(),
             walk: Cell::default(),
             speaks: Cell::default(),
-            turn: RefCell::default(),
-            advises: RefCell::default(),
+            turns: RefCell::default(),
         });
         self.programs.borrow_mut().push(program.clone());
         program

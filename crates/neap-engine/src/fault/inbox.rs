@@ -108,7 +108,7 @@ impl Inbox {
         }
         // Before more is read: what has come since the last look may have been the end of it.
         born.extend(self.space.settle(&self.job));
-        let read = self.read_events(born);
+        let read = self.read_events();
         self.look_for_a_gap(born);
         read
     }
@@ -132,7 +132,7 @@ impl Inbox {
         }
     }
 
-    fn read_events(&mut self, born: &mut Vec<Born>) -> bool {
+    fn read_events(&mut self) -> bool {
         let (space, job) = (&self.space, &self.job);
         let (waiting, heard, quiet) = (&mut self.waiting, &mut self.heard, &mut self.quiet);
         *quiet = quiet.saturating_add(1);
@@ -141,7 +141,7 @@ impl Inbox {
             other => {
                 *heard += 1;
                 *quiet = 0;
-                born.extend(space.hear(job, other));
+                space.hear(job, other);
             }
         };
         let events = || space.uffd.read_events(&mut hear);

@@ -3,51 +3,35 @@
 //! Everything here runs under the exclusive gate. From the read of a change until it is applied nothing is
 //! filled and nothing leaves: [`Space::expects`].
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_policy::{Effect, State, Step};
+use neap_policy::{State, Step};
 use neap_record::Recorded;
-use neap_sys::{Event, Piece, Userfault};
+use neap_sys::Event;
 use neap_tuning::TUNING;
-use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, Pages, SlotId, SpaceId};
+use neap_units::{PAGE_SIZE, PageId, PageNr, Pages};
 
-use super::order::{Registered, Shape, in_order, places_to_ask};
-use super::{Body, Ranges, Space, Trait, addresses, pages};
+use super::births::{Born, Kept, Since};
+use super::order::{Births, Registered, Shape, in_order, places_to_ask, places_to_ask_children};
+use super::{Ranges, Space, Trait, addresses, pages};
 use crate::job::Job;
-
-/// A forked child, which waits for what it touches until it is served: that takes longer than its parent's gate
-/// may be held.
-pub(crate) struct Born(Arc<Space>);
-
-impl Born {
-    /// Serves the child.
-    pub fn attend(self, job: &Arc<Job>) {
-        job.start_serving(&self.0);
-    }
-}
-
-/// Copies of staged pages, by slot.
-type Kept = HashMap<SlotId, Result<EntryId, String>>;
 
 /// A change that was read and not applied yet.
 pub(crate) struct News {
-    event: Event,
+    pub(super) event: Event,
     /// Of a fork: its parent may end before it is applied, and what is staged with it.
     kept: Kept,
+    /// Of a fork: what its child has changed by itself.
+    pub(super) since: Since,
 }
 
 impl Space {
-    /// Takes one event that is not a fault. What it changes is applied by [`Self::settle`]; a fork of which no
-    /// change that was read could be the elder at once.
-    pub fn hear(self: &Arc<Self>, job: &Job, event: Event) -> Option<Born> {
+    /// Takes one event that is not a fault. What it changes is applied by [`Self::settle`].
+    pub fn hear(&self, job: &Job, event: Event) {
         match event {
             Event::Fault { .. } => {}
-            Event::Fork(child) if !self.expects() => {
-                return Some(self.forked(job, child, self.keep_staged(job)));
-            }
             Event::Remove(range) if range.start == self.cookie_page.load(Relaxed) => {}
             Event::Remove(range) => {
                 self.traits.note(Trait::Frees);
@@ -66,7 +50,6 @@ impl Space {
                 self.await_more(event, Kept::new());
             }
         }
-        None
     }
 
     /// Keeps a change until nothing is still to come.
@@ -83,7 +66,8 @@ impl Space {
                 return;
             }
         }
-        news.push(News { event, kept });
+        let since = Since::new();
+        news.push(News { event, kept, since });
         self.unsure.store(true, Relaxed);
     }
 
@@ -114,48 +98,71 @@ impl Space {
         if !self.expects() || self.is_changing() {
             return Vec::new();
         }
-        let read = self.shapes_of_news();
-        let mut now = Registered::new();
-        for at in places_to_ask(&read) {
-            match self.is_registered(at) {
-                Some(answer) => now.insert(at, answer),
-                None if self.is_changing() => return Vec::new(),
-                None => break, // it has ended
-            };
+        let mut news = std::mem::take(&mut *self.news.lock());
+        match self.order(job, &mut news) {
+            Some(order) => self.apply(job, news, order),
+            None => {
+                *self.news.lock() = news;
+                Vec::new()
+            }
         }
-        if !now.is_empty() && self.is_changing() {
-            return Vec::new(); // what was seen may be what a later change has left
-        }
-        self.apply(job, in_order(&read, self.taken(job, &read), &now))
     }
 
     /// The same where nothing more will be heard: a child that was forked before is served.
     pub fn settle_now(self: &Arc<Self>, job: &Job) -> Vec<Born> {
-        let read = self.shapes_of_news();
-        let unknown = Registered::new();
-        self.apply(job, in_order(&read, self.taken(job, &read), &unknown))
+        let mut news = std::mem::take(&mut *self.news.lock());
+        let read = shapes(&news);
+        let taken = self.taken(job, &read);
+        let places = places_to_ask_children(&read, &taken);
+        let births = Self::births(&mut news, &places).unwrap_or_default();
+        let order = in_order(&read, &taken, &Registered::new(), &births);
+        self.apply(job, news, order)
     }
 
-    fn shapes_of_news(&self) -> Vec<Shape> {
-        let news = self.news.lock();
-        news.iter().map(|news| shape(&news.event)).collect()
+    /// The order in which changes were made, as indices. `None`: it is not to be told now.
+    fn order(&self, job: &Job, news: &mut [News]) -> Option<Vec<usize>> {
+        let read = shapes(news);
+        let taken = self.taken(job, &read);
+        let now = self.ask(places_to_ask(&read))?;
+        let forks = news.iter().any(|news| matches!(news.event, Event::Fork(_)));
+        let places = match forks {
+            true => places_to_ask_children(&read, &taken),
+            false => Vec::new(),
+        };
+        let births = Births {
+            now: self.ask(places.iter().copied())?,
+            ..Self::births(news, &places)?
+        };
+        let asked = !now.is_empty() || !places.is_empty();
+        if asked && self.is_changing() {
+            return None; // what was seen may be what a later change has left
+        }
+        Some(in_order(&read, &taken, &now, &births))
     }
 
-    fn is_registered(&self, at: u64) -> Option<bool> {
-        let page = addresses(PageNr::containing(at), 1);
-        self.uffd.is_registered(page)
+    /// Where something is registered now, as far as it is known. `None`: the address space is changing.
+    fn ask(&self, places: impl IntoIterator<Item = u64>) -> Option<Registered> {
+        let mut now = Registered::new();
+        for at in places {
+            let page = addresses(PageNr::containing(at), 1);
+            match self.uffd.is_registered(page) {
+                Some(answer) => _ = now.insert(at, answer),
+                None if self.is_changing() => return None,
+                None => break, // it has ended
+            }
+        }
+        Some(now)
     }
 
-    fn apply(self: &Arc<Self>, job: &Job, order: Vec<usize>) -> Vec<Born> {
+    fn apply(self: &Arc<Self>, job: &Job, news: Vec<News>, order: Vec<usize>) -> Vec<Born> {
         let mut born = Vec::new();
-        let news = std::mem::take(&mut *self.news.lock());
         let mut news: Vec<Option<News>> = news.into_iter().map(Some).collect();
         for at in order {
-            let Some(News { event, kept }) = news[at].take() else {
+            let Some(News { event, kept, since }) = news[at].take() else {
                 continue;
             };
             match event {
-                Event::Fork(child) => born.push(self.forked(job, child, kept)),
+                Event::Fork(child) => born.push(self.forked(job, child, kept, since)),
                 Event::Remap { from, to, len } => self.remapped(job, from, to, len),
                 Event::Remove(range) => self.removed(job, &range),
                 Event::Unmap(range) => self.unmapped(job, &range),
@@ -167,13 +174,12 @@ impl Space {
     }
 
     /// Where mappings were before these changes, of the places that they are about: what is registered, as far as it
-    /// was seen, and where the table has pages. Nothing if none moves: then nobody asks.
+    /// was seen, and where the table has pages. Nothing if none moves and there is no fork: then nobody asks.
     fn taken(&self, job: &Job, changes: &[Shape]) -> Ranges {
         let mut taken = Ranges::default();
-        if !changes
-            .iter()
-            .any(|change| matches!(change, Shape::Move { .. }))
-        {
+        let forks = changes.iter().any(|change| *change == Shape::Still);
+        let moves = |change: &Shape| matches!(change, Shape::Move { .. });
+        if !forks && !changes.iter().any(moves) {
             return taken;
         }
         {
@@ -194,11 +200,14 @@ impl Space {
         }
         let core = job.core();
         for change in changes {
-            if let Shape::Move { to, .. } = change {
-                core.for_range(self.id, pages(to), |page, _, _| {
-                    taken.insert(addresses(page, 1));
-                });
-            }
+            let place = match change {
+                Shape::Move { to, .. } => to,
+                Shape::Unmap(range) if forks => range,
+                _ => continue,
+            };
+            core.for_range(self.id, pages(place), |page, _, _| {
+                taken.insert(addresses(page, 1));
+            });
         }
         taken
     }
@@ -298,105 +307,14 @@ impl Space {
             _ => {}
         }
     }
-
-    /// The child starts with the parent's absent pages absent: it must find them too. Staged frames
-    /// stay with the parent, so their bytes are kept in the store for both.
-    fn forked(self: &Arc<Self>, job: &Job, child: Box<dyn Userfault>, mut kept: Kept) -> Born {
-        let ranges = self.ranges.lock().clone();
-        let child = job.add_space(self.group.clone(), child, ranges, Some(self.kin.family()));
-        child.kin.inherit_from(self);
-        // What children of its own find wiped is not registered in it either.
-        child.traits.inherit_from(&self.traits);
-        child
-            .cookie_page
-            .store(self.cookie_page.load(Relaxed), Relaxed);
-        let (mut lost, mut copies) = (Vec::new(), Vec::new());
-        let mut core = job.core();
-        core.fork(self.id, child.id, |page, state| {
-            let entry = match state {
-                State::Stored { entry } | State::Loading { entry } => Some(entry),
-                _ => match state.slot().and_then(|slot| kept.remove(&slot)) {
-                    Some(Ok(entry)) => {
-                        copies.push((page, entry));
-                        Some(entry)
-                    }
-                    Some(Err(why)) => {
-                        lost.push((page, format!("no copy for a forked child: {why}")));
-                        None
-                    }
-                    None => {
-                        lost.push((page, format!("it forks while a page is {state:?}")));
-                        None
-                    }
-                },
-            };
-            if let Some(entry) = entry {
-                job.store.get(entry);
-            }
-            entry
-        });
-        let freed = keep_copies(job, &mut core, self.id, copies);
-        drop(core);
-        for effect in freed {
-            job.release(self, effect);
-        }
-        // Compressed meanwhile, or gone.
-        for entry in kept.into_values().flatten() {
-            job.store.put(entry);
-        }
-        child.lost.inherit(&self.lost, lost);
-        Born(child)
-    }
-
-    /// Copies the bytes of every staged page into the store. Outside the core's lock: the exclusive
-    /// gate keeps pages from coming and going, pins keep their frames.
-    fn keep_staged(&self, job: &Job) -> Kept {
-        let Some(body) = self.body.get() else {
-            return Kept::new();
-        };
-        let mut staged = Vec::new();
-        let everything = PageNr(0)..PageNr(u64::MAX);
-        job.core().for_range(self.id, everything, |_, _, state| {
-            if let State::Staged { slot, .. } | State::Storing { slot, .. } = state {
-                body.stage.pin(slot);
-                staged.push(slot);
-            }
-        });
-        let keep = |slot| {
-            let bytes = read_slot(body, slot).map_err(|error| error.to_string());
-            let entry = bytes.and_then(|bytes| {
-                let stored = job.store.store_raw(self.id, &bytes);
-                stored.map_err(|refused| refused.to_string())
-            });
-            body.stage.unpin(slot);
-            (slot, entry)
-        };
-        staged.into_iter().map(keep).collect()
-    }
 }
 
-/// Staged pages that were copied for a child keep the copies. Returns what that frees.
-fn keep_copies(
-    job: &Job,
-    core: &mut Recorded,
-    space: SpaceId,
-    copies: Vec<(PageNr, EntryId)>,
-) -> Vec<Effect> {
-    let mut freed = Vec::new();
-    for (page, entry) in copies {
-        match core
-            .find(space, page)
-            .map(|id| core.apply(id, Step::SetCopy(entry)))
-        {
-            Some(Ok(effect)) => freed.push(effect),
-            _ => job.store.put(entry),
-        }
-    }
-    freed
+fn shapes(news: &[News]) -> Vec<Shape> {
+    news.iter().map(|news| shape(&news.event)).collect()
 }
 
 /// What an event does to places.
-fn shape(event: &Event) -> Shape {
+pub(super) fn shape(event: &Event) -> Shape {
     match event {
         Event::Unmap(range) => Shape::Unmap(range.clone()),
         &Event::Remap { from, to, len } => Shape::Move {
@@ -406,15 +324,4 @@ fn shape(event: &Event) -> Shape {
         Event::Remove(range) => Shape::Discard(range.clone()),
         Event::Fork(_) | Event::Fault { .. } => Shape::Still,
     }
-}
-
-/// The bytes of a staged page, surely from this address space.
-fn read_slot(body: &Body, slot: SlotId) -> neap_sys::Result<[u8; PAGE_SIZE]> {
-    let mut bytes = [0u8; PAGE_SIZE];
-    let mut pieces = [Piece {
-        from: body.stage.address(slot),
-        to: &mut bytes,
-    }];
-    body.view.read(&mut pieces)?;
-    Ok(bytes)
 }

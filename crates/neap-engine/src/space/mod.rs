@@ -7,6 +7,7 @@
 //! then until it is applied we do ([`Space::expects`]).
 
 mod adopt;
+mod births;
 mod copies;
 mod discover;
 mod errands;
@@ -38,8 +39,9 @@ use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 use crate::agent::Agent;
 use crate::group::Group;
 use crate::proof::Token;
+pub(crate) use births::Born;
 use copies::Copies;
-pub(crate) use events::{Born, News};
+pub(crate) use events::News;
 pub(crate) use kin::{Kin, offer};
 use lost::Lost;
 use quarantine::Quarantine;

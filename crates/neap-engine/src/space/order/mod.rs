@@ -6,6 +6,7 @@
 //! before what is there has left.
 
 mod doubt;
+mod forks;
 mod story;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use neap_tuning::TUNING;
 
 use super::Ranges;
 use doubt::{ends, faults};
+pub(crate) use forks::{Birth, Births, places_to_ask_children};
 use story::Story;
 
 /// What a change does to places.
@@ -69,13 +71,18 @@ pub(crate) fn places_to_ask(read: &[Shape]) -> BTreeSet<u64> {
 /// The changes, which are all since nothing was to come, in the order in which they were made, as indices of
 /// the order in which they were read. Those are left out that only tell the end of a move. `taken`: where
 /// mappings were before, as far as is known. `now`: the answers for [`places_to_ask`].
-pub(crate) fn in_order(read: &[Shape], taken: Ranges, now: &Registered) -> Vec<usize> {
+pub(crate) fn in_order(
+    read: &[Shape],
+    taken: &Ranges,
+    now: &Registered,
+    births: &Births,
+) -> Vec<usize> {
     let changes = read.iter().filter(|shape| !shape.is_still()).count();
     let (ends, mut doubts) = ends(read);
     if changes > TUNING.changes.story || now.is_empty() {
         doubts.clear(); // what a story says of itself is not enough: what a mapping grew by is told by nobody
     }
-    let mut best = None;
+    let mut best: Option<((usize, usize), _, _)> = None;
     // Each way to take some of the doubtful unmappings as no end of a move, first of all none.
     for kept in 0..1usize << doubts.len() {
         let is_kept = |end: usize| {
@@ -86,16 +93,17 @@ pub(crate) fn in_order(read: &[Shape], taken: Ranges, now: &Registered) -> Vec<u
         ended.retain(|_, end| !is_kept(*end));
         let left_out = ended.values().copied().collect();
         let told = Story::new(read, &left_out, taken.clone()).told(now);
-        if doubts.is_empty() {
-            return told;
-        }
-        let faults = faults(read, &told, &ended, now);
-        if best.as_ref().is_none_or(|(least, _)| faults < *least) {
-            best = Some((faults, told));
+        let faults = match doubts.is_empty() {
+            true => (0, 0),
+            false => faults(read, &told, &ended, now),
+        };
+        if best.as_ref().is_none_or(|(least, ..)| faults < *least) {
+            best = Some((faults, told, ended));
         }
         if faults == (0, 0) {
             break;
         }
     }
-    best.map(|(_, told)| told).unwrap_or_default()
+    let placed = |(_, told, ended)| forks::placed(read, told, &ended, taken, births);
+    best.map(placed).unwrap_or_default()
 }

@@ -143,6 +143,11 @@ impl Kernel {
     }
 }
 
+/// Of a story without forks.
+fn in_order(read: &[Shape], taken: Ranges, now: &Registered) -> Vec<usize> {
+    super::in_order(read, &taken, now, &Births::default())
+}
+
 fn replay(before: [Option<u32>; PLACES], read: &[Shape], order: &[usize]) -> [Option<u32>; PLACES] {
     let mut places = before;
     let span = |range: &Range<u64>| range.start as usize..range.end as usize;

@@ -1,0 +1,153 @@
+//! Forks beside changes of other threads: the child finds each page where it was when it was forked, whatever was read first.
+
+use std::sync::Arc;
+
+use neap_imagined::{Act, Outcome, PAGE, Prot, Ran, ThreadNr};
+
+use super::found::{Story, place};
+use super::program::BASE;
+use crate::space::Space;
+
+const CHANGES: ThreadNr = ThreadNr(0);
+const FORKS: ThreadNr = ThreadNr(1);
+const OTHERS: ThreadNr = ThreadNr(2);
+
+/// Threads change mappings while another forks. All pages are out: 7 is written in the first of 0..2, and 9 in that of 8..10.
+struct Race {
+    story: Story,
+    space: Arc<Space>,
+}
+
+impl Race {
+    fn new() -> Self {
+        let story = Story::with_threads(3);
+        for (page, value) in [(0, 7), (8, 9)] {
+            story.does(0, Act::Map(place(page, 2), Prot::RW));
+            story.does(0, Act::Write(BASE + page * PAGE, 0, value));
+        }
+        story.look(0);
+        story.stage_all(0);
+        let space = story.program(0).space.borrow().clone().expect("a space");
+        Self { story, space }
+    }
+
+    fn begins(&self, thread: ThreadNr, act: Act) {
+        let nr = self.story.program(0).nr;
+        self.story.scene.machine.begin(nr, thread, act);
+    }
+
+    /// A thread makes its change, and tells nothing yet.
+    fn acts(&self, thread: ThreadNr, act: Act) {
+        self.begins(thread, act);
+        let nr = self.story.program(0).nr;
+        assert_eq!(self.story.scene.machine.step(nr, thread), Ran::On);
+    }
+
+    /// A thread gets on until it waits or is done.
+    fn goes_on(&self, thread: ThreadNr) -> Ran {
+        let nr = self.story.program(0).nr;
+        self.story.scene.machine.run(nr, thread)
+    }
+
+    /// What has been told is read, and nothing of it is applied.
+    fn hears(&self) {
+        let _gate = self.space.gate.write();
+        let hear = &mut |event| self.space.hear(&self.story.scene.job, event);
+        self.space.uffd.read_events(hear).expect("events");
+    }
+
+    /// All that is under way comes to its end. What the child finds in these pages, which are those that it has.
+    fn ends(self, child_has: &[(u64, u64)]) {
+        let found = |at| self.story.does(1, Act::Read(BASE + at * PAGE));
+        while [CHANGES, FORKS, OTHERS].map(|thread| self.goes_on(thread)) != [Ran::Idle; 3] {
+            self.story.scene.serve(&self.story.program(0));
+        }
+        self.story.scene.serve(&self.story.program(0));
+        for &(page, value) in child_has {
+            assert_eq!(found(page), Outcome::Read(value), "page {page}");
+        }
+        self.story.ends_well();
+    }
+}
+
+fn to_8(from: u64) -> Act {
+    Act::Move {
+        from: place(from, 2),
+        to: BASE + 8 * PAGE,
+        len: 2 * PAGE,
+        stays: false,
+    }
+}
+
+#[test]
+fn a_fork_behind_a_move_is_told_of_before_it() {
+    let race = Race::new();
+    race.begins(CHANGES, to_8(0));
+    race.goes_on(CHANGES);
+    race.begins(FORKS, Act::Fork);
+    race.goes_on(FORKS);
+    race.ends(&[(8, 7)]);
+}
+
+#[test]
+fn a_fork_before_a_move_is_told_of_just_as_well() {
+    let race = Race::new();
+    race.acts(FORKS, Act::Fork);
+    race.begins(CHANGES, to_8(0));
+    race.goes_on(CHANGES);
+    race.goes_on(FORKS);
+    race.ends(&[(0, 7), (8, 9)]);
+}
+
+#[test]
+fn and_so_is_one_between_an_unmapping_and_a_move() {
+    let race = Race::new();
+    race.begins(CHANGES, Act::Unmap(place(8, 2)));
+    race.goes_on(CHANGES);
+    race.begins(FORKS, Act::Fork);
+    race.goes_on(FORKS);
+    race.hears();
+    assert_eq!(race.goes_on(CHANGES), Ran::Idle);
+    race.begins(CHANGES, to_8(0));
+    race.goes_on(CHANGES);
+    race.ends(&[(0, 7)]);
+}
+
+#[test]
+fn a_fork_may_be_told_of_before_a_move_that_came_first() {
+    let race = Race::new();
+    race.acts(CHANGES, to_8(0));
+    race.begins(FORKS, Act::Fork);
+    race.goes_on(FORKS);
+    race.hears();
+    race.ends(&[(8, 7)]);
+}
+
+#[test]
+fn what_was_unmapped_behind_a_fork_is_still_the_childs() {
+    let race = Race::new();
+    race.acts(FORKS, Act::Fork);
+    race.begins(CHANGES, Act::Unmap(place(0, 2)));
+    race.goes_on(CHANGES);
+    race.goes_on(FORKS);
+    race.ends(&[(0, 7), (8, 9)]);
+}
+
+/// Of two threads' changes one was made before the fork and the other behind it, and they were read the other way round.
+#[test]
+fn changes_of_two_places_may_be_on_two_sides_of_a_fork() {
+    let race = Race::new();
+    let away = Act::Move {
+        from: place(0, 2),
+        to: BASE + 20 * PAGE,
+        len: 2 * PAGE,
+        stays: false,
+    };
+    race.acts(CHANGES, away);
+    race.acts(FORKS, Act::Fork);
+    race.begins(OTHERS, Act::Unmap(place(8, 2)));
+    race.goes_on(OTHERS);
+    race.goes_on(FORKS);
+    race.hears();
+    race.ends(&[(20, 7), (8, 9)]);
+}
