@@ -199,15 +199,18 @@ impl Space {
             }
         }
         let core = job.core();
-        for change in changes {
-            let place = match change {
-                Shape::Move { to, .. } => to,
-                Shape::Unmap(range) if forks => range,
-                _ => continue,
-            };
+        let mut note = |place| {
             core.for_range(self.id, pages(place), |page, _, _| {
                 taken.insert(addresses(page, 1));
             });
+        };
+        for change in changes {
+            match change {
+                Shape::Move { to, .. } if !forks => note(to),
+                Shape::Move { from, to } => [from, to].into_iter().for_each(&mut note),
+                Shape::Unmap(range) if forks => note(range),
+                _ => {}
+            }
         }
         taken
     }

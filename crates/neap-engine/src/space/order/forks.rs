@@ -48,6 +48,11 @@ fn places(shape: &Shape) -> Vec<&Range<u64>> {
     }
 }
 
+/// Whether a change is one of what is registered at a place.
+fn changes(shape: &Shape, at: u64) -> bool {
+    !shape.is_still() && places(shape).iter().any(|place| place.contains(&at))
+}
+
 /// Where a child is to be asked: at the first and the last page of each place of a change, and of what was there.
 pub(crate) fn places_to_ask_children(read: &[Shape], taken: &Ranges) -> Vec<u64> {
     let changes = read.iter().filter(|shape| !shape.is_still());
@@ -148,25 +153,19 @@ impl<'a> Asked<'a> {
         births: &Births,
         birth: &Birth,
     ) -> Self {
-        let mut before = taken.clone();
-        let mut touched = Ranges::default();
-        for &at in &group.members {
-            if let Shape::Move { from, .. } = &read[at] {
-                touched
-                    .gaps(from)
-                    .into_iter()
-                    .for_each(|gap| before.insert(gap));
-            }
-            if !read[at].is_still() {
-                let all = places(&read[at]).into_iter();
-                all.for_each(|place| touched.insert(place.clone()));
-            }
-        }
-        let has = birth
-            .has
-            .iter()
-            .filter(|(at, _)| touched.find(**at).is_some());
-        let places = has.map(|(&at, &has)| (at, (before.find(at).map(|_| true), has)));
+        let before = |at: u64| {
+            let was_there = taken.find(at).is_some();
+            let mut members = group.members.iter().map(|&member| &read[member]);
+            let first = members.find(|change| changes(change, at))?;
+            Some(match first {
+                // Or it would have been told of.
+                Shape::Move { to, .. } if to.contains(&at) => Some(was_there),
+                // What was not there may have grown, of which nobody tells.
+                _ => was_there.then_some(true),
+            })
+        };
+        let places = birth.has.iter();
+        let places = places.filter_map(|(&at, &has)| Some((at, (before(at)?, has))));
         let mut asked = Self {
             read,
             members: &group.members,

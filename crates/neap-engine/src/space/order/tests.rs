@@ -1,5 +1,7 @@
 //! Stories that threads tell of a small memory, against what is there in the end.
 
+mod forks;
+
 use std::collections::VecDeque;
 
 use super::*;
@@ -19,6 +21,11 @@ struct Kernel {
     /// What stayed behind a move of each thread, to be unmapped as a whole some time.
     husk: [Option<Range<usize>>; 3],
     read: Vec<Shape>,
+    /// What each forked child has, in the order of reading: those that are told of, and by thread those that are not.
+    children: Vec<[Option<u32>; PLACES]>,
+    unborn: [Option<[Option<u32>; PLACES]>; 3],
+    /// Some moves leave something behind.
+    husks: bool,
     random: u64,
 }
 
@@ -76,7 +83,7 @@ impl Kernel {
                 if self.places[to..to + len].iter().any(told) {
                     self.untold[thread].push_back(Shape::Unmap(range(to)));
                 }
-                let stays = self.below(4) == 0;
+                let stays = self.below(4) == 0 && self.husks;
                 if stays {
                     self.husk[thread] = Some(from..from + len);
                 }
@@ -103,12 +110,25 @@ impl Kernel {
 
     /// A story of some changes.
     fn story(seed: u64, changes: usize, delay: usize) -> (Kernel, [Option<u32>; PLACES]) {
+        Self::story_with_forks(seed, changes, delay, 0)
+    }
+
+    /// Of so many calls one is a fork; 0: none is.
+    fn story_with_forks(
+        seed: u64,
+        changes: usize,
+        delay: usize,
+        forks: usize,
+    ) -> (Kernel, [Option<u32>; PLACES]) {
         let mut kernel = Kernel {
             places: [None; PLACES],
             owner: [0; PLACES],
             untold: Default::default(),
             husk: Default::default(),
             read: Vec::new(),
+            children: Vec::new(),
+            unborn: Default::default(),
+            husks: forks == 0,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
         };
         for place in 0..PLACES {
@@ -125,7 +145,10 @@ impl Kernel {
         for _ in 0..changes {
             let thread = kernel.below(3);
             if kernel.untold[thread].is_empty() {
-                kernel.change(thread);
+                match forks > 0 && kernel.below(forks) == 0 {
+                    true => kernel.fork(thread),
+                    false => kernel.change(thread),
+                }
             }
             for _ in 0..delay {
                 kernel.hear();
@@ -137,9 +160,18 @@ impl Kernel {
         (kernel, before)
     }
 
+    fn fork(&mut self, thread: usize) {
+        self.untold[thread].push_back(Shape::Still);
+        self.unborn[thread] = Some(self.places);
+    }
+
     fn hear(&mut self) {
         let thread = self.below(3);
-        self.read.extend(self.untold[thread].pop_front());
+        let told = self.untold[thread].pop_front();
+        if told == Some(Shape::Still) {
+            self.children.extend(self.unborn[thread].take());
+        }
+        self.read.extend(told);
     }
 }
 
