@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use neap_imagined::{Act, Outcome, PAGE, Prot, Ran, ThreadNr};
+use neap_imagined::{Act, Outcome, PAGE, Prot, Ran, SpaceNr, ThreadNr};
 
 use super::found::{Story, place};
 use super::program::BASE;
@@ -11,6 +11,7 @@ use crate::space::Space;
 const CHANGES: ThreadNr = ThreadNr(0);
 const FORKS: ThreadNr = ThreadNr(1);
 const OTHERS: ThreadNr = ThreadNr(2);
+const CHILD: SpaceNr = SpaceNr(1);
 
 /// Threads change mappings while another forks. All pages are out: 7 is written in the first of 0..2, and 9 in that of 8..10.
 struct Race {
@@ -56,15 +57,20 @@ impl Race {
         self.space.uffd.read_events(hear).expect("events");
     }
 
+    /// The child begins something, and gets on until it waits.
+    fn child_begins(&self, act: Act) {
+        let machine = &self.story.scene.machine;
+        self.story.scene.meet(CHILD);
+        machine.begin(CHILD, ThreadNr(0), act);
+        machine.run(CHILD, ThreadNr(0));
+    }
+
     /// All that is under way comes to its end. What the child finds in these pages, which are those that it has.
     fn ends(self, child_has: &[(u64, u64)]) {
-        let found = |at| self.story.does(1, Act::Read(BASE + at * PAGE));
-        while [CHANGES, FORKS, OTHERS].map(|thread| self.goes_on(thread)) != [Ran::Idle; 3] {
-            self.story.scene.serve(&self.story.program(0));
-        }
-        self.story.scene.serve(&self.story.program(0));
+        self.story.scene.come_to_rest().expect("nobody waits");
         for &(page, value) in child_has {
-            assert_eq!(found(page), Outcome::Read(value), "page {page}");
+            let found = self.story.does(1, Act::Read(BASE + page * PAGE));
+            assert_eq!(found, Outcome::Read(value), "page {page}");
         }
         self.story.ends_well();
     }
@@ -150,4 +156,48 @@ fn changes_of_two_places_may_be_on_two_sides_of_a_fork() {
     race.goes_on(FORKS);
     race.hears();
     race.ends(&[(20, 7), (8, 9)]);
+}
+
+/// Nobody serves the child yet, and it has changed mappings by itself: until that is read it says nothing of them.
+#[test]
+fn a_child_that_has_changed_since_is_asked_all_the_same() {
+    let race = Race::new();
+    race.acts(FORKS, Act::Fork);
+    race.begins(CHANGES, to_8(0));
+    race.goes_on(CHANGES);
+    race.goes_on(FORKS);
+    race.hears();
+    race.child_begins(Act::Unmap(place(9, 1)));
+    race.ends(&[(0, 7), (8, 9)]);
+}
+
+#[test]
+fn and_what_it_has_changed_is_applied_to_what_it_began_with() {
+    let race = Race::new();
+    race.begins(CHANGES, to_8(0));
+    race.goes_on(CHANGES);
+    race.begins(FORKS, Act::Fork);
+    race.goes_on(FORKS);
+    race.hears();
+    let away = Act::Move {
+        from: place(8, 2),
+        to: BASE + 30 * PAGE,
+        len: 2 * PAGE,
+        stays: false,
+    };
+    race.child_begins(away);
+    race.ends(&[(30, 7)]);
+}
+
+/// Threads of the child wait for pages, which it has still to get.
+#[test]
+fn nor_is_a_fault_of_such_a_child_forgotten() {
+    let race = Race::new();
+    race.acts(FORKS, Act::Fork);
+    race.begins(CHANGES, to_8(0));
+    race.goes_on(CHANGES);
+    race.goes_on(FORKS);
+    race.hears();
+    race.child_begins(Act::Read(BASE));
+    race.ends(&[(0, 7), (8, 9)]);
 }

@@ -179,9 +179,11 @@ impl Scene {
     /// A thread has done what it began.
     fn has_ended_act(&self, program: &Program, thread: ThreadNr) {
         program.turns.borrow_mut().end(thread);
-        let outcome = self.machine.outcome(program.nr, thread);
-        if outcome == Some(Outcome::Bus) && !self.may_lose() {
-            panic!("{:?} got SIGBUS", program.nr);
+        match self.machine.outcome(program.nr, thread) {
+            Some(Outcome::Bus) if !self.may_lose() => panic!("{:?} got SIGBUS", program.nr),
+            // It runs before anybody serves it.
+            Some(Outcome::Child(child)) => _ = self.meet(child),
+            _ => {}
         }
     }
 
@@ -348,7 +350,9 @@ impl Scene {
                     let thread = ThreadNr(thread);
                     busy |= self.machine.run(program.nr, thread) != Ran::Idle;
                 }
+                let space = program.space.borrow().clone();
                 busy |= self.machine.has_message(program.nr);
+                busy |= space.is_some_and(|space| space.expects());
                 if let Some(agent) = program.agent.borrow().clone() {
                     while agent.step() {}
                 }

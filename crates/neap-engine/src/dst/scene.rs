@@ -248,7 +248,11 @@ impl Scene {
         space.catch_up(job, true);
     }
 
-    fn meet(&self, nr: SpaceNr) -> Rc<Program> {
+    /// The program of an address space.
+    pub fn meet(&self, nr: SpaceNr) -> Rc<Program> {
+        if let Some(known) = self.program(nr) {
+            return known;
+        }
         let program = Rc::new(Program {
             nr,
             space: RefCell::default(),
@@ -325,8 +329,7 @@ impl Scene {
             let uffd = uffd
                 .downcast_ref::<ImaginedUffd>()
                 .expect("an imagined one");
-            let known = self.program(uffd.space());
-            let program = known.unwrap_or_else(|| self.meet(uffd.space()));
+            let program = self.meet(uffd.space());
             program
                 .faults
                 .put(FaultThread::new(self.job.clone(), space.clone()));
@@ -334,7 +337,7 @@ impl Scene {
         }
     }
 
-    pub fn program(&self, nr: SpaceNr) -> Option<Rc<Program>> {
+    fn program(&self, nr: SpaceNr) -> Option<Rc<Program>> {
         let programs = self.programs.borrow();
         programs.iter().find(|program| program.nr == nr).cloned()
     }
