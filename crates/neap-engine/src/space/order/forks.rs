@@ -9,7 +9,7 @@
 //! Changes that have no place in common say nothing of each other's order. So they are parted into groups that meet, and in
 //! each of them the fork is put where the child contradicts least; if that says nothing, where it was read.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use neap_tuning::TUNING;
@@ -33,12 +33,6 @@ pub(crate) struct Births {
     pub now: Registered,
 }
 
-/// Changes that meet, in the order of the story, and all their places.
-struct Group {
-    members: Vec<usize>,
-    places: Ranges,
-}
-
 /// The places of a change, the one that it leaves first.
 fn places(shape: &Shape) -> Vec<&Range<u64>> {
     match shape {
@@ -46,11 +40,6 @@ fn places(shape: &Shape) -> Vec<&Range<u64>> {
         Shape::Move { from, to } => vec![from, to],
         Shape::Still => Vec::new(),
     }
-}
-
-/// Whether a change is one of what is registered at a place.
-fn changes(shape: &Shape, at: u64) -> bool {
-    !shape.is_still() && places(shape).iter().any(|place| place.contains(&at))
 }
 
 /// Where a child is to be asked: at the first and the last page of each place of a change, and of what was there.
@@ -71,157 +60,136 @@ pub(crate) fn places_to_ask_children(read: &[Shape], taken: &Ranges) -> Vec<u64>
     asked
 }
 
-/// A story in order, with its forks where they belong. `ended`: the moves that left nothing behind.
-pub(super) fn placed(
-    read: &[Shape],
-    told: Vec<usize>,
-    ended: &HashMap<usize, usize>,
-    taken: &Ranges,
-    births: &Births,
-) -> Vec<usize> {
-    if births.forks.iter().all(|birth| birth.has.is_empty()) || told.len() > TUNING.changes.story {
-        return told;
-    }
-    let groups = groups(read, &told);
-    let mut left = told;
-    let mut forks: Vec<(usize, HashSet<usize>)> = Vec::new();
-    for birth in &births.forks {
-        let place = left.iter().position(|&at| at == birth.at);
-        let as_read: HashSet<usize> = left.iter().take(place.unwrap_or(0)).copied().collect();
-        let before = groups.iter().flat_map(|group| {
-            let ask = Asked::new(read, group, ended, taken, births, birth);
-            let members = group.members.iter();
-            let as_read = members.clone().filter(|&at| as_read.contains(at)).count();
-            members.take(ask.cut(as_read)).copied()
-        });
-        forks.push((birth.at, before.collect()));
-    }
-    forks.sort_by_key(|(_, before)| before.len());
-    left.retain(|at| !forks.iter().any(|(fork, _)| fork == at));
-    let mut placed = Vec::with_capacity(read.len());
-    for (fork, before) in forks {
-        let (first, later): (Vec<_>, _) = left.into_iter().partition(|at| before.contains(at));
-        placed.extend(first);
-        placed.push(fork);
-        left = later;
-    }
-    placed.extend(left);
-    placed
+/// A story in order, whose forks are to be put where they belong.
+pub(super) struct Told<'a> {
+    pub read: &'a [Shape],
+    pub told: Vec<usize>,
+    /// The moves that left nothing behind.
+    pub ended: HashMap<usize, usize>,
+    pub taken: &'a Ranges,
 }
 
-fn groups(read: &[Shape], told: &[usize]) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
-    for (nr, &at) in told.iter().enumerate() {
-        let (mut members, mut all) = (vec![nr], Ranges::default());
-        let own = places(&read[at]);
-        own.iter().for_each(|&place| all.insert(place.clone()));
-        groups.retain_mut(|group| {
-            let meets = own.iter().any(|place| group.places.touches(place));
-            if meets {
-                members.append(&mut group.members);
-                group.places.iter().for_each(|place| all.insert(place));
-            }
-            !meets
-        });
-        if !own.is_empty() {
-            members.sort_unstable();
-            let places = all;
-            groups.push(Group { members, places });
+impl Told<'_> {
+    /// The story with its forks where they belong.
+    pub fn with_forks(self, births: &Births) -> Vec<usize> {
+        let asked = births.forks.iter().any(|birth| !birth.has.is_empty());
+        if !asked || self.told.len() > TUNING.changes.story {
+            return self.told;
         }
-    }
-    for group in &mut groups {
-        group.members.iter_mut().for_each(|nr| *nr = told[*nr]);
-    }
-    groups
-}
-
-/// What the child says of one group of changes.
-struct Asked<'a> {
-    read: &'a [Shape],
-    members: &'a [usize],
-    ended: &'a HashMap<usize, usize>,
-    /// By place: whether something is registered there before the first change, and in the child.
-    places: BTreeMap<u64, (Option<bool>, bool)>,
-}
-
-impl<'a> Asked<'a> {
-    fn new(
-        read: &'a [Shape],
-        group: &'a Group,
-        ended: &'a HashMap<usize, usize>,
-        taken: &Ranges,
-        births: &Births,
-        birth: &Birth,
-    ) -> Self {
-        let before = |at: u64| {
-            let was_there = taken.find(at).is_some();
-            let mut members = group.members.iter().map(|&member| &read[member]);
-            let first = members.find(|change| changes(change, at))?;
-            Some(match first {
-                // Or it would have been told of.
-                Shape::Move { to, .. } if to.contains(&at) => Some(was_there),
-                // What was not there may have grown, of which nobody tells.
-                _ => was_there.then_some(true),
-            })
-        };
-        let places = birth.has.iter();
-        let places = places.filter_map(|(&at, &has)| Some((at, (before(at)?, has))));
-        let mut asked = Self {
-            read,
-            members: &group.members,
-            ended,
-            places: places.collect(),
-        };
-        // Where something else is there now than the story says, it has grown there, of which nobody tells.
-        let last = asked.tell(group.members.len(), |_, _| {});
-        let agrees = |at: &u64| match (last.get(at), births.now.get(at)) {
-            (Some(Some(told)), Some(now)) => told == now,
-            _ => true,
-        };
-        asked.places.retain(|at, _| agrees(at));
-        asked
+        let groups = self.groups();
+        let mut forks: Vec<(usize, HashSet<usize>)> = Vec::new();
+        for birth in &births.forks {
+            let read_before = self.told.iter().take_while(|&&at| at != birth.at);
+            let read_before: HashSet<usize> = read_before.copied().collect();
+            let before = groups.iter().flat_map(|group| {
+                let as_read = group.iter().filter(|&at| read_before.contains(at));
+                let cut = self.cut(group, birth, &births.now, as_read.count());
+                group.iter().take(cut).copied()
+            });
+            forks.push((birth.at, before.collect()));
+        }
+        forks.sort_by_key(|(_, before)| before.len());
+        let mut left = self.told;
+        left.retain(|at| !forks.iter().any(|(fork, _)| fork == at));
+        let mut placed = Vec::with_capacity(left.len() + forks.len());
+        for (fork, before) in forks {
+            let (first, later): (Vec<_>, _) = left.into_iter().partition(|at| before.contains(at));
+            placed.extend(first);
+            placed.push(fork);
+            left = later;
+        }
+        placed.extend(left);
+        placed
     }
 
-    /// Tells the first so many changes: what is registered then.
-    fn tell(
-        &self,
-        count: usize,
-        mut each: impl FnMut(usize, &BTreeMap<u64, Option<bool>>),
-    ) -> BTreeMap<u64, Option<bool>> {
-        let mut now: BTreeMap<u64, Option<bool>> = self
-            .places
-            .iter()
-            .map(|(&at, &(before, _))| (at, before))
-            .collect();
-        let set = |now: &mut BTreeMap<u64, Option<bool>>, place: &Range<u64>, is: Option<bool>| {
-            now.range_mut(place.clone()).for_each(|(_, old)| *old = is);
-        };
-        each(0, &now);
-        for (nr, at) in self.members.iter().take(count).enumerate() {
-            match &self.read[*at] {
-                Shape::Unmap(range) => set(&mut now, range, Some(false)),
-                Shape::Move { from, to } => {
-                    let stays = !self.ended.contains_key(at);
-                    set(&mut now, from, (!stays).then_some(false));
-                    set(&mut now, to, Some(true));
+    /// Changes that meet, each group in the order of the story.
+    fn groups(&self) -> Vec<Vec<usize>> {
+        let mut groups: Vec<(Ranges, Vec<usize>)> = Vec::new();
+        for (nr, &at) in self.told.iter().enumerate() {
+            let own = places(&self.read[at]);
+            let (mut all, mut members) = (Ranges::default(), vec![nr]);
+            own.iter().for_each(|&place| all.insert(place.clone()));
+            groups.retain_mut(|(places, others)| {
+                let meets = own.iter().any(|place| places.touches(place));
+                if meets {
+                    members.append(others);
+                    places.iter().for_each(|place| all.insert(place));
                 }
-                Shape::Discard(_) | Shape::Still => {}
+                !meets
+            });
+            if !own.is_empty() {
+                groups.push((all, members));
             }
-            each(nr + 1, &now);
         }
-        now
+        let in_order = |(_, mut members): (Ranges, Vec<usize>)| {
+            members.sort_unstable();
+            members.iter().map(|&nr| self.told[nr]).collect()
+        };
+        groups.into_iter().map(in_order).collect()
     }
 
-    /// How many of the changes were made before the fork.
-    fn cut(&self, as_read: usize) -> usize {
-        let mut best = (usize::MAX, usize::MAX, as_read);
-        self.tell(self.members.len(), |count, now| {
-            let wrong = |(at, told): (&u64, &Option<bool>)| {
-                told.is_some_and(|told| told != self.places[at].1)
+    /// How many changes of a group were made before a fork, which was read behind so many of them.
+    fn cut(&self, group: &[usize], birth: &Birth, now: &Registered, as_read: usize) -> usize {
+        // What is there and cannot be, and what is not there: that may be kept from children (MADV_DONTFORK).
+        let mut faults = vec![(0, 0); group.len() + 1];
+        for (&at, &has) in &birth.has {
+            let told = self.registered(group, at);
+            // Where something else is there now than is told, it has grown there, of which nobody tells.
+            if let (Some(&Some(last)), Some(&now)) = (told.last(), now.get(&at))
+                && last != now
+            {
+                continue;
+            }
+            for (fault, told) in faults.iter_mut().zip(told) {
+                fault.0 += u32::from(has && told == Some(false));
+                fault.1 += u32::from(!has && told == Some(true));
+            }
+        }
+        let cuts = faults.into_iter().enumerate();
+        let best = cuts.min_by_key(|&(cut, faults)| (faults, cut.abs_diff(as_read)));
+        best.map_or(as_read, |(cut, _)| cut)
+    }
+
+    /// Whether something is registered at a place, before a group of changes and behind each of them. `None`: that is not told.
+    fn registered(&self, group: &[usize], at: u64) -> Vec<Option<bool>> {
+        let was_there = self.taken.find(at).is_some();
+        let mut told = vec![None];
+        let (mut is, mut is_first) = (None, true);
+        for (nr, &member) in group.iter().enumerate() {
+            let change = &self.read[member];
+            let (before, behind) = match change {
+                // Something there would have been told of.
+                Shape::Move { to, .. } if self.reach(group, nr, to).contains(&at) => {
+                    (Some(was_there), Some(true))
+                }
+                // What was not there may have grown.
+                Shape::Move { from, .. } if from.contains(&at) => {
+                    let is_empty = self.ended.contains_key(&member);
+                    (was_there.then_some(true), is_empty.then_some(false))
+                }
+                Shape::Unmap(range) if range.contains(&at) => {
+                    (was_there.then_some(true), Some(false))
+                }
+                _ => {
+                    told.push(is);
+                    continue;
+                }
             };
-            let faults = now.iter().filter(|&place| wrong(place)).count();
-            best = best.min((faults, count.abs_diff(as_read), count));
-        });
-        best.2
+            if std::mem::take(&mut is_first) {
+                told.fill(before);
+            }
+            is = behind;
+            told.push(is);
+        }
+        told
+    }
+
+    /// Where a move comes to: all of what was unmapped for it, also what it grew by.
+    fn reach(&self, group: &[usize], nr: usize, to: &Range<u64>) -> Range<u64> {
+        let before = nr.checked_sub(1).map(|before| &self.read[group[before]]);
+        match before {
+            Some(Shape::Unmap(range)) if range.start == to.start => to.start..to.end.max(range.end),
+            _ => to.clone(),
+        }
     }
 }

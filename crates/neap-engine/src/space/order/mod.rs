@@ -18,6 +18,7 @@ use neap_tuning::TUNING;
 
 use super::Ranges;
 use doubt::{ends, faults};
+use forks::Told;
 pub(crate) use forks::{Birth, Births, places_to_ask_children};
 use story::Story;
 
@@ -104,6 +105,11 @@ pub(crate) fn in_order(
             break;
         }
     }
-    let placed = |(_, told, ended)| forks::placed(read, told, &ended, taken, births);
-    best.map(placed).unwrap_or_default()
+    let told = best.map(|(_, told, ended)| Told {
+        read,
+        told,
+        ended,
+        taken,
+    });
+    told.map(|told| told.with_forks(births)).unwrap_or_default()
 }

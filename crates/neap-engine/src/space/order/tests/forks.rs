@@ -171,3 +171,18 @@ fn a_discard_stays_with_what_was_changed_behind_it() {
     assert_eq!(of(8..10), [1, 2, 0]);
     assert_eq!(of(0..2), [0, 1, 2]);
 }
+
+/// What the child lacks may be kept from it (MADV_DONTFORK). What it has was there, and came to no place from nowhere.
+#[test]
+fn what_a_child_has_says_more_than_what_it_lacks() {
+    // 20 comes to 0 and grows to 0..8, where two mappings were; the first of them was kept from children.
+    let read = [
+        Shape::Still,
+        Shape::Unmap(0..8),
+        moved(20..21, 0),
+        Shape::Unmap(20..21),
+    ];
+    let child = |at| (4..6).contains(&at) || at == 20;
+    let order = order(&read, &[0..2, 4..6, 20..21], &child, &is_in(0..8));
+    assert_eq!(order, [0, 1, 2]);
+}
