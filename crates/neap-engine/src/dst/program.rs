@@ -104,7 +104,7 @@ pub(super) fn next(
             })
         }
         72..92 if plan.changes => change(&mut place),
-        92.. if plan.attributes => attribute(&mut place),
+        92.. if plan.attributes => attribute(&mut place, plan),
         _ => Some(Act::Read(place.page()?)),
     }
 }
@@ -140,14 +140,16 @@ fn change(place: &mut Place<'_>) -> Option<Act> {
     }
 }
 
-fn attribute(place: &mut Place<'_>) -> Option<Act> {
+fn attribute(place: &mut Place<'_>, plan: &Plan) -> Option<Act> {
     let range = place.part()?;
     Some(match place.chance.below(8) {
         0 => Act::Protect(range, Prot::R),
         1 => Act::Protect(range, Prot::NONE),
         2..5 => Act::Protect(range, Prot::RW),
         5 => Act::Lock(range, place.chance.happens(400)),
+        // Where a fork and a move took no turns, it does not tell which came first of what it is not to have.
         6 => Act::Lock(range, false),
+        _ if plan.races => Act::Lock(range, false),
         _ => Act::Keep(range),
     })
 }

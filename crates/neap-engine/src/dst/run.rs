@@ -303,6 +303,7 @@ impl Scene {
         let Some(space) = space.filter(|space| !space.expects()) else {
             return;
         };
+        program.turns.borrow_mut().settle();
         let busy = program.turns.borrow().is_changing() || program.speaks.get();
         if busy || program.faults.is_empty() {
             return;

@@ -12,6 +12,8 @@ const MOST_BESIDE_A_FORK: usize = 3;
 pub(super) struct Turns {
     /// A change of mappings: those of one program take turns, as they do by libc's symbols.
     change: Option<(ThreadNr, Act)>,
+    /// It was a fork, which is done: libc's goes on once it has been applied.
+    waits: bool,
     /// A fork that took no turn.
     fork: Option<ThreadNr>,
     advice: Vec<(ThreadNr, Act)>,
@@ -55,13 +57,20 @@ impl Turns {
 
     /// A thread has done what it began.
     pub fn end(&mut self, thread: ThreadNr) {
-        self.change.take_if(|(other, _)| *other == thread);
+        match &self.change {
+            Some((other, Act::Fork)) if *other == thread => self.waits = true,
+            Some((other, _)) if *other == thread => self.change = None,
+            _ => {}
+        }
         self.fork.take_if(|other| *other == thread);
         self.advice.retain(|(other, _)| *other != thread);
     }
 
     /// The engine has applied all that it read.
     pub fn settle(&mut self) {
+        if std::mem::take(&mut self.waits) {
+            self.change = None;
+        }
         if !self.is_changing() {
             (self.unsettled, self.forked) = (0, false);
         }
