@@ -51,14 +51,17 @@ fn ask(child: &dyn Userfault, places: &[u64], since: &mut Since) -> Option<Regis
             }
         }
     }
-    // No answer is later than a change that is not in `since`: from that on there would have been none.
+    // From the first change on that is not in `since` there would have been no answer.
     for shape in since.iter().rev().map(shape) {
         match shape {
             Shape::Unmap(range) => has.retain(|at, _| !range.contains(at)),
             Shape::Move { from, to } => {
-                has.retain(|at, _| !to.contains(at));
+                // It may have grown over what is behind it, as far as all that is registered.
+                let end = has.range(to.end..).find(|(_, has)| !**has);
+                let end = end.map_or(u64::MAX, |(&at, _)| at);
+                has.retain(|at, _| !(to.start..end).contains(at));
                 let left = places.iter().filter(|at| from.contains(at));
-                left.for_each(|&at| _ = has.insert(at, true));
+                has.extend(left.map(|&at| (at, true)));
             }
             Shape::Discard(_) | Shape::Still => {}
         }
