@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use neap_imagined::{Act, ThreadNr};
 
-/// Changes beside a fork until all is settled: of longer stories some look the same from outside.
-const MOST_BESIDE_A_FORK: usize = 3;
+/// Changes beside a fork until all is settled: some longer stories look the same from outside.
+const MOST_BESIDE_A_FORK: usize = 2;
 
 /// What is under way in a program, for which other acts wait.
 #[derive(Debug, Default)]

@@ -65,7 +65,11 @@ impl Space {
         };
         let Some(runs) = runs else {
             let mut ranges = self.ranges.lock();
-            new.into_iter().for_each(|part| ranges.remove(part));
+            let mut given_up = self.given_up.lock();
+            for part in new {
+                ranges.remove(part.clone());
+                given_up.insert(part);
+            }
             return false;
         };
         self.vouch(

@@ -169,6 +169,7 @@ impl Space {
                 Event::Fault { .. } => {}
             }
         }
+        *self.given_up.lock() = Ranges::default();
         self.unsure.store(false, Relaxed);
         born
     }
@@ -184,11 +185,11 @@ impl Space {
         }
         {
             let ranges = self.ranges.lock();
+            let given_up = self.given_up.lock();
             let mut note = |place| {
-                ranges
-                    .within(place)
-                    .into_iter()
-                    .for_each(|part| taken.insert(part))
+                let known = ranges.within(place).into_iter();
+                let known = known.chain(given_up.within(place));
+                known.for_each(|part| taken.insert(part));
             };
             for change in changes {
                 match change {

@@ -136,6 +136,8 @@ pub(crate) struct Space {
     pub failed: Lock<HashMap<u64, (u64, u64)>, 6>,
     /// Where registered mappings went and others came: see [`Self::note_replaced`].
     pub replaced: Lock<Vec<Range<u64>>, 6>,
+    /// What a look has registered that was given up, since mappings changed meanwhile.
+    pub given_up: Lock<Ranges, 6>,
     pub traits: Traits,
     /// Where pages are sure not to have been declared free unheard.
     pub vouched: Lock<Ranges, 6>,
@@ -200,6 +202,7 @@ impl Space {
             refused: Lock::default(),
             failed: Lock::default(),
             replaced: Lock::default(),
+            given_up: Lock::default(),
             traits: Traits::default(),
             vouched: Lock::default(),
             quarantine: Lock::default(),

@@ -162,11 +162,11 @@ impl Told<'_> {
                 Shape::Move { to, .. } if self.reach(group, nr, to).contains(&at) => {
                     (Some(was_there), Some(true))
                 }
+                // What was not there may have grown.
                 Shape::Move { from, .. } if from.contains(&at) => {
                     let is_empty = self.ended.contains_key(&member);
-                    (Some(true), is_empty.then_some(false))
+                    (was_there.then_some(true), is_empty.then_some(false))
                 }
-                // What was not there may have grown.
                 Shape::Unmap(range) if range.contains(&at) => {
                     (was_there.then_some(true), Some(false))
                 }

@@ -77,7 +77,7 @@ fn wrong(changes: usize, delay: usize) -> (u32, u32) {
 
 #[test]
 fn forks_are_placed_by_what_their_children_have() {
-    for (changes, delay, most) in [(3, 0, 2), (4, 1, 3), (6, 1, 2), (8, 2, 3), (12, 3, 26)] {
+    for (changes, delay, most) in [(3, 0, 2), (4, 1, 3), (6, 1, 2), (8, 2, 2), (12, 3, 12)] {
         let (as_read, placed) = wrong(changes, delay);
         assert!(as_read > 400, "{as_read} of {changes} changes");
         // What grew over a place before the fork, or behind it: both look the same.
