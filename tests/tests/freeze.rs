@@ -8,7 +8,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use neap_tests::{
-    Managed, Neap, Need, OrdinaryUser, Run, exclusive, neap_binary, program, require,
+    Managed, Neap, Need, OrdinaryUser, Run, Terminal, exclusive, install, neap_binary, program,
+    require, skip, tool,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -349,6 +350,75 @@ fn a_job_without_a_swap_file_is_not_stopped_for_one() {
     });
     run.must_exit(0);
     assert_eq!(run.text(), "whole\n");
+}
+
+/// As a shell would: the terminal sends the signal to neap and to the program, which is stopped.
+#[test]
+fn an_interrupt_from_the_terminal_ends_a_frozen_job() {
+    let test = "an_interrupt_from_the_terminal_ends_a_frozen_job";
+    let Some(case) = Case::of(test, &[Need::Tool("setsid")]) else {
+        return;
+    };
+    let _alone = exclusive();
+    let mut command = Command::new(neap_binary().expect("the binary of neap"));
+    command.args(["run", "-m", "512M", "--name", &case.name, "--"]);
+    command.args(case.waits(16, &[]).argv());
+    command.env("XDG_RUNTIME_DIR", case.dir.path());
+    let mut terminal = Terminal::run(&command, 80, 10);
+    until("it is ready", || case.file("stop.ready").exists());
+    case.freeze();
+    terminal.keys("\x03");
+    let (status, seen) = terminal.end();
+    assert_eq!(status, None, "by the signal: {seen}");
+}
+
+/// One that became the superuser by a setuid program.
+#[test]
+fn a_process_that_may_not_be_stopped_is_named_and_the_others_are_frozen() {
+    let test = "a_process_that_may_not_be_stopped_is_named_and_the_others_are_frozen";
+    let Some((user, device)) = OrdinaryUser::with_device(test) else {
+        return;
+    };
+    let _alone = exclusive();
+    let becomes = user.dir().join("becomes-root");
+    install(&tool("setpriv").expect("it is there"), &becomes, "4755");
+    let (dir, becomes) = (user.dir().display(), becomes.display());
+    let script = format!(
+        "cd {dir}; {becomes} --reuid=0 sh -c 'id -ru >who; : >ready; until [ -e stop ]; do sleep 0.1; done' & \
+         until [ -e stop ]; do sleep 0.1; done; wait"
+    );
+    let run = Run::new(["sh", "-c", &script]).limit(2 * LONGEST);
+    let run = run.without("XDG_RUNTIME_DIR");
+    let neap = user.run("512M", &device, &[]);
+    let neap = neap.option("--name").option("of-two-users");
+    let managed = neap.run_with(&run, |_| {
+        until("it is ready", || user.dir().join("ready").exists());
+        let steer = |word: &str| {
+            let mut all = user.words();
+            all.extend([user.neap().into(), word.into(), "of-two-users".into()]);
+            Run::new(all).without("XDG_RUNTIME_DIR").limit(LONGEST).go()
+        };
+        let frozen = steer("freeze");
+        match fs::read_to_string(user.dir().join("who")).is_ok_and(|who| who.trim() == "0") {
+            true => {
+                frozen.must_exit(1);
+                assert!(
+                    frozen.stderr.starts_with("neap: error[E0304]: "),
+                    "{}",
+                    frozen.stderr
+                );
+                assert!(
+                    frozen.stderr.contains("could not be stopped"),
+                    "{}",
+                    frozen.stderr
+                );
+            }
+            false => skip(test, "the temporary folder lets no program be setuid"),
+        }
+        steer("thaw").must_exit(0);
+        fs::write(user.dir().join("stop"), "").expect("a file");
+    });
+    managed.must_exit(0);
 }
 
 /// Everything a program can do to its memory, frozen and thawed again and again meanwhile.

@@ -349,7 +349,7 @@ impl Engine {
     /// Lets the job go on if it is frozen, from any thread.
     pub fn thawer(&self) -> impl Fn() + Send + 'static {
         let job = self.job.clone();
-        move || _ = job.thaw(job.groups.top())
+        move || _ = job.unfreeze(job.groups.top())
     }
 
     /// Ends the engine. Every program of the job should have ended: one that still runs and depends

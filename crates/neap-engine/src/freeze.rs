@@ -307,7 +307,7 @@ impl Freeze {
 impl Job {
     /// Lets a frozen job go on: children before their parents, so that no parent sees a child of its own stopped. What it had
     /// when it was frozen; `None`: it is not frozen.
-    pub fn thaw(&self, group: &Group) -> Option<Had> {
+    pub fn unfreeze(&self, group: &Group) -> Option<Had> {
         let freeze = &group.freeze;
         let mut held = freeze.held.lock();
         let Held { halted, had, .. } = held.take()?;

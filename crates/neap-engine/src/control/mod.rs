@@ -377,7 +377,7 @@ impl Desk {
 
     /// Lets the job go on, also while it is being frozen: who asked for that is told.
     fn thaw(&mut self, at: usize, group: &Arc<Group>, prefetch: bool) -> Option<String> {
-        let Some(had) = self.job.thaw(group) else {
+        let Some(had) = self.job.unfreeze(group) else {
             let line = "the job is not frozen";
             return Some(failure("EALREADY", line, &json!(null)));
         };
