@@ -209,6 +209,11 @@ impl Finished<'_> {
         let number = |section: &str, name: &str| all[section][name].as_u64().unwrap_or(0);
         let memory = |name| Bytes(number("memory", name));
         let count = |name| number("vmstat", name);
+        // What left by freezing or since its process was idle did not leave for the limit.
+        let refaults = match number("events", "freeze") {
+            0 => count("workingset_refault_anon").saturating_sub(number("neap", "idle")),
+            _ => 0,
+        };
         let ending = match self.ending {
             Ending::Exited(code) => format!("exited {code}"),
             Ending::Signaled(signal) => format!("ended by {}", exit::name(signal)),
@@ -234,7 +239,7 @@ impl Finished<'_> {
             count("zswpwb"),
             count("zswpin"),
             count("pswpin"),
-        ) + &self.hint(count("workingset_refault_anon"), memory("limit_bytes"))
+        ) + &self.hint(refaults, memory("limit_bytes"))
     }
 
     /// One line more where the program did little but wait for its pages; else nothing.
@@ -339,7 +344,7 @@ mod tests {
 
     #[test]
     fn the_summary_says_when_the_working_set_does_not_fit() {
-        let summary = |wall_seconds, refaults: u64| {
+        let summary_of = |wall_seconds, refaults: u64, frozen: u64, idle: u64| {
             let mut run = finished(&[], &[]);
             (run.managed, run.wall_seconds) = (true, wall_seconds);
             run.engine = Map::from_iter([
@@ -348,13 +353,18 @@ mod tests {
                     "vmstat".to_owned(),
                     json!({"workingset_refault_anon": refaults}),
                 ),
+                ("events".to_owned(), json!({"freeze": frozen})),
+                ("neap".to_owned(), json!({"idle": idle})),
             ]);
             run.summary()
         };
+        let summary = |wall_seconds, refaults| summary_of(wall_seconds, refaults, 0, 0);
         let told = "came back 2 times over; try: a larger --memory\n";
         assert!(summary(0.2, 2 << 10).ends_with(told));
         assert!(!summary(0.1, (2 << 10) - 1).contains("does not fit"));
         assert!(!summary(0.3, 2 << 10).contains("does not fit"), "rarely");
+        assert!(!summary_of(0.2, 2 << 10, 1, 0).contains("does not fit"));
+        assert!(!summary_of(0.2, 2 << 10, 0, 1).contains("does not fit"));
     }
 
     #[test]
