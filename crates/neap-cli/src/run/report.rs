@@ -206,7 +206,8 @@ impl Finished<'_> {
     #[must_use]
     pub fn summary(&self) -> String {
         let all = self.complete();
-        let number = |section: &str, name: &str| all[section][name].as_u64().unwrap_or(0);
+        let of = |section: &str, name: &str| all.get(section)?[name].as_u64();
+        let number = |section, name| of(section, name).unwrap_or(0);
         let memory = |name| Bytes(number("memory", name));
         let count = |name| number("vmstat", name);
         // What left by freezing or since its process was idle did not leave for the limit.
