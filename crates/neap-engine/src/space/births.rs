@@ -4,7 +4,7 @@
 //! serves the child until then. It may have changed mappings of its own meanwhile: that is done, and its threads wait until it is
 //! read, in which time the kernel says nothing of the child's mappings. So it is read, and applied once the child has a table.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -40,7 +40,13 @@ pub(super) type Since = Vec<Event>;
 /// since is read into `since`. `None`: to be asked again, it is changing.
 fn ask(child: &dyn Userfault, places: &[u64], since: &mut Since) -> Option<Registered> {
     let mut has = Registered::new();
-    for &at in places {
+    // Also behind what has moved, whether it has grown there.
+    let moved = since.iter().filter_map(|event| match shape(event) {
+        Shape::Move { to, .. } if !places.is_empty() => Some(to.end),
+        _ => None,
+    });
+    let all: BTreeSet<u64> = places.iter().copied().chain(moved).collect();
+    for at in all {
         let page = addresses(PageNr::containing(at), 1);
         match child.is_registered(page.clone()) {
             Some(answer) => _ = has.insert(at, answer),
@@ -56,7 +62,7 @@ fn ask(child: &dyn Userfault, places: &[u64], since: &mut Since) -> Option<Regis
         match shape {
             Shape::Unmap(range) => has.retain(|at, _| !range.contains(at)),
             Shape::Move { from, to } => {
-                // It may have grown over what is behind it, as far as all that is registered.
+                // It may have grown as far as all behind it is registered.
                 let end = has.range(to.end..).find(|(_, has)| !**has);
                 let end = end.map_or(u64::MAX, |(&at, _)| at);
                 has.retain(|at, _| !(to.start..end).contains(at));
