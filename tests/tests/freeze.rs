@@ -421,16 +421,22 @@ fn a_process_that_may_not_be_stopped_is_named_and_the_others_are_frozen() {
     managed.must_exit(0);
 }
 
-/// Everything a program can do to its memory, frozen and thawed again and again meanwhile.
+/// Everything a program can do to its memory, frozen and thawed again and again meanwhile: five times, or as often as
+/// `NEAP_TORTURE_SECONDS` has room for.
 fn torture(words: &[&str], freeze_and_thaw: impl Fn(usize), neap: &Neap, copy: &Path) {
-    let usual = "--seconds 40 --threads 4 --memory 192M --stall 150 --seed 20261128".split(' ');
-    let all = [copy.to_str().expect("text")].into_iter().chain(usual);
+    let wanted = std::env::var("NEAP_TORTURE_SECONDS").ok();
+    let seconds: u64 = wanted.and_then(|text| text.parse().ok()).unwrap_or(16);
+    let usual =
+        format!("--seconds {seconds} --threads 4 --memory 192M --stall 150 --seed 20261128");
+    let all = [copy.to_str().expect("text")]
+        .into_iter()
+        .chain(usual.split(' '));
     let all = all.chain(words.iter().copied());
-    let run = Run::new(all).limit(Duration::from_secs(300));
+    let run = Run::new(all).limit(Duration::from_secs(300 + seconds));
     let neap = neap.clone().env("NEAP_CHECK", "1");
     let run = neap.run_with(&run, |_| {
         sleep(Duration::from_secs(2));
-        (0..20).for_each(freeze_and_thaw);
+        (0..seconds as usize / 3).for_each(freeze_and_thaw);
     });
     run.must_have_paged();
     assert!(run.text().starts_with("torture: ok "), "{}", run.text());

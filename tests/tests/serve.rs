@@ -64,7 +64,7 @@ fn a_job_keeps_within_a_limit_of_its_own_and_its_neighbour_keeps_its_memory() {
         );
         let left = place.number("rich", "/memory/current_bytes");
         assert!(left <= allowed(32 * MIB), "{left}");
-        let got = place.ask(&["reclaim", "poor", "16M"]);
+        let got = place.ask(&["reclaim", "rich", "8M"]);
         assert!(
             got.status.success(),
             "{}",

@@ -269,14 +269,14 @@ mod tests {
             "idle=90",
             "memory.max",
             "memory.max=3X",
-            "memory.low=1G",
+            "memory.high=1G",
             "zswap.max_pool_percent=x",
             "zswap.writeback=2",
         ] {
             let failure = change(bad).unwrap_err();
             assert_eq!(failure.code(), "E0306", "{bad}");
         }
-        let unknown = change("memory.low=1G").unwrap_err();
+        let unknown = change("memory.high=1G").unwrap_err();
         assert_eq!(unknown.to_string().lines().count(), 1);
         assert!(unknown.to_string().contains("memory.max"), "{unknown}");
     }
