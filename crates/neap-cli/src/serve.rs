@@ -86,9 +86,8 @@ fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
     ready(args)?;
     loop {
         match heard.recv() {
-            // One more may have come since.
-            Ok(Why::Idle) if engine.jobs() > 0 => {}
-            Ok(Why::Idle) => break,
+            Ok(Why::Idle) if engine.close_if_idle() => break,
+            Ok(Why::Idle) => {} // one more has come since
             Ok(Why::Asked) | Err(_) => {
                 engine.ask_to_stop();
                 let end = neap_sys::monotonic_nanos() + TUNING.control.stop.0;

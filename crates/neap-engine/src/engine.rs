@@ -341,6 +341,11 @@ impl Engine {
         self.job.log.note(&self.job, Kind::Stop, line);
     }
 
+    /// Has nobody join a service any more, if it has no job. Whether it is so.
+    pub fn close_if_idle(&self) -> bool {
+        self.job.groups.close_if_empty()
+    }
+
     /// Jobs that a service has.
     pub fn jobs(&self) -> usize {
         self.job.groups.below().len()

@@ -130,6 +130,14 @@ impl Engine {
         }
     }
 
+    /// Has nobody join a service any more, if it has no job. Whether it is so.
+    pub fn close_if_idle(&self) -> bool {
+        match self {
+            Self::Own(engine) => engine.close_if_idle(),
+            Self::Joined(_) => false,
+        }
+    }
+
     /// Jobs that a service has.
     pub fn jobs(&self) -> usize {
         match self {

@@ -21,9 +21,6 @@ use serde_json::{Map, Value};
 use crate::failure::Failure;
 use crate::talk;
 
-/// Times that a service is started, where another ends with its last job just then.
-const STARTS: u32 = 3;
-
 /// The service that a run wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
@@ -64,25 +61,24 @@ impl Wanted {
     /// # Errors
     /// There is none, or it says no.
     pub fn join(&self, join: &Join) -> Result<Member, Failure> {
-        let mut refused = None;
-        for _ in 0..STARTS {
+        let end = neap_sys::monotonic_nanos() + TUNING.control.answer.0;
+        loop {
+            let late = neap_sys::monotonic_nanos() > end;
             let Some(found) = self.find() else {
+                if late {
+                    return Err(self.missing());
+                }
                 self.start()?;
                 continue;
             };
             match Member::join(&found.socket, join) {
                 Ok(member) => return Ok(member),
-                // It has just ended.
-                Err(refusal @ Refusal::Silent(_)) => refused = Some(refusal),
+                // It has just ended, or is about to: then another can be started.
+                Err(refusal) if self.budget.is_some() && !late && ends(&refusal) => {
+                    std::thread::sleep(TUNING.control.look.duration());
+                }
                 Err(refusal) => return Err(self.no(&refusal)),
             }
-        }
-        match (refused, self.find()) {
-            (Some(refusal), _) => Err(self.no(&refusal)),
-            (None, Some(found)) => {
-                Member::join(&found.socket, join).map_err(|refusal| self.no(&refusal))
-            }
-            (None, None) => Err(self.missing()),
         }
     }
 
@@ -117,6 +113,15 @@ impl Wanted {
             "service {} does not start: {line}",
             self.name
         )))
+    }
+}
+
+/// Whether a service says no because it ends.
+fn ends(refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::Silent(_) => true,
+        Refusal::No { code, .. } => code == "ESHUTDOWN",
+        Refusal::Nonsense => false,
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use neap_control::{failure, success};
 use neap_tuning::TUNING;
 use neap_units::{Bytes, PAGE_SIZE};
 use serde_json::{Value, json};
 
-use super::Kind;
-use super::steer::Outcome;
+use super::steer::{Errand, Outcome};
+use super::{Desk, Kind};
 use crate::freeze::Round;
 use crate::group::Group;
 use crate::job::Job;
@@ -215,5 +216,40 @@ impl Thawing {
             true => Outcome::Done(json!({"prefetched_bytes": bytes})),
             false => Outcome::UnderWay,
         }
+    }
+}
+
+impl Desk {
+    /// Stops all processes of a job, and takes its memory out.
+    pub(super) fn freeze(
+        &mut self,
+        at: usize,
+        group: &Arc<Group>,
+        to_disk: bool,
+    ) -> Option<String> {
+        if self.errand.is_some() {
+            return self.begin(at, || unreachable!("another is under way"));
+        }
+        match Errand::freeze(self.peers[at].id, to_disk, &self.job, group.clone()) {
+            Ok(errand) => self.begin(at, || errand),
+            Err((code, line)) => Some(failure(code, line, &json!(null))),
+        }
+    }
+
+    /// Lets the job go on, also while it is being frozen: who asked for that is told.
+    pub(super) fn thaw(&mut self, at: usize, group: &Arc<Group>, prefetch: bool) -> Option<String> {
+        let Some(had) = self.job.unfreeze(group) else {
+            let line = "the job is not frozen";
+            return Some(failure("EALREADY", line, &json!(null)));
+        };
+        self.look_at_errand(neap_sys::monotonic_nanos());
+        if !prefetch || self.errand.is_some() {
+            return Some(success(&json!({"prefetched_bytes": 0})));
+        }
+        let (id, job) = (self.peers[at].id, self.job.clone());
+        let group = group.clone();
+        self.begin(at, || {
+            Errand::thaw(id, Prefetch::begin(&job, group.clone(), had), group)
+        })
     }
 }

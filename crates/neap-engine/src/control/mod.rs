@@ -29,7 +29,6 @@ use crate::engine::StartError;
 use crate::group::Group;
 use crate::job::Job;
 use crate::options::Follow;
-use crate::prefetch::Prefetch;
 use peer::{At, Peer};
 use steer::{Errand, Outcome};
 
@@ -365,33 +364,6 @@ impl Desk {
         None
     }
 
-    fn freeze(&mut self, at: usize, group: &Arc<Group>, to_disk: bool) -> Option<String> {
-        if self.errand.is_some() {
-            return self.begin(at, || unreachable!("another is under way"));
-        }
-        match Errand::freeze(self.peers[at].id, to_disk, &self.job, group.clone()) {
-            Ok(errand) => self.begin(at, || errand),
-            Err((code, line)) => Some(failure(code, line, &json!(null))),
-        }
-    }
-
-    /// Lets the job go on, also while it is being frozen: who asked for that is told.
-    fn thaw(&mut self, at: usize, group: &Arc<Group>, prefetch: bool) -> Option<String> {
-        let Some(had) = self.job.unfreeze(group) else {
-            let line = "the job is not frozen";
-            return Some(failure("EALREADY", line, &json!(null)));
-        };
-        self.look_at_errand(neap_sys::monotonic_nanos());
-        if !prefetch || self.errand.is_some() {
-            return Some(success(&json!({"prefetched_bytes": 0})));
-        }
-        let (id, job) = (self.peers[at].id, self.job.clone());
-        let group = group.clone();
-        self.begin(at, || {
-            Errand::thaw(id, Prefetch::begin(&job, group.clone(), had), group)
-        })
-    }
-
     /// Sets all or, if something is wrong, nothing.
     fn set(&mut self, at: usize, group: &Arc<Group>, changes: &[Change]) -> Option<String> {
         let job = self.job.clone();
@@ -467,7 +439,9 @@ impl Desk {
     /// Those who follow get what is new. Who does not read is closed.
     fn tell_events(&mut self, now: u64) {
         for peer in &mut self.peers {
-            let Some(next) = peer.hears else { continue };
+            let Some(next) = peer.hears.filter(|_| peer.hears_now()) else {
+                continue;
+            };
             for event in self.job.log.since(next) {
                 peer.hears = Some(event.seq + 1);
                 if !peer.is_about_it(event.job.as_deref()) {

@@ -119,7 +119,9 @@ impl Peer {
     pub fn say(&mut self, line: &str, now: u64) {
         self.output.extend_from_slice(line.as_bytes());
         self.flush(now);
-        self.gone |= self.output.len() as u64 > TUNING.control.unread.0;
+        // A job lives as long as its connection: its client may be stopped.
+        let much = self.output.len() as u64 > TUNING.control.unread.0;
+        self.gone |= much && self.member.is_none();
     }
 
     fn flush(&mut self, now: u64) {
@@ -141,6 +143,11 @@ impl Peer {
         self.gone |= !passes.contains(&error.kind());
     }
 
+    /// Whether it may be told of events now: who joined hears of them once it has read what there was.
+    pub fn hears_now(&self) -> bool {
+        self.member.is_none() || self.output.is_empty()
+    }
+
     /// Whether an event concerns it: who joined hears of its own job and of what is of no job.
     pub fn is_about_it(&self, job: Option<&str>) -> bool {
         let own = self.member.as_ref().map(|group| group.who());
@@ -149,9 +156,8 @@ impl Peer {
 
     /// Whether it is to be closed.
     pub fn is_over(&self, now: u64) -> bool {
-        let rests = matches!(self.at, At::Rest | At::Leaves) && self.member.is_none();
-        let waits = !self.output.is_empty() || rests;
-        self.gone || waits && now > self.heard + TUNING.control.silent.0
+        let waits = !self.output.is_empty() || matches!(self.at, At::Rest | At::Leaves);
+        self.gone || waits && self.member.is_none() && now > self.heard + TUNING.control.silent.0
     }
 }
 
@@ -191,6 +197,25 @@ mod tests {
         assert_eq!(peer.line(), Err(()));
         assert!(!peer.is_over(TUNING.control.silent.0));
         assert!(peer.is_over(TUNING.control.silent.0 + 2));
+    }
+
+    /// A client that is stopped reads nothing for as long, and its job is not to end by that.
+    #[test]
+    fn the_connection_of_a_job_is_closed_by_its_end_only() {
+        let (client, mut peer) = meet();
+        let meter = std::sync::Arc::new(crate::meter::Meter::new(neap_units::Bytes::mib(64), true));
+        peer.member = Some(Group::top(None, false, meter));
+        assert!(peer.hears_now());
+        let line = "x".repeat(64 << 10);
+        let most = (TUNING.control.unread.0 >> 16) + 16;
+        for _ in 0..most {
+            peer.say(&line, 1);
+        }
+        assert!(!peer.hears_now(), "it has not read what there is");
+        assert!(!peer.is_over(1 + 2 * TUNING.control.silent.0));
+        drop(client);
+        peer.go_on(2);
+        assert!(peer.is_over(2));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use neap_sys::{Pidfd, Root};
 use neap_tuning::TUNING;
 use neap_units::Bytes;
 
-use super::{Group, SIGKILL};
+use super::{Group, NoPlace, SIGKILL};
 use crate::control::Kind;
 use crate::job::Job;
 use crate::meter::Meter;
@@ -33,7 +33,6 @@ impl Job {
             Some(bytes) => Bytes(bytes),
             None => TUNING.limit.most,
         };
-        let named = wish.name.is_some();
         let name = wish.name.unwrap_or_else(|| {
             let command = wish.command.first().map_or("job", |word| word);
             Name::of(command.as_ref(), root.pid().cast_unsigned())
@@ -50,14 +49,14 @@ impl Job {
             started: neap_sys::monotonic_nanos(),
             ..Group::bare(Arc::new(meter))
         };
-        let Some(group) = self.groups.add(group) else {
-            let taken = format!("a job named {name} runs there already");
-            let many = format!("{} jobs run there already", TUNING.control.members);
-            return Err(match named || !self.groups.is_full() {
-                true => ("EEXIST", taken),
-                false => ("EAGAIN", many),
-            });
-        };
+        let group = self.groups.add(group).map_err(|why| match why {
+            NoPlace::Taken => ("EEXIST", format!("a job named {name} runs there already")),
+            NoPlace::Full => {
+                let many = TUNING.control.members;
+                ("EAGAIN", format!("{many} jobs run there already"))
+            }
+            NoPlace::Closed => ("ESHUTDOWN", "it is about to end".to_owned()),
+        })?;
         let line = format!(
             "{name} joins, with process {} and its children",
             group.pid()

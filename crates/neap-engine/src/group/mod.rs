@@ -7,6 +7,8 @@
 mod counters;
 mod membership;
 mod pace;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -176,6 +178,19 @@ pub(crate) struct Groups {
     count: AtomicU64,
     /// How often some came or went.
     epoch: AtomicU64,
+    /// Nobody joins any more.
+    closed: AtomicBool,
+}
+
+/// Why a group cannot be added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum NoPlace {
+    /// Its name is another's.
+    Taken,
+    /// There are as many as may be.
+    Full,
+    /// The service is about to end.
+    Closed,
 }
 
 impl Groups {
@@ -185,6 +200,7 @@ impl Groups {
             below: Lock::default(),
             count: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
         }
     }
 
@@ -231,18 +247,23 @@ impl Groups {
         (lives && !found.is_over()).then(|| found.clone())
     }
 
-    /// One more, with a number of its own. `None`: its name is another's, or there are too many.
-    fn add(&self, mut group: Group) -> Option<Arc<Group>> {
+    /// One more, with a number of its own.
+    fn add(&self, mut group: Group) -> Result<Arc<Group>, NoPlace> {
         group.number = self.count.fetch_add(1, Relaxed) + 1;
         let mut below = self.below.lock();
-        let taken = below.iter().any(|other| other.name == group.name);
-        if taken || below.len() >= TUNING.control.members {
-            return None;
+        if self.closed.load(Relaxed) {
+            return Err(NoPlace::Closed);
+        }
+        if below.iter().any(|other| other.name == group.name) {
+            return Err(NoPlace::Taken);
+        }
+        if below.len() >= TUNING.control.members {
+            return Err(NoPlace::Full);
         }
         let group = Arc::new(group);
         below.push(group.clone());
         self.epoch.fetch_add(1, Relaxed);
-        Some(group)
+        Ok(group)
     }
 
     fn remove(&self, group: &Group) {
@@ -252,9 +273,13 @@ impl Groups {
         self.epoch.fetch_add(1, Relaxed); // after it: who sees this sees that it is gone
     }
 
-    /// Whether no other can join.
-    pub fn is_full(&self) -> bool {
-        self.below.lock().len() >= TUNING.control.members
+    /// Has nobody join any more, if there is nobody. Whether it is so.
+    pub fn close_if_empty(&self) -> bool {
+        let below = self.below.lock();
+        if below.is_empty() {
+            self.closed.store(true, Relaxed);
+        }
+        below.is_empty()
     }
 
     /// The one that is called so.

@@ -1,0 +1,69 @@
+use neap_units::Bytes;
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+fn meter(mib: u64) -> Arc<Meter> {
+    Arc::new(Meter::new(Bytes(mib * MIB), true))
+}
+
+fn named(groups: &Groups, name: &str, mib: u64) -> Result<Arc<Group>, NoPlace> {
+    groups.add(Group {
+        name: Some(Name::new(name).expect("a name")),
+        parent: Some(groups.top().clone()),
+        ..Group::bare(meter(mib))
+    })
+}
+
+fn groups() -> Groups {
+    Groups::new(Group::top(None, false, meter(64)))
+}
+
+#[test]
+fn a_page_counts_for_its_group_and_those_above_and_waits_for_the_fullest() {
+    let groups = groups();
+    let small = named(&groups, "small", 16).expect("a place");
+    let other = named(&groups, "other", 32).expect("a place");
+    small.charge(12 * MIB);
+    other.charge(20 * MIB);
+    let usage = [&small, &other, groups.top()].map(|group| group.meter.usage() / MIB);
+    assert_eq!(usage, [12, 20, 32]);
+    assert_eq!(small.room(), 4 * MIB, "its own limit is nearest");
+    assert!(!small.must_hold(4 * MIB) && small.must_hold(5 * MIB));
+    groups.top().charge(30 * MIB);
+    assert!(
+        small.must_hold(3 * MIB) && other.must_hold(3 * MIB),
+        "the top is full"
+    );
+    small.uncharge(12 * MIB);
+    assert_eq!(groups.top().meter.usage(), 50 * MIB);
+    assert!(small.is_within(groups.top()) && !groups.top().is_within(&small));
+    assert!(!small.is_within(&other));
+}
+
+#[test]
+fn a_name_is_taken_once_and_nobody_joins_what_is_about_to_end() {
+    let groups = groups();
+    let epoch = groups.epoch();
+    let one = named(&groups, "one", 16).expect("a place");
+    assert_eq!(named(&groups, "one", 16).map(drop), Err(NoPlace::Taken));
+    assert!(!groups.close_if_empty(), "there is one");
+    groups.remove(&one);
+    assert!(groups.epoch() > epoch);
+    assert!(named(&groups, "one", 16).is_ok_and(|other| other.number > one.number));
+    let all = groups.below();
+    all.iter().for_each(|group| groups.remove(group));
+    assert!(groups.close_if_empty());
+    assert_eq!(named(&groups, "two", 16).map(drop), Err(NoPlace::Closed));
+}
+
+#[test]
+fn events_are_counted_on_the_way_up() {
+    let groups = groups();
+    let one = named(&groups, "one", 16).expect("a place");
+    one.count(|events| &events.pgfault, 3);
+    groups.top().count(|events| &events.pgfault, 1);
+    let counted = |group: &Group| group.events.pgfault.load(Relaxed);
+    assert_eq!((counted(&one), counted(groups.top())), (3, 4));
+}
