@@ -1,8 +1,8 @@
 //! `neap run --idle`: memory of processes that do nothing leaves before any limit is met.
 //!
 //! A process whose processor time stands still touches nothing: that is a cheaper sign of cold memory than any look at its
-//! pages. What is taken at once grows as long as hardly anything comes back and hardly anybody waits, and else becomes less,
-//! with a pause that grows (as senpai does with the kernel's pressure). Without `--idle` there is no thread and no look.
+//! pages. What is taken at once grows as long as hardly anything comes back and hardly anybody waits. Else it becomes less,
+//! with a pause that grows, as senpai does with the kernel's pressure. Without `--idle` there is no thread and no look.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

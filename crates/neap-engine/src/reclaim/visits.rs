@@ -1,9 +1,9 @@
 //! Whom reclaim for a service's limit takes from next: the memcg LRU over its jobs (SPEC 3.10), or a walk through all of them,
 //! for comparison.
 //!
-//! A visit takes a share of a job's pages that is in proportion to what it has (its pages shifted by the priority of this
-//! reclaim), and then the job goes to the young generation. So each gives once before any gives twice, whatever it has, and no step
-//! looks at all jobs. What `memory.min` and `memory.low` protect is spared by the same rules as in the simulator.
+//! A visit takes a share in proportion to what a job has: its pages, shifted by the priority of this reclaim. A job whose pages have
+//! aged by that goes to the young generation. So each gives a generation before any gives two, and no step looks at all jobs. The
+//! rules are those of the simulator, but for what `memory.low` protects (see [`Asked`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -5,8 +5,8 @@
 //! once, although no visit looks at all groups. [`MemcgLru`] keeps the places, [`MemcgTrigger`] says what moves a group, and
 //! [`shrink_many`] walks through old.
 //!
-//! A place lies in a record of its own and not with the group, so that the simulator, which keeps folios by cgroup and node,
-//! and the engine, which keeps pages by address space, use the same lists.
+//! A place lies in a record of its own and not with the group. So the same lists serve the simulator, which keeps folios by cgroup
+//! and node, and the engine, which keeps pages by address space.
 
 mod trigger;
 mod walk;
