@@ -178,7 +178,7 @@ impl Space {
     /// was seen, and where the table has pages. Nothing if none moves and there is no fork: then nobody asks.
     fn taken(&self, job: &Job, changes: &[Shape]) -> Ranges {
         let mut taken = Ranges::default();
-        let forks = changes.iter().any(|change| *change == Shape::Still);
+        let forks = changes.contains(&Shape::Still);
         let moves = |change: &Shape| matches!(change, Shape::Move { .. });
         if !forks && !changes.iter().any(moves) {
             return taken;
