@@ -163,6 +163,8 @@ impl Freezing {
             space.discover(job);
         }
         self.group.freeze.note_pages(job, &self.group);
+        // From here on: before, nobody may have looked for long.
+        self.before = self.group.meter.usage();
         self.group.freeze.set_empties(true);
         self.group.meter.ask_for(Some(0));
         job.reclaim.ring();
