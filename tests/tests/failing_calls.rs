@@ -163,8 +163,9 @@ fn try_all(failing: &Failing, plan: impl FnOnce(&BTreeMap<String, Calls>) -> Vec
     };
     // Most of a run is waiting.
     thread::scope(|scope| {
-        scope.spawn(work);
-        scope.spawn(work);
+        for _ in 0..4 {
+            scope.spawn(work);
+        }
     });
     let (went_on, told, calls, faults) = sums.into_inner().expect("the sums");
     let sum = format!("{calls} calls failed: {went_on} jobs went on, {told} ended with a line\n");
