@@ -7,8 +7,8 @@ target=${CARGO_TARGET_DIR:-target}
 status=0
 
 tools/need.sh test || exit 1
-# Nothing to go on from: what a later build could take from this one would cost half a minute here.
-[ -d "$target/debug/incremental" ] || export CARGO_INCREMENTAL=0
+# Nothing to go on from: what a later build could take from this one, and the lines of a backtrace, would cost a minute here.
+[ -d "$target/debug/incremental" ] || export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 cargo build --release -p neap-cli -p neap-suite || exit 1
 mkdir -p "$target"
 tools/lint.sh || status=1
