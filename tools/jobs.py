@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Many jobs under one budget: how evenly reclaim takes from them, by each way to visit them.
 
-    tools/jobs.py [--jobs 64] [--mib 8] [--rate 200] [--rounds 40] [--reclaim 8] [--seeds 5] [--walks memcg-lru,full,cookie] [--unequal]
+    tools/jobs.py [--jobs 64] [--mib 8] [--rate 200] [--rounds 40] [--reclaim 8] [--seeds 5] [--walks memcg-lru,full,cookie] [--unequal] [--loud]
 
 Each job touches its own memory at random, at a steady rate. `neap reclaim` takes so many MiB, many times. For each walk: the
 standard deviation of pgsteal over its mean, what came over what was asked for, and the processor time of the service for each page
@@ -38,13 +38,13 @@ def run(args, walk, toucher, folder):
     """One run: pgsteal of each job, its size, what came and what was asked for in bytes, and seconds of the service."""
     stop = folder / "stop"
     sizes = [args.mib << (number % 4 if args.unequal else 0) for number in range(args.jobs)]
-    service = subprocess.Popen([NEAP, "serve", "all", "-m", f"{2 * sum(sizes) + 256}M", "--walk", walk, "--idle", "off"], stderr=subprocess.DEVNULL)
+    service = subprocess.Popen([NEAP, "serve", "all", "-m", f"{2 * sum(sizes) + 256}M", "--walk", walk, "--idle", "off"], stderr=None if args.loud else subprocess.DEVNULL)
     while not (folder / "neap/all.sock").exists():
         time.sleep(0.02)
     jobs = []
     for number, mib in enumerate(sizes):
         file = folder / f"job{number}"
-        words = [NEAP, "run", "--in", "all", "--name", f"job{number}", "--", str(toucher), str(mib), str(args.rate), str(file)]
+        words = [NEAP, "run", "--in", "all", "--name", f"job{number}", "--", str(toucher), str(mib), str(args.rate * mib // args.mib), str(file)]
         jobs.append((subprocess.Popen(words), file))
         while not pathlib.Path(f"{file}.ready").exists():
             time.sleep(0.01)
@@ -73,6 +73,7 @@ def main():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--walks", default="memcg-lru,full,cookie")
     parser.add_argument("--unequal", action="store_true")
+    parser.add_argument("--loud", action="store_true", help="let the service say what it says")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as build:
         toucher = pathlib.Path(build) / "toucher"
@@ -88,6 +89,8 @@ def main():
                 taken, sizes, got, asked, spent = run(args, walk, toucher, folder)
                 shutil.rmtree(folder, ignore_errors=True)
                 parts = [pages / mib for pages, mib in zip(taken, sizes)]
+                if args.loud:
+                    print(sorted(taken))
                 spread.append(statistics.pstdev(parts) / max(statistics.mean(parts), 1e-9))
                 share.append(got / asked)
                 cost.append(spent * 1e6 / max(sum(taken), 1))

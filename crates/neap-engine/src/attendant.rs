@@ -65,9 +65,7 @@ impl Plea {
                 (spaces.iter().filter(its).count() < TUNING.agents.spaces).then_some(plea)
             }
             Request::Adopt { keeps } => {
-                let space = spaces
-                    .into_iter()
-                    .find(|space| space.cookie == caller.number)?;
+                let space = job.space_by_cookie(caller.number)?;
                 let first = !space.is_dead() && !space.claimed.swap(true, Relaxed);
                 first.then_some(Self::Adopt { space, keeps })
             }

@@ -377,7 +377,7 @@ impl Engine {
         self.job.watch.ring();
         self.job.idle.ring();
         self.job.log.ring();
-        for space in self.job.spaces() {
+        for space in self.job.spaces().iter() {
             space.set_dead();
         }
         for thread in self.threads {

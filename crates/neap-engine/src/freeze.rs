@@ -280,8 +280,7 @@ impl Freeze {
 
     /// Notes what each space has now, for who brings it back.
     pub fn note_pages(&self, job: &Job, group: &Group) {
-        let mut spaces = job.spaces();
-        spaces.retain(|space| space.group.is_within(group));
+        let spaces = job.spaces_of(group);
         let core = job.core();
         let living = spaces.iter().filter(|space| core.is_live(space.id));
         let pages = living.map(|space| (space.cookie, core.resident(space.id)));
@@ -328,8 +327,7 @@ impl Job {
 
     /// Pages that are in the programs or staged there.
     pub fn pages_in_memory(&self, group: &Group) -> u64 {
-        let mut spaces = self.spaces();
-        spaces.retain(|space| space.group.is_within(group));
+        let spaces = self.spaces_of(group);
         let bodies = spaces.iter().filter_map(|space| space.body.get());
         let staged: u64 = bodies.map(|body| body.stage.frames()).sum();
         self.resident_of(group).0 + staged
@@ -346,9 +344,8 @@ impl Job {
                 has
             })
         };
-        let spaces = self.spaces();
-        let its = spaces.iter().filter(|space| space.group.is_within(group));
-        let each: Vec<u64> = its.filter_map(part).collect();
+        let spaces = self.spaces_of(group);
+        let each: Vec<u64> = spaces.iter().filter_map(part).collect();
         (each.iter().sum(), each.len())
     }
 

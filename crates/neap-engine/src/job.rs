@@ -14,11 +14,10 @@ use neap_policy::{Effect, Illegal};
 use neap_record::Recorded;
 use neap_store::Store;
 use neap_sys::{
-    Clock, Features, Gate, Keeper, Lock, Locked, MachineClock, Root, SysError, Userfault, Wake,
-    Waker,
+    Clock, Features, Keeper, Lock, Locked, MachineClock, Root, SysError, Userfault, Wake, Waker,
 };
 use neap_tuning::{Share, TUNING};
-use neap_units::{PAGE_SIZE, PageNr, SpaceId};
+use neap_units::{PAGE_SIZE, PageNr};
 
 use crate::attend::Attendance;
 use crate::bell::Bell;
@@ -31,6 +30,7 @@ use crate::meter::Meter;
 use crate::options::{Exhausted, Options, Swap};
 use crate::report::{ProcessReport, Roll, SamplerReport};
 use crate::room::Room;
+use crate::roster::{Rosters, Spaces};
 use crate::space::{Kin, Ranges, Space};
 use crate::spares::Spares;
 use crate::stalls::Stalls;
@@ -52,7 +52,7 @@ pub(crate) struct Job {
     pub features: Features,
     core: Lock<Recorded, 5>,
     pub store: Store,
-    spaces: Gate<Vec<Arc<Space>>, 6>,
+    spaces: Rosters,
     /// That of the top group: what the limit is for.
     pub meter: Arc<Meter>,
     pub groups: Groups,
@@ -155,7 +155,7 @@ impl Job {
             stalls: Stalls::default(),
             core: Lock::new(Recorded::new()),
             store,
-            spaces: Gate::default(),
+            spaces: Rosters::default(),
             reclaim: Bell::default(),
             compress: Bell::default(),
             shrink: Bell::default(),
@@ -193,18 +193,17 @@ impl Job {
     }
 
     /// All spaces, as they are now.
-    pub fn spaces(&self) -> Vec<Arc<Space>> {
-        self.spaces.read().clone()
+    pub fn spaces(&self) -> Spaces {
+        self.spaces.all()
     }
 
-    pub fn space(&self, id: SpaceId) -> Option<Arc<Space>> {
-        let spaces = self.spaces.read();
-        spaces.iter().find(|space| space.id == id).cloned()
+    /// The spaces of a group and of those below it, as they are now.
+    pub fn spaces_of(&self, group: &Group) -> Spaces {
+        self.spaces.of(group)
     }
 
     pub fn space_by_cookie(&self, cookie: u64) -> Option<Arc<Space>> {
-        let spaces = self.spaces.read();
-        spaces.iter().find(|space| space.cookie == cookie).cloned()
+        self.spaces.find(|space| space.cookie == cookie)
     }
 
     /// What the engine proves itself with to whoever names a space by its number: nobody else can tell.
@@ -249,17 +248,14 @@ impl Job {
         let bell = Waker::new().ok(); // a forked child must be served though no descriptor is left
         let id = self.core().add_space();
         let cookie = Self::new_number();
-        let mut spaces = self.spaces.write();
-        let relative = spaces
-            .iter()
-            .find(|other| Some(other.kin.family()) == family);
-        let kin = match relative {
-            Some(relative) => relative.kin.another(),
-            None => Kin::first(family.unwrap_or(cookie)),
-        };
-        let space = Arc::new(Space::new(id, cookie, kin, group, uffd, bell, ranges));
-        spaces.push(space.clone());
-        space
+        self.spaces.add(|others| {
+            let is_relative = |other: &&Arc<Space>| Some(other.kin.family()) == family;
+            let kin = match others.iter().find(is_relative) {
+                Some(relative) => relative.kin.another(),
+                None => Kin::first(family.unwrap_or(cookie)),
+            };
+            Arc::new(Space::new(id, cookie, kin, group, uffd, bell, ranges))
+        })
     }
 
     /// Nothing depends on a space any more.
@@ -274,14 +270,10 @@ impl Job {
     /// Forgets a space whose memory is gone. Everything it held in the store is freed.
     pub fn drop_space(&self, space: &Space) {
         space.set_dead();
-        let mut spaces = self.spaces.write();
-        let before = spaces.len();
-        spaces.retain(|other| other.cookie != space.cookie);
-        if spaces.len() == before {
+        // It leaves its family before another of that can come.
+        if !self.spaces.remove(space, || space.kin.leave()) {
             return;
         }
-        space.kin.leave(); // before another of its family can come
-        drop(spaces);
         // Whoever works on the space holds its gate; wait for them before the id may be reused.
         let _gate = space.gate.write();
         // The number is reused only after its last entry is gone from the store.
@@ -381,7 +373,7 @@ impl Job {
         self.warn(format!(
             "a process lost memory ({why}); the job is killed rather than let it read wrong bytes"
         ));
-        for space in self.spaces() {
+        for space in self.spaces().iter() {
             if let Some(body) = space.body.get() {
                 let _ = body.process.signal(SIGKILL);
             }

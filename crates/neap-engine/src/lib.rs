@@ -40,6 +40,7 @@ mod reclaim;
 mod record;
 mod report;
 mod room;
+mod roster;
 mod sampler;
 mod shelter;
 mod space;

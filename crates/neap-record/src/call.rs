@@ -17,7 +17,7 @@ pub enum Call {
     Ensure(SpaceId, PageNr),
     /// [`Core::apply`].
     Apply(PageId, Step),
-    /// [`Core::choose_space`], and the spaces that may not give pages.
+    /// [`Core::choose_space`], and the spaces that may give pages.
     Choose(Vec<SpaceId>),
     /// [`Core::pick`], and how many at most.
     Pick(SpaceId, u64),
@@ -183,7 +183,7 @@ impl Display for Call {
             Call::DropSpace(space) => write!(f, "drop {space}"),
             Call::Ensure(space, page) => write!(f, "enter {:#x} of {space}", page.addr()),
             Call::Apply(id, step) => write!(f, "{step:?} {id}"),
-            Call::Choose(refused) => write!(f, "choose a space but {}", Ids(refused)),
+            Call::Choose(among) => write!(f, "choose a space among {}", Ids(among)),
             Call::Pick(space, max) => write!(f, "pick {max} of {space}"),
             Call::Remove(space, range) => {
                 let (from, to) = (range.start.addr(), range.end.0.saturating_mul(4096));

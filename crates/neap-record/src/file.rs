@@ -21,7 +21,7 @@ use crate::varint::{self, Fault};
 /// The first bytes of every record.
 pub const MAGIC: &[u8; 7] = b"NEAPREC";
 /// The version that is written and read.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// No writer makes a longer block.
 const LONGEST: u32 = 1 << 30;
 /// Length and checksums of a block.

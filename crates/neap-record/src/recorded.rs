@@ -1,6 +1,5 @@
 //! The core with a recorder around it.
 
-use std::cell::RefCell;
 use std::ops::{Deref, Range};
 
 use neap_policy::{Core, Effect, Illegal, State, Step};
@@ -177,19 +176,9 @@ impl Recorded {
     }
 
     /// [`Core::choose_space`].
-    pub fn choose_space(&mut self, may: impl Fn(SpaceId) -> bool) -> Option<SpaceId> {
-        if self.tape.is_none() {
-            return self.core.choose_space(may);
-        }
-        let refused = RefCell::new(Vec::new());
-        let chosen = self.core.choose_space(|space| {
-            let allowed = may(space);
-            if !allowed {
-                refused.borrow_mut().push(space);
-            }
-            allowed
-        });
-        self.note(|| (Call::Choose(refused.into_inner()), Answer::Chosen(chosen)));
+    pub fn choose_space(&mut self, among: &[SpaceId]) -> Option<SpaceId> {
+        let chosen = self.core.choose_space(among);
+        self.note(|| (Call::Choose(among.to_vec()), Answer::Chosen(chosen)));
         chosen
     }
 

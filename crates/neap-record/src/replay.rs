@@ -74,9 +74,9 @@ impl Replay {
                 let known = self.core.knows(*id);
                 known.then(|| Answer::Flag(self.core.take_wanted(*id)))
             }
-            Call::Choose(refused) => {
-                let chosen = self.core.choose_space(|space| !refused.contains(&space));
-                Some(Answer::Chosen(chosen))
+            Call::Choose(among) => {
+                let among: Vec<_> = among.iter().filter_map(|&id| self.live(id)).collect();
+                Some(Answer::Chosen(self.core.choose_space(&among)))
             }
             Call::Pick(space, max) => {
                 let space = self.live(*space)?;

@@ -155,11 +155,8 @@ impl Freezing {
         if !job.all_registered() && now < self.progress + TUNING.control.register.0 {
             return;
         }
-        for space in job
-            .spaces()
-            .iter()
-            .filter(|space| space.is_managed() && space.group.is_within(&self.group))
-        {
+        let spaces = job.spaces_of(&self.group);
+        for space in spaces.iter().filter(|space| space.is_managed()) {
             space.discover(job);
         }
         self.group.freeze.note_pages(job, &self.group);

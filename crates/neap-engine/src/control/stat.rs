@@ -80,9 +80,8 @@ impl Job {
 
     /// Numbers of the processes of a group that live, in order.
     fn living(&self, group: &Group) -> Vec<i32> {
-        let spaces = self.spaces();
-        let its = spaces.iter().filter(|space| space.group.is_within(group));
-        let bodies = its.filter(|space| !space.is_dead());
+        let spaces = self.spaces_of(group);
+        let bodies = spaces.iter().filter(|space| !space.is_dead());
         let bodies = bodies.filter_map(|space| space.body.get());
         let mut living: Vec<i32> = bodies
             .filter(|body| !body.is_left())

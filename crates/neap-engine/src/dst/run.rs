@@ -199,14 +199,12 @@ impl Scene {
         let part = match chance.below(12) {
             0..4 => Part::Stage(most),
             4..6 => Part::Unshare(most),
-            6..10 => Part::Store {
-                early: chance.happens(700),
-            },
+            6..10 => Part::Store,
             10 => Part::Recycle,
             _ => Part::CatchUp,
         };
         // A worker stores beside reclaim, where there are threads.
-        if self.hands.are_there() && matches!(part, Part::Store { .. }) && chance.happens(500) {
+        if self.hands.are_there() && matches!(part, Part::Store) && chance.happens(500) {
             let slot = self.storer.share();
             if let Some(mut storer) = slot.take() {
                 self.note(|| format!("a worker stores a block of space {:?}", space.id));
@@ -328,7 +326,7 @@ impl Scene {
         if let Some(wrong) = self.machine.wrong() {
             return Err(wrong);
         }
-        for space in self.job.spaces() {
+        for space in self.job.spaces().iter() {
             let lost = space.body.get().is_some_and(|body| body.lost.load(Relaxed));
             if lost && !self.may_lose() {
                 return Err(format!("lost: {:?}", self.job.warnings.all()));

@@ -70,8 +70,7 @@ impl Job {
     /// The counters of a group below the top, by their names.
     pub fn counts_of(&self, group: &Group) -> BTreeMap<&'static str, u64> {
         let mut sum = *group.gone.lock();
-        let mut spaces = self.spaces();
-        spaces.retain(|space| space.group.is_within(group));
+        let spaces = self.spaces_of(group);
         let stored = self.store.stats_of(spaces.iter().map(|space| space.id));
         {
             let core = self.core();

@@ -96,8 +96,8 @@ impl Job {
     /// Sends SIGKILL to all processes of a group that are known, and to those below them.
     pub fn kill_all_of(&self, group: &Group) {
         self.groups.kill(group);
-        for space in self.spaces() {
-            let Some(body) = space.body.get().filter(|_| space.group.is_within(group)) else {
+        for space in self.spaces_of(group).iter() {
+            let Some(body) = space.body.get() else {
                 continue;
             };
             // Who runs another program by now is still of the group.

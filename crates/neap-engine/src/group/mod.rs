@@ -60,6 +60,9 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// The number of the group above all others.
+    pub const TOP: u64 = 0;
+
     /// The group above all others, with the limit of all.
     pub fn top(root: Option<Root>, require: bool, meter: Arc<Meter>) -> Arc<Self> {
         Arc::new(Self {
@@ -71,7 +74,7 @@ impl Group {
 
     fn bare(meter: Arc<Meter>) -> Self {
         Self {
-            number: 0,
+            number: Self::TOP,
             name: None,
             parent: None,
             root: None,

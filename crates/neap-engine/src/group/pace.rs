@@ -118,41 +118,52 @@ impl Paces {
     }
 }
 
+/// Pages of a space that are staged.
+fn staged(space: &Arc<Space>) -> u64 {
+    space.body.get().map_or(0, |body| body.stage.frames())
+}
+
 impl Job {
-    /// Has the meters know what reclaim may still take. Returns the resident pages of all groups.
-    pub fn note_reclaimable(&self) -> Pages {
-        let spaces = self.spaces();
-        let (total, resident) = {
+    /// Has the meter of a group know what reclaim may still take; `staging` has all spaces that stage pages. Returns the
+    /// resident pages of the group.
+    pub fn note_reclaimable(&self, group: &Group, staging: &[Arc<Space>]) -> Pages {
+        let resident = self.resident_of(group);
+        let its = staging.iter().filter(|space| space.group.is_within(group));
+        let staged: u64 = its.map(staged).sum();
+        let pool = match (self.store.can_write_back(), &group.parent) {
+            (false, _) => 0,
+            (true, None) => self.store.pool_bytes().0,
+            (true, Some(_)) => group.meter.pool(),
+        };
+        group
+            .meter
+            .note_reclaimable(Pages(resident.0 + staged), pool);
+        resident
+    }
+
+    /// Has the meters of all groups know what reclaim may still take, by one look at each space.
+    pub fn note_all_reclaimable(&self, spaces: &[Arc<Space>]) {
+        self.note_reclaimable(self.groups.top(), spaces);
+        let groups = self.groups.below();
+        if groups.is_empty() {
+            return;
+        }
+        let resident: Vec<u64> = {
             let core = self.core();
-            let of = |space: &Arc<Space>| match core.is_live(space.id) {
+            let resident = |space: &Arc<Space>| match core.is_live(space.id) {
                 true => core.resident(space.id).0,
                 false => 0,
             };
-            (
-                core.total_resident(),
-                spaces.iter().map(of).collect::<Vec<_>>(),
-            )
+            spaces.iter().map(resident).collect()
         };
-        let staged = |space: &Arc<Space>| space.body.get().map_or(0, |body| body.stage.frames());
-        let pool = match self.store.can_write_back() {
-            true => self.store.pool_bytes().0,
-            false => 0,
-        };
-        let staged: Vec<u64> = spaces.iter().map(staged).collect();
-        let all: u64 = staged.iter().sum();
-        self.meter.note_reclaimable(Pages(total.0 + all), pool);
-        let groups = self.groups.below();
-        if groups.is_empty() {
-            return total;
-        }
-        let pages = resident.iter().zip(&staged).map(|(one, other)| one + other);
-        let pages = Sums::of(&spaces, pages);
+        let pages = resident.iter().zip(spaces);
+        let pages = Sums::of(spaces, pages.map(|(pages, space)| pages + staged(space)));
+        let writes = self.store.can_write_back();
         for group in groups {
-            let pool = if pool > 0 { group.meter.pool() } else { 0 };
+            let pool = if writes { group.meter.pool() } else { 0 };
             let pages = Pages(pages.of_group(&group));
             group.meter.note_reclaimable(pages, pool);
         }
-        total
     }
 
     /// The resident pages of a group and those below it.
@@ -160,28 +171,23 @@ impl Job {
         if group.parent.is_none() {
             return self.core().total_resident();
         }
-        let spaces = self.spaces();
+        let spaces = self.spaces_of(group);
         let core = self.core();
-        let its = spaces
-            .iter()
-            .filter(|space| space.group.is_within(group) && core.is_live(space.id));
+        let its = spaces.iter().filter(|space| core.is_live(space.id));
         Pages(its.map(|space| core.resident(space.id).0).sum())
     }
 
-    /// The pool has changed: the estimates go along.
-    pub fn note_pool(&self) {
+    /// The pool has changed by what a group has there: its estimate and those of the groups above go along. Those of others do
+    /// at the next look.
+    pub fn note_pool(&self, group: &Group) {
         self.meter.note_pool(self.store.pool_memory().0);
-        let groups = self.groups.below();
-        if groups.is_empty() {
-            return;
-        }
-        let spaces = self.spaces();
-        let compressed = self
-            .store
-            .compressed_of(spaces.iter().map(|space| space.id));
-        let pools = Sums::of(&spaces, compressed.iter().map(|bytes| bytes.0));
-        for group in groups {
-            group.meter.note_pool(pools.of_group(&group));
+        for group in group.chain().filter(|group| group.parent.is_some()) {
+            let spaces = self.spaces_of(group);
+            let compressed = self
+                .store
+                .compressed_of(spaces.iter().map(|space| space.id));
+            let bytes = compressed.iter().map(|bytes| bytes.0).sum();
+            group.meter.note_pool(bytes);
         }
     }
 }

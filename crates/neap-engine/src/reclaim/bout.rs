@@ -188,20 +188,15 @@ impl Reclaimer {
 
     /// What the last pass is judged by.
     fn look(&self, group: &Group) -> Look {
-        let total = self.job.note_reclaimable().0;
-        let resident = match group.parent {
-            None => total,
-            Some(_) => self.job.resident_of(group).0,
-        };
-        let spaces = self.job.spaces();
-        let mut its = spaces.iter().filter(|space| space.group.is_within(group));
+        let resident = self.job.note_reclaimable(group, &self.work.staging()).0;
+        let spaces = self.job.spaces_of(group);
         Look {
             now: neap_sys::monotonic_nanos(),
             resident,
             round: resident / BLOCK_PAGES + self.work.stage_target(group) as u64,
             written: self.job.store.written_back(),
             writing: self.job.is_writing(),
-            late: its.any(|space| space.lets_go_later()),
+            late: spaces.iter().any(|space| space.lets_go_later()),
             far_over: group.meter.is_far_over(),
         }
     }
@@ -209,10 +204,9 @@ impl Reclaimer {
     /// Looks for all memory of the group that is not managed yet, before nothing is said to be left. Whether there is some.
     fn finds_more(&self, group: &Group) -> bool {
         let before = self.job.resident_of(group);
-        for space in self.job.spaces() {
-            if space.is_managed() && space.group.is_within(group) {
-                space.discover(&self.job);
-            }
+        let spaces = self.job.spaces_of(group);
+        for space in spaces.iter().filter(|space| space.is_managed()) {
+            space.discover(&self.job);
         }
         let found = self.job.resident_of(group).saturating_sub(before);
         found.0 >= BLOCK_PAGES

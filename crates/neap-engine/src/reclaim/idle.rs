@@ -13,9 +13,10 @@ impl Reclaimer {
         if !self.job.idle.begins() {
             return;
         }
-        let mut spaces = self.job.spaces();
-        spaces.retain(|space| self.job.idle.holds(space.cookie) && !rests(space));
-        for space in &spaces {
+        let spaces = self.job.spaces();
+        let job = self.job.clone();
+        let is_idle = |space: &&Arc<Space>| job.idle.holds(space.cookie) && !rests(space);
+        for space in spaces.iter().filter(is_idle) {
             self.store_untouched(space);
             while space.idle.load(Relaxed) > 0 && !self.is_called_away() {
                 if !self.take_idle(space) {
@@ -37,7 +38,7 @@ impl Reclaimer {
         self.most = usize::try_from(left).map_or(BATCH, |most| most.min(BATCH));
         let taken = self.stage_batch(space) + self.part(space);
         let stored = self.store_overdue(&space.group, false);
-        self.recycle_all(taken, stored);
+        self.recycle_all(&space.group, taken, stored);
         let taken = taken as u64;
         space.idle.store(left.saturating_sub(taken), Relaxed);
         space.group.count(|events| &events.idle, taken);
@@ -50,13 +51,13 @@ impl Reclaimer {
             return;
         };
         let mut taken = Taken::default();
-        let blocks = body.stage.waiting() + 1; // the open one
-        for _ in 0..blocks {
+        let (filled, fills) = body.stage.waiting();
+        for _ in 0..filled + usize::from(fills) {
             if self.is_called_away() {
                 return;
             }
-            self.store_block(space, true, &mut taken);
+            self.store_block(space, &mut taken);
         }
-        self.recycle_all(0, taken);
+        self.recycle_all(&space.group, 0, taken);
     }
 }

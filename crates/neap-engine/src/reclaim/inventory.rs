@@ -44,9 +44,8 @@ impl Inventory {
     /// Looks at all memory of a group. Slow.
     pub fn take(job: &Job, group: &Group) -> Self {
         let mut all = Self::default();
-        for space in job.spaces() {
-            let counts = !space.is_dead() && space.group.is_within(group);
-            let Some(body) = space.body.get().filter(|_| counts) else {
+        for space in job.spaces_of(group).iter() {
+            let Some(body) = space.body.get().filter(|_| !space.is_dead()) else {
                 continue;
             };
             for mapping in body.process.figures().unwrap_or_default() {

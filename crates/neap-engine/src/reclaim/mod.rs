@@ -82,7 +82,7 @@ fn rest_after(round: u64) -> Duration {
 pub(crate) enum Part {
     Stage(usize),
     Unshare(usize),
-    Store { early: bool },
+    Store,
     Recycle,
     CatchUp,
 }
@@ -138,7 +138,7 @@ impl Reclaimer {
     /// Panics on a broken invariant of any structure. For tests: it walks everything.
     fn check(&self) {
         self.job.core().check();
-        for space in self.job.spaces() {
+        for space in self.job.spaces().iter() {
             if let Some(body) = space.body.get() {
                 body.stage.check();
             }
@@ -147,7 +147,7 @@ impl Reclaimer {
 
     /// Late commands are completed even when nothing needs to be reclaimed: threads may wait.
     fn catch_up(&self) {
-        for space in self.job.spaces() {
+        for space in self.job.spaces().iter() {
             if space.is_late() {
                 let _gate = space.gate.read();
                 if !space.is_dead() {
@@ -162,13 +162,13 @@ impl Reclaimer {
     fn pass(&mut self, group: &Group) -> Pass {
         self.catch_up();
         if self.job.store.waits_for_disk() {
-            return self.recycle_all(0, Taken::default());
+            return self.recycle_all(group, 0, Taken::default());
         }
         self.most =
             usize::try_from(self.above_floor(group).0).map_or(BATCH, |most| most.min(BATCH));
         if self.most == 0 {
             let store = self.store_overdue(group, true);
-            return self.recycle_all(0, store);
+            return self.recycle_all(group, 0, store);
         }
         let in_vain = self
             .bouts
@@ -186,32 +186,25 @@ impl Reclaimer {
             }
             Turn::Nobody => {
                 let store = self.store_overdue(group, true);
-                return self.recycle_all(0, store);
+                return self.recycle_all(group, 0, store);
             }
         };
         let from = visited.as_deref().unwrap_or(group);
+        let spaces = self.job.spaces_of(from);
         // Who is stopped, forks or has no agent is passed over.
-        let resting: Vec<SpaceId> = self
-            .job
-            .spaces()
-            .iter()
-            .filter(|space| rests(space) || !space.group.is_within(from))
-            .map(|space| space.id)
-            .collect();
-        let chosen = self.job.core().choose_space(|id| !resting.contains(&id));
-        let space = chosen.and_then(|id| self.job.space(id));
-        if let Some(space) = &space {
+        let able = spaces.iter().filter(|space| !rests(space));
+        let able: Vec<SpaceId> = able.map(|space| space.id).collect();
+        let chosen = self.job.core().choose_space(&able);
+        let mut taken = 0;
+        if let Some(space) = spaces.iter().find(|space| Some(space.id) == chosen) {
             self.step_aside(space);
+            taken = self.stage_batch(space) + self.part(space);
         }
-        let taken = match &space {
-            Some(space) => self.stage_batch(space) + self.part(space),
-            None => 0,
-        };
         if visited.is_some() {
             self.visits.took(&self.job, taken);
         }
         let store = self.store_overdue(group, taken == 0);
-        self.recycle_all(taken, store)
+        self.recycle_all(from, taken, store)
     }
 
     /// Resident pages of a group that may be taken. Less is left than may be filled, so that those who fill and reclaim do not
@@ -222,12 +215,13 @@ impl Reclaimer {
         resident.saturating_sub(Pages(floor - floor / 4))
     }
 
-    /// Gives the frames back of what was stored: the end of a pass.
-    fn recycle_all(&mut self, taken: usize, store: Taken) -> Pass {
-        self.job.note_pool();
-        let spaces = self.job.spaces();
-        self.work.make_dictionaries(&spaces);
-        let freed: usize = spaces.iter().map(|space| self.recycle(space)).sum();
+    /// Gives the frames back of what was stored: the end of a pass that took pages from this group.
+    fn recycle_all(&mut self, from: &Group, taken: usize, store: Taken) -> Pass {
+        self.job.note_pool(from);
+        self.work.make_dictionaries();
+        let staging = self.work.staging();
+        let freed: usize = staging.iter().map(|space| self.recycle(space)).sum();
+        self.work.forget_empty_stages();
         Pass {
             stored: store.stored,
             refused: store.refused,
@@ -238,7 +232,7 @@ impl Reclaimer {
     /// Has the oldest blocks compressed while the spaces of a group stage more than their share. `all`: nothing could be
     /// staged, so what is staged must go, a block of every space.
     fn store_overdue(&mut self, group: &Group, all: bool) -> Taken {
-        let mut spaces = self.job.spaces();
+        let mut spaces = self.work.staging();
         spaces.retain(|space| space.group.is_within(group));
         let mut sum = self.work.take_done();
         let overdue = self.work.overdue(group, &spaces);
@@ -249,13 +243,13 @@ impl Reclaimer {
         if all {
             spaces
                 .iter()
-                .for_each(|space| self.store_block(space, true, &mut sum));
+                .for_each(|space| self.store_block(space, &mut sum));
             return sum;
         }
         for _ in left..overdue {
             let before = sum.stored;
             if let Some(space) = workers::next(&spaces) {
-                self.store_block(space, false, &mut sum);
+                self.store_block(space, &mut sum);
             }
             if sum.stored == before {
                 break; // it may not go now: later
@@ -264,9 +258,9 @@ impl Reclaimer {
         sum
     }
 
-    fn store_block(&mut self, space: &Arc<Space>, early: bool, sum: &mut Taken) {
+    fn store_block(&mut self, space: &Arc<Space>, sum: &mut Taken) {
         if let Some(body) = space.body.get() {
-            let taken = self.storer.store_block(space, body, early);
+            let taken = self.storer.store_block(space, body);
             sum.stored += taken.stored;
             sum.refused += taken.refused;
         }
@@ -284,7 +278,7 @@ impl Reclaimer {
                 self.most = most;
                 self.part(space);
             }
-            Part::Store { early } => self.store_block(space, early, &mut Taken::default()),
+            Part::Store => self.store_block(space, &mut Taken::default()),
             Part::Recycle => _ = self.recycle(space),
             Part::CatchUp => self.catch_up(),
         }

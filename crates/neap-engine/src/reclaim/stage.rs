@@ -65,7 +65,8 @@ impl Reclaimer {
     }
 
     /// Has the agent move the picked pages. Returns how many it moved. The caller holds the gate.
-    fn send(&self, space: &Space, body: &Body, runs: Vec<Run>) -> usize {
+    fn send(&self, space: &Arc<Space>, body: &Body, runs: Vec<Run>) -> usize {
+        self.work.note_staging(space);
         let mut taken = 0;
         let mut rest = &self.picked[..];
         let mut cuts = Cuts::new(runs);

@@ -48,10 +48,10 @@ impl Storer {
         }
     }
 
-    /// Stores the live pages of the oldest staged block.
-    pub fn store_block(&mut self, space: &Arc<Space>, body: &Body, early: bool) -> Taken {
+    /// Stores the live pages of the block that has been staged longest.
+    pub fn store_block(&mut self, space: &Arc<Space>, body: &Body) -> Taken {
         let mut taken = Taken::default();
-        let Some((block, slots)) = body.stage.take_oldest(early) else {
+        let Some((block, slots)) = body.stage.take_oldest() else {
             return taken;
         };
         let slots = self.begin(space, body, slots);

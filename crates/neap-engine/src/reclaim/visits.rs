@@ -24,6 +24,8 @@ pub(super) struct Visits {
     lru: MemcgLru<MemcgId>,
     /// The groups by their numbers in the LRU; empty places are given anew.
     groups: Vec<Option<Arc<Group>>>,
+    /// What visits left to each of them, in pages.
+    owed: Vec<u64>,
     /// How often groups had come or gone when they were looked at last.
     epoch: u64,
     way: Option<Way>,
@@ -104,7 +106,6 @@ struct Asked<'a> {
     chance: &'a mut u64,
     priority: u8,
     low_reclaim: bool,
-    enough: bool,
 }
 
 /// A number below `n`, by xorshift: it decides only who is first.
@@ -169,8 +170,9 @@ impl Ground<MemcgId> for Asked<'_> {
         self.group(id).is_none_or(small)
     }
 
+    /// A walk over the bins is not ended, but goes on later.
     fn enough(&self) -> bool {
-        self.enough
+        false
     }
 }
 
@@ -179,6 +181,7 @@ impl Visits {
         Self {
             lru: MemcgLru::default(),
             groups: Vec::new(),
+            owed: Vec::new(),
             epoch: 0,
             way: None,
             cookie: Cookie::default(),
@@ -190,10 +193,13 @@ impl Visits {
         }
     }
 
-    /// Reclaim begins to work: as gently as so many bytes allow.
+    /// Reclaim begins to work: as gently as so many bytes allow. A walk over the bins goes on where the last reclaim had enough:
+    /// the kernel begins anew at some bin, since there others reclaim at the same time.
     pub fn begin(&mut self, job: &Job) {
         self.end_visit(job);
-        self.way = None;
+        if let Some(Way::Tree(_)) = self.way {
+            self.way = None;
+        }
         self.took = false;
         self.set_out(job);
     }
@@ -226,9 +232,12 @@ impl Visits {
         let Some(visit) = &mut self.visit else {
             return;
         };
-        visit.left = visit.left.saturating_sub(taken as u64);
+        visit.left = match taken {
+            0 => 0,
+            _ => visit.left.saturating_sub(taken as u64),
+        };
         self.took |= taken > 0;
-        if visit.left == 0 || taken == 0 || job.meter.excess() == 0 {
+        if visit.left == 0 || job.meter.excess() == 0 {
             self.end_visit(job);
         }
     }
@@ -262,8 +271,11 @@ impl Visits {
             let at = free.unwrap_or(self.groups.len());
             if at == self.groups.len() {
                 self.groups.push(None);
+                self.owed.push(0);
             }
             self.groups[at] = Some(group);
+            // Not all at the same time.
+            self.owed[at] = u64::from(draw(&mut self.chance, BATCH as u32));
             let bin = draw(&mut self.chance, neap_policy::MEMCG_NR_BINS);
             self.lru.insert(MemcgId(at as u32), bin);
         }
@@ -285,7 +297,7 @@ impl Visits {
             let group = self.groups[id.index()].clone()?;
             let (size, usage) = (job.resident_of(&group), pages(group.meter.usage()));
             let target = group.protection().scan(size, usage, self.low_reclaim);
-            let left = target.pages.min(size).0 >> self.priority;
+            let left = self.due(id, target.pages.min(size).0);
             let aged = aged_of(job, &group);
             self.visit = Some(Visit {
                 id,
@@ -296,9 +308,20 @@ impl Visits {
             if left > 0 {
                 return self.visit.take();
             }
-            self.end_visit(job); // too little for so gentle a walk
+            self.end_visit(job); // too little as yet
         }
         None
+    }
+
+    /// What a visit takes of so many pages: their share, with what was left of those before. To take a few costs about as
+    /// much as to take a block.
+    fn due(&mut self, id: MemcgId, pages: u64) -> u64 {
+        let owed = &mut self.owed[id.index()];
+        *owed += pages >> self.priority;
+        match *owed < pages.min(BATCH as u64) {
+            true => 0,
+            false => std::mem::take(owed).min(pages),
+        }
     }
 
     /// What comes next is harder if this was in vain.
@@ -318,7 +341,6 @@ impl Visits {
             chance: &mut self.chance,
             priority: self.priority,
             low_reclaim: self.low_reclaim,
-            enough: job.meter.excess() == 0,
         };
         let way = self.way.get_or_insert_with(|| match walk {
             Walk::MemcgLru => Way::Bins(BinWalk::new(VisitRules::V67, &mut asked)),
@@ -342,7 +364,7 @@ impl Visits {
         if self.groups[visit.id.index()].is_none() {
             return;
         }
-        let enough = job.meter.excess() == 0;
+        self.owed[visit.id.index()] += visit.left; // when there was enough
         match &mut self.way {
             Some(Way::Bins(walk)) => {
                 let aged = aged_of(job, &visit.group) > visit.aged;
@@ -352,11 +374,10 @@ impl Visits {
                     chance: &mut self.chance,
                     priority: self.priority,
                     low_reclaim: self.low_reclaim,
-                    enough,
                 };
                 walk.end_visit(&mut asked, Visited { aged });
             }
-            Some(Way::Tree(walk)) if enough => walk.goal_met(),
+            Some(Way::Tree(walk)) if job.meter.excess() == 0 => walk.goal_met(),
             _ => {}
         }
     }
@@ -364,10 +385,9 @@ impl Visits {
 
 /// Generations that the spaces of a group have opened.
 fn aged_of(job: &Job, group: &Group) -> u64 {
-    let spaces = job.spaces();
+    let spaces = job.spaces_of(group);
     let core = job.core();
-    let its = spaces.iter().filter(|space| space.group.is_within(group));
-    let live = its.filter(|space| core.is_live(space.id));
+    let live = spaces.iter().filter(|space| core.is_live(space.id));
     live.map(|space| core.vmstat_of(space.id).aged_generations)
         .sum()
 }

@@ -35,6 +35,8 @@ pub(crate) struct Work {
     /// Pages are compressed with dictionaries, once there are some.
     dictionaries: bool,
     samples: Lock<Samples, 7>,
+    /// Spaces that may stage pages: no other has a block to be stored or emptied. Reclaim alone changes it.
+    staging: Lock<Vec<Arc<Space>>, 7>,
 }
 
 impl Work {
@@ -47,6 +49,7 @@ impl Work {
             refused: AtomicU64::new(0),
             dictionaries: zstd && job.options.limit >= TUNING.dictionaries.least_limit,
             samples: Lock::new(Samples::default()),
+            staging: Lock::default(),
             job,
         }
     }
@@ -55,6 +58,26 @@ impl Work {
     pub(super) fn stage_target(&self, group: &Group) -> usize {
         let limit = group.meter.limit().min(self.job.meter.limit());
         staged_blocks(limit, TUNING.agents.block.bytes()) as usize
+    }
+
+    /// Spaces that may stage pages, in the order in which they began to.
+    pub(super) fn staging(&self) -> Vec<Arc<Space>> {
+        self.staging.lock().clone()
+    }
+
+    /// Pages of the space are about to be staged.
+    pub(super) fn note_staging(&self, space: &Arc<Space>) {
+        let mut staging = self.staging.lock();
+        if !staging.iter().any(|other| other.cookie == space.cookie) {
+            staging.push(space.clone());
+        }
+    }
+
+    /// Forgets spaces that stage nothing any more.
+    pub(super) fn forget_empty_stages(&self) {
+        let mut staging = self.staging();
+        staging.retain(|space| stage(space).is_some_and(|stage| !stage.is_idle()));
+        *self.staging.lock() = staging;
     }
 
     /// Starts the threads, as far as there may be more: without, reclaim compresses all by itself.
@@ -74,12 +97,16 @@ impl Work {
 
     /// Blocks that these spaces of a group together stage beyond its target.
     pub(super) fn overdue(&self, group: &Group, spaces: &[Arc<Space>]) -> usize {
-        let waiting: usize = spaces
+        let (mut waiting, mut open) = (0, 0usize);
+        for (blocks, fills) in spaces
             .iter()
-            .filter_map(|space| stage(space))
-            .map(Stage::waiting)
-            .sum();
-        waiting.saturating_sub(self.stage_target(group))
+            .filter_map(|space| Some(stage(space)?.waiting()))
+        {
+            waiting += blocks;
+            open += usize::from(fills);
+        }
+        // The one that is being filled just now is let be. Others were left half empty by visits to many.
+        (waiting + open.saturating_sub(1)).saturating_sub(self.stage_target(group))
     }
 
     /// Blocks that reclaim may leave to workers in one pass: each may have one more before it.
@@ -120,9 +147,10 @@ impl Work {
     }
 
     /// Makes a dictionary if there are samples enough for one, and forgets spaces that are gone.
-    pub(super) fn make_dictionaries(&self, spaces: &[Arc<Space>]) {
+    pub(super) fn make_dictionaries(&self) {
         if self.dictionaries {
-            let ready = self.samples.lock().take_ready(spaces);
+            let spaces = self.job.spaces();
+            let ready = self.samples.lock().take_ready(&spaces);
             if let Some((space, pages)) = ready
                 && !space.is_dead()
             {
@@ -167,7 +195,7 @@ impl Worker {
     #[cfg(test)]
     pub fn store(&mut self, space: &Arc<Space>) {
         if let Some(body) = space.body.get() {
-            self.storer.store_block(space, body, true);
+            self.storer.store_block(space, body);
         }
     }
 
@@ -187,7 +215,7 @@ impl Worker {
         if job.is_stopping() || !self.work.helps() {
             return false;
         }
-        let spaces = job.spaces();
+        let spaces = self.work.staging();
         let overdue = self.work.overdue(job.groups.top(), &spaces);
         let next = next(&spaces).filter(|_| overdue > 0);
         let Some((space, body)) = next.and_then(|space| Some((space, space.body.get()?))) else {
@@ -199,7 +227,7 @@ impl Worker {
         self.work.busy.fetch_add(1, Relaxed);
         // As reclaim does.
         let ahead = job.meter.is_over() && neap_sys::raise_above_ordinary();
-        let taken = self.storer.store_block(space, body, false);
+        let taken = self.storer.store_block(space, body);
         if ahead {
             neap_sys::lower_to_ordinary();
         }

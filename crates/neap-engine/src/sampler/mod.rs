@@ -120,12 +120,15 @@ impl Sampler {
         } else if !wants.armed.is_empty() {
             let within =
                 |space: &Arc<Space>| wants.armed.iter().any(|group| space.group.is_within(group));
-            let mut theirs = spaces.clone();
-            theirs.retain(within);
+            let theirs: Vec<_> = spaces
+                .iter()
+                .filter(|space| within(space))
+                .cloned()
+                .collect();
             self.grows = true;
             self.arm(&theirs, now);
         }
-        self.job.note_reclaimable();
+        self.job.note_all_reclaimable(&spaces);
         if plan.reclaim_to.is_some() || wants.reclaims {
             self.job.reclaim.ring();
         }

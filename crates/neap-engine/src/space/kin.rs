@@ -152,9 +152,10 @@ impl Kin {
         if !self.shares() {
             return Vec::new();
         }
-        let mut spaces = job.spaces();
-        spaces.retain(|other| other.id != own && other.kin.family() == self.family());
-        spaces
+        let spaces = job.spaces();
+        let is_relative =
+            |other: &&Arc<Space>| other.id != own && other.kin.family() == self.family();
+        spaces.iter().filter(is_relative).cloned().collect()
     }
 
     /// The number of the family: of no other space, of no other family.

@@ -40,7 +40,7 @@ impl Space {
         self.discover(job);
         self.arm_agent(job);
         self.standing.step(Advance::EndLook);
-        job.note_reclaimable(); // with what was found just now
+        job.note_all_reclaimable(&job.spaces()); // with what was found just now
         let took = neap_sys::monotonic_nanos() - start;
         job.longest_look.fetch_max(took / 1000, Relaxed);
     }

@@ -22,7 +22,7 @@ enum Phase {
     Free,
     /// Being filled; at most one.
     Open,
-    /// Filled, or closed early.
+    /// Filled, or taken for storing before it was.
     Closed,
     /// With the agent.
     Recycling,
@@ -178,11 +178,11 @@ impl Stage {
         inner.settle(slot.0 / SLOTS)
     }
 
-    /// Takes the oldest waiting block for storing, pinned, with its live slots; `early` also takes
-    /// the open one when no other waits. End with [`unpin_block`](Self::unpin_block).
-    pub fn take_oldest(&self, early: bool) -> Option<(BlockId, Vec<SlotId>)> {
+    /// Takes the oldest waiting block for storing, pinned, with its live slots: the open one when no other waits. End with
+    /// [`unpin_block`](Self::unpin_block).
+    pub fn take_oldest(&self) -> Option<(BlockId, Vec<SlotId>)> {
         let mut inner = self.lock();
-        if early && inner.waiting.is_empty() {
+        if inner.waiting.is_empty() {
             inner.close_open();
         }
         let number = inner.waiting.pop_front()?;
@@ -239,16 +239,24 @@ impl Stage {
             .sum()
     }
 
-    /// Blocks filled or being filled that have not been taken for storing.
-    pub fn waiting(&self) -> usize {
-        self.lock().waiting.len()
+    /// Blocks that have not been taken for storing: those that are filled, and whether one is being filled.
+    pub fn waiting(&self) -> (usize, bool) {
+        let inner = self.lock();
+        (inner.waiting.len(), inner.open.is_some())
     }
 
-    /// When the block began to wait that has waited longest, in nanoseconds.
+    /// When the block began to wait, or to be filled, that has waited longest, in nanoseconds.
     pub fn oldest(&self) -> Option<u64> {
         let inner = self.lock();
-        let number = *inner.waiting.front()?;
+        let number = inner.waiting.front().copied().or(inner.open)?;
         Some(inner.blocks[number as usize].waits_since)
+    }
+
+    /// Whether no block is in use, nor with the agent.
+    pub fn is_idle(&self) -> bool {
+        let inner = self.lock();
+        let idle = |block: &Block| matches!(block.phase, Phase::Free | Phase::Broken);
+        inner.blocks.iter().all(idle)
     }
 
     /// The agent could not be asked: the blocks are dead still.
@@ -301,6 +309,7 @@ impl Blocks {
             }
         };
         self.blocks[number as usize].phase = Phase::Open;
+        self.blocks[number as usize].waits_since = neap_sys::monotonic_nanos();
         self.open = Some(number);
         Some(number)
     }
@@ -357,7 +366,7 @@ mod tests {
     fn a_block_is_recycled_only_when_every_slot_is_dead_and_no_one_reads_it() {
         let stage = stage(2);
         let reserved = fill_block(&stage);
-        let (block, slots) = stage.take_oldest(false).expect("block");
+        let (block, slots) = stage.take_oldest().expect("block");
         assert_eq!(slots.len(), 64);
         for slot in &slots {
             stage.release(*slot);
@@ -389,13 +398,13 @@ mod tests {
     fn a_block_that_was_looked_at_before_its_pages_came_is_not_forgotten() {
         let stage = stage(1);
         let reserved = stage.reserve(64).expect("room");
-        if let Some((block, _)) = stage.take_oldest(true) {
+        if let Some((block, _)) = stage.take_oldest() {
             stage.unpin_block(block);
         }
         stage.fill(reserved.first, PageId(1));
         stage.unpin(reserved.first);
         stage.check();
-        let taken = stage.take_oldest(true).map(|(_, slots)| slots);
+        let taken = stage.take_oldest().map(|(_, slots)| slots);
         assert_eq!(taken, Some(vec![reserved.first]));
     }
 
@@ -407,10 +416,10 @@ mod tests {
         fill_block(&other);
         fill_block(&one);
         assert!(one.oldest() < other.oldest());
-        let (block, _) = one.take_oldest(false).expect("block");
+        let (block, _) = one.take_oldest().expect("block");
         assert!(one.oldest() > other.oldest());
         one.unpin_block(block); // refused, all of it
-        assert_eq!(one.waiting(), 2);
+        assert_eq!(one.waiting(), (2, false));
         assert!(one.oldest() > other.oldest(), "it waits anew");
     }
 
@@ -425,13 +434,13 @@ mod tests {
     fn refused_pages_make_their_block_wait_again() {
         let stage = stage(1);
         fill_block(&stage);
-        let (block, slots) = stage.take_oldest(false).expect("block");
+        let (block, slots) = stage.take_oldest().expect("block");
         for slot in &slots[1..] {
             stage.release(*slot);
         }
         assert!(!stage.unpin_block(block));
         assert_eq!(
-            stage.take_oldest(false).map(|(_, left)| left),
+            stage.take_oldest().map(|(_, left)| left),
             Some(vec![slots[0]])
         );
         assert_eq!(stage.page_in(slots[0]), Some(PageId(0)));

@@ -1,5 +1,7 @@
 //! What to take next: from which space, and which pages.
 
+use std::cmp::Reverse;
+
 use neap_tuning::TUNING;
 use neap_units::{PageId, SpaceId};
 
@@ -8,36 +10,29 @@ use super::{Core, Space};
 use crate::page::{State, Table};
 
 impl Core {
-    /// The space to take pages from next among those that `may` give some, or `None` when nothing is
-    /// resident there.
+    /// The space to take pages from next among these, or `None` when nothing is resident there.
     ///
     /// A smooth weighted round robin: each space earns its resident pages as credit at
     /// every turn, the richest is chosen and pays for all. Over many turns each is
     /// chosen in proportion to its size, evenly spread, and without chance.
-    pub fn choose_space(&mut self, may: impl Fn(SpaceId) -> bool) -> Option<SpaceId> {
-        let mut richest: Option<usize> = None;
+    pub fn choose_space(&mut self, among: &[SpaceId]) -> Option<SpaceId> {
+        let mut richest: Option<(i64, Reverse<SpaceId>)> = None;
         let mut total = 0i64;
-        for at in 0..self.spaces.len() {
-            let space = &mut self.spaces[at];
+        for &id in among {
+            let space = &mut self.spaces[id.index()];
             let resident = space.lru.resident() as i64;
             if !space.live || resident == 0 {
                 // Credit of an empty space would be spent on pages that came later.
                 space.credit = 0;
                 continue;
             }
-            if !may(SpaceId(at as u16)) {
-                continue;
-            }
             space.credit += resident;
             total += resident;
-            let credit = space.credit;
-            if richest.is_none_or(|best| credit > self.spaces[best].credit) {
-                richest = Some(at);
-            }
+            richest = richest.max(Some((space.credit, Reverse(id))));
         }
-        let chosen = richest?;
-        self.spaces[chosen].credit -= total;
-        Some(SpaceId(chosen as u16))
+        let (_, Reverse(chosen)) = richest?;
+        self.spaces[chosen.index()].credit -= total;
+        Some(chosen)
     }
 
     /// Isolates up to `max` pages of a space, those on probation first while they are many,

@@ -242,11 +242,13 @@ fn spaces_are_chosen_in_proportion_to_their_size() {
     for page in 0..300 {
         adopt(&mut core, big, page, Heat::Hot);
     }
-    let turns: Vec<SpaceId> = (0..8).filter_map(|_| core.choose_space(|_| true)).collect();
+    let all = [small, big, empty];
+    let turns: Vec<SpaceId> = (0..8).filter_map(|_| core.choose_space(&all)).collect();
     assert_eq!(turns, [big, small, big, big, big, small, big, big]);
     assert_eq!(core.resident(empty), Pages(0));
     assert!(core.drop_space(small).is_empty() && core.drop_space(big).is_empty());
-    assert_eq!(core.choose_space(|_| true), None);
+    assert_eq!(core.choose_space(&all), None);
+    assert_eq!(core.choose_space(&[]), None);
     assert_eq!(core.add_space(), big, "ids are reused");
     core.check();
 }
