@@ -45,7 +45,7 @@ mod zswap;
 pub use batches::{Batch, Batches, FolioView, LARGE_BATCH, SMALL_BATCH, WritebackEnd};
 pub use counters::{Counter, Counters};
 pub use folio::{Flags, FolioId, Folios, Kind, LruvecId};
-pub use job::{Core, Vmstat};
+pub use job::{Core, Listed, Vmstat};
 pub use limits::{Pacer, Plan, PoolGate, staged_blocks, zswap_max_allows};
 pub use lru::{Mm, Promotion, Shadow};
 pub use memcg::{

@@ -39,6 +39,10 @@ impl Core {
                 assert_eq!(leaf.space(), id, "{page} is on a list of another space");
             });
             assert_eq!(space.lru.resident(), resident, "resident pages of {id}");
+            let listed = space.lru.listed();
+            let told = listed.generations.iter().map(|(_, pages)| pages.0);
+            let told = told.sum::<u64>() + listed.probation.0;
+            assert_eq!(told, resident, "pages that are told of {id}");
             assert!(
                 space.live || resident == 0,
                 "{id} was dropped and has pages"

@@ -3,6 +3,7 @@
 use neap_tuning::TUNING;
 use neap_units::{PageId, Pages};
 
+use super::Listed;
 use super::regret::Regret;
 use crate::folio::{Kind, list_of};
 use crate::generations::{
@@ -83,6 +84,21 @@ impl Lru {
     #[inline]
     pub(super) fn resident(&self) -> u64 {
         self.resident
+    }
+
+    /// What is listed where.
+    pub(super) fn listed(&self) -> Listed {
+        let window = self.generations.window();
+        let generation = |back| {
+            let seq = window.max_seq() - back;
+            let exists = seq >= window.min_seq(Kind::Anon);
+            let list = self.generations.list(Kind::Anon, index(seq));
+            (seq, Pages(if exists { list.len().into() } else { 0 }))
+        };
+        Listed {
+            generations: [0, 1, 2, 3].map(generation),
+            probation: Pages(self.on_probation()),
+        }
     }
 
     /// Evictions so far.

@@ -26,7 +26,7 @@ mod tests;
 
 use neap_units::{Bytes, PageId, PageNr, Pages, SpaceId};
 
-use crate::generations::NonresidentAge;
+use crate::generations::{MAX_NR_GENS, NonresidentAge};
 use crate::page::{
     Effect, Heat, Illegal, Index, LEAF_PAGES, State, Step, Table, page_id, split, step,
 };
@@ -37,6 +37,15 @@ use lru::{Lru, Place};
 
 /// Most spaces at once: ids are 16 bits, and the last one marks free leaves.
 const MAX_SPACES: usize = u16::MAX as usize;
+
+/// The resident pages of a space by the lists they are on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Listed {
+    /// Sequence number and pages of each generation, the youngest first. One that does not exist any more has no pages.
+    pub generations: [(u64, Pages); MAX_NR_GENS as usize],
+    /// Pages on probation.
+    pub probation: Pages,
+}
 
 /// One address space.
 struct Space {
@@ -334,6 +343,12 @@ impl Core {
     #[must_use]
     pub fn resident(&self, space: SpaceId) -> Pages {
         Pages(self.space(space).lru.resident())
+    }
+
+    /// The same by list; `None` where there is no such space.
+    #[must_use]
+    pub fn listed(&self, space: SpaceId) -> Option<Listed> {
+        self.is_live(space).then(|| self.space(space).lru.listed())
     }
 
     /// Resident pages of all spaces.

@@ -46,6 +46,32 @@ pub(super) fn pages(core: &Core, ids: &[PageId]) -> Vec<u64> {
 }
 
 #[test]
+fn what_is_told_of_generations_follows_their_aging() {
+    let mut core = Core::new();
+    let space = core.add_space();
+    for page in 0..5 {
+        adopt(&mut core, space, page, Heat::Hot);
+    }
+    let before = core.listed(space).expect("it lives");
+    let pages = |listed: Listed| listed.generations.map(|(_, pages)| pages.0);
+    assert_eq!(pages(before), [5, 0, 0, 0]);
+    let mut out = Vec::new();
+    core.pick(space, 2, &mut out);
+    let after = core.listed(space).expect("it lives");
+    let (young, old) = (before.generations[0].0, after.generations[0].0);
+    let found = after.generations.iter().find(|(seq, _)| *seq == young);
+    assert!(old > young, "it aged");
+    assert_eq!(
+        found,
+        Some(&(young, Pages(3))),
+        "what stays is as old as it was"
+    );
+    assert_eq!(core.listed(SpaceId(9)), None);
+    core.drop_space(space);
+    assert_eq!(core.listed(space), None);
+}
+
+#[test]
 fn a_page_travels_out_and_back_in() {
     let mut core = Core::new();
     let space = core.add_space();
