@@ -16,6 +16,8 @@ pub const LONGEST: usize = 4096;
 pub enum Request {
     /// All figures, as `--stats` has them.
     Stat,
+    /// The run so far, over time.
+    Series,
     /// Change what can be changed while the job runs.
     Set(Vec<Change>),
     /// Take so many bytes away now.
@@ -91,7 +93,7 @@ pub enum Fault {
     #[error("\"v\" is not {VERSION}")]
     Version,
     /// An `op` that there is not.
-    #[error("\"op\" is none of stat, set, reclaim, freeze, thaw, events, join, leave")]
+    #[error("\"op\" is none of stat, series, set, reclaim, freeze, thaw, events, join, leave")]
     Op,
     /// A field that is missing, or holds something else.
     #[error("{0:?} is missing or holds something else than {1}")]
@@ -187,6 +189,7 @@ impl Request {
         }
         match object.get("op").and_then(Value::as_str).unwrap_or_default() {
             "stat" => Ok(Self::Stat),
+            "series" => Ok(Self::Series),
             "events" => Ok(Self::Events),
             "reclaim" => object
                 .get("bytes")
@@ -218,6 +221,7 @@ impl Request {
     fn object(&self) -> Value {
         match self {
             Self::Stat => json!({"v": VERSION, "op": "stat"}),
+            Self::Series => json!({"v": VERSION, "op": "series"}),
             Self::Events => json!({"v": VERSION, "op": "events"}),
             Self::Reclaim(bytes) => json!({"v": VERSION, "op": "reclaim", "bytes": bytes}),
             Self::Freeze { to_disk } => {
@@ -365,6 +369,7 @@ mod tests {
     fn a_request_that_is_written_is_read_again() {
         for request in [
             Request::Stat,
+            Request::Series,
             Request::Events,
             Request::Reclaim(1 << 40),
             Request::Freeze { to_disk: true },

@@ -362,7 +362,7 @@ impl Engine {
     pub fn finish(self) -> Report {
         self.tell_of_excess();
         self.job.tell_of_the_dead();
-        let report = self.job.report();
+        let report = self.job.last_report();
         for group in self.job.groups.below() {
             self.job.kill_all_of(&group);
         }

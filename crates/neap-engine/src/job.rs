@@ -24,6 +24,7 @@ use crate::bell::Bell;
 use crate::control::{Kind, Log};
 use crate::fault::{Watch, start_fault_thread};
 use crate::group::{Group, Groups};
+use crate::history::History;
 use crate::idle::Idle;
 use crate::load::Desks;
 use crate::meter::Meter;
@@ -108,7 +109,8 @@ pub(crate) struct Job {
     pub called: OnceLock<Name>,
     /// What happens, for those who follow it.
     pub log: Log,
-    /// Its processes are stopped, or are not.
+    /// The run over time.
+    pub history: History,
     /// Memory leaves processes that do nothing, or does not.
     pub idle: Idle,
     /// Most of the limit that the pool may take, in percent.
@@ -180,6 +182,7 @@ impl Job {
             doors: OnceLock::new(),
             called: OnceLock::new(),
             log: Log::default(),
+            history: History::default(),
             idle: Idle::default(),
             started: neap_sys::monotonic_nanos(),
             processes: Lock::default(),

@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use neap_tuning::TUNING;
 use serde::Serialize;
+use serde_json::Value;
 
+use crate::history::GenerationsReport;
 use crate::job::Job;
 use crate::metrics::part_of;
 use crate::stalls::PressureReport;
@@ -126,12 +128,17 @@ pub struct Report {
     pub events: BTreeMap<&'static str, u64>,
     /// Counters that only neap has.
     pub neap: BTreeMap<&'static str, u64>,
+    /// Resident pages by generation.
+    pub generations: GenerationsReport,
     /// The sampler's punctuality.
     pub sampler: SamplerReport,
     /// The processes that attached, the first 4,096 of them.
     pub processes: Vec<ProcessReport>,
     /// What went to stderr.
     pub warnings: Vec<String>,
+    /// The run over time, of one that has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<Value>,
 }
 
 impl Report {
@@ -146,10 +153,19 @@ impl Report {
 }
 
 impl Job {
+    /// All figures, and the run over time: at the end.
+    pub(crate) fn last_report(&self) -> Report {
+        Report {
+            series: Some(self.series().object()),
+            ..self.report()
+        }
+    }
+
     pub(crate) fn report(&self) -> Report {
         let (peak, peaks) = self.meter.peaks();
         let (resident, own) = self.meter.now();
         let pressure = self.stalls.report(); // no other lock of its place is held
+        let generations = self.generations(self.groups.top());
         let core = self.core();
         let metadata = core.metadata_bytes().0;
         let vmstat = core.vmstat().named();
@@ -178,6 +194,7 @@ impl Job {
             warnings: self.warnings.all(),
             events: self.log.counts(),
             pressure,
+            generations,
             ..Report::default()
         };
         report.neap.insert("attached", roll.attached as u64);

@@ -122,6 +122,7 @@ impl Job {
             },
             processes: self.processes_of(group),
             vmstat: self.counts_of(group),
+            generations: self.generations(group),
             ..Report::default()
         };
         report.zswap.insert("compressed_bytes", group.meter.pool());

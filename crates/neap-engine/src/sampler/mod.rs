@@ -105,6 +105,7 @@ impl Sampler {
         plan.next_sample = plan.next_sample.min(wants.next.unwrap_or(plan.next_sample));
         self.look_at_excess();
         self.job.log.look(&self.job, usage > plan.hold_above.0);
+        self.job.note_history(&spaces, usage, now);
         if plan.arm {
             self.job.stalls.look(&spaces, now);
         }
