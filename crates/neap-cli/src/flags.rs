@@ -9,7 +9,8 @@ use neap_store::{CompressorKind, ShrinkerKind};
 
 use crate::choice::{Contender, IdleTime, OnExhausted, PoolMax, WalkChoice};
 use crate::job::flags::{
-    EventsArgs, FreezeArgs, MetricsArgs, PsArgs, ReclaimArgs, SetArgs, StatArgs, ThawArgs, TopArgs,
+    EventsArgs, FreezeArgs, MetricsArgs, PsArgs, ReclaimArgs, ReportArgs, SetArgs, StatArgs,
+    ThawArgs, TopArgs,
 };
 use crate::sim::SimArgs;
 use crate::{env, exit};
@@ -55,6 +56,8 @@ pub enum Command {
     Events(EventsArgs),
     /// Tell the figures of all jobs as OpenMetrics: on standard output, or where it is said
     Metrics(MetricsArgs),
+    /// Write one page with a job's run over time, to be opened in a browser
+    Report(ReportArgs),
     /// Say what this machine allows and how to get what it does not
     Doctor(DoctorArgs),
     /// Run a command by turns plainly, under neap and under what the kernel has, and compare

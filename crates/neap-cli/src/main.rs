@@ -49,6 +49,7 @@ fn main() -> ExitCode {
                 Command::Events(args) => job::events(&args),
                 Command::Top(args) => job::show_top(&args),
                 Command::Metrics(args) => job::tell_metrics(&args),
+                Command::Report(args) => job::report::report(&args),
                 Command::Bench(args) => bench::run(&args),
                 Command::Sim(args) => sim::run(&args),
                 Command::Jupyter { what } => jupyter::run(&what),

@@ -293,9 +293,12 @@ fn kill_command(watch: &Watch<'_>) {
 fn read_stats(mut file: File) -> Value {
     let mut text = String::new();
     let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
-    read.ok()
-        .and_then(|_| serde_json::from_str(&text).ok())
-        .unwrap_or(Value::Null)
+    let stats = read.ok().and_then(|_| serde_json::from_str(&text).ok());
+    let mut stats: Value = stats.unwrap_or(Value::Null);
+    if let Some(stats) = stats.as_object_mut() {
+        stats.remove("series"); // it is most of the file, and a bench has many runs
+    }
+    stats
 }
 
 /// The time of neap's thread in each process, in the kernel nearly all of it.

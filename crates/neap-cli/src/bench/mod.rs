@@ -5,7 +5,7 @@
 //! turns ([`measure`]), compare ([`figures`]) and tell ([`table`], [`report`]). Whatever is changed on the
 //! machine is written down first ([`journal`]) and undone after each run.
 
-mod date;
+pub mod date;
 mod figures;
 mod group;
 mod interrupt;

@@ -37,11 +37,27 @@ fn fail(what: String) -> impl FnOnce(io::Error) -> Failure {
     move |source| Failure::Output { what, source }
 }
 
-/// Writes a file that readers find whole or not at all.
+/// Writes a file that readers find whole or not at all. A link stays one, and a device or a pipe is written to.
 ///
 /// # Errors
 /// It cannot be written.
 pub fn to_file(path: &Path, text: &str) -> Result<(), Failure> {
+    let what = || path.display().to_string();
+    let found = fs::metadata(path);
+    if found.as_ref().is_ok_and(fs::Metadata::is_dir) {
+        return Err(fail(what())(io::ErrorKind::IsADirectory.into()));
+    }
+    if found.as_ref().is_ok_and(|found| !found.is_file()) {
+        let opened = File::options().write(true).open(path);
+        let wrote = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+        return wrote.map_err(fail(what()));
+    }
+    let real = fs::canonicalize(path);
+    replace(real.as_deref().unwrap_or(path), text).map_err(fail(what()))
+}
+
+/// Puts a new file in the place of that.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}", std::process::id()));
     let write = || {
@@ -49,10 +65,7 @@ pub fn to_file(path: &Path, text: &str) -> Result<(), Failure> {
         File::create_new(&beside)?.write_all(text.as_bytes())?; // follows no link
         fs::rename(&beside, path)
     };
-    write().map_err(|error| {
-        let _ = fs::remove_file(&beside);
-        fail(path.display().to_string())(error)
-    })
+    write().inspect_err(|_| _ = fs::remove_file(&beside))
 }
 
 /// Answers HTTP on a loopback address until it is ended.
@@ -269,5 +282,23 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).expect("it"), "b");
         assert_eq!(fs::read_dir(dir.path()).expect("it").count(), 1);
         assert!(to_file(&dir.path().join("no/such"), "c").is_err());
+    }
+
+    #[test]
+    fn what_is_no_file_of_its_own_is_not_replaced() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        fs::write(&file, "before").expect("a file");
+        to_file(&link, "after").expect("it is written");
+        assert_eq!(fs::read_to_string(&file).expect("it"), "after");
+        assert!(fs::symlink_metadata(&link).expect("it").is_symlink());
+        let failure = to_file(dir.path(), "c").expect_err("it is a directory");
+        assert_eq!(failure.code(), "E0307");
+        assert!(failure.to_string().ends_with("is a directory"), "{failure}");
+        assert_eq!(fs::read_dir(dir.path()).expect("it").count(), 2);
+        let before = fs::metadata("/dev/null").expect("a device").ino();
+        to_file(Path::new("/dev/null"), "c").expect("it takes anything");
+        assert_eq!(fs::metadata("/dev/null").expect("a device").ino(), before);
     }
 }

@@ -62,6 +62,14 @@ pub enum Failure {
     /// Nothing is to be taken.
     #[error("SIZE is {0:?}, and takes nothing away")]
     Nothing(String),
+    /// A run over time that cannot be had.
+    #[error("{path}: {why}")]
+    Stats {
+        /// The statistics file, or the job.
+        path: String,
+        /// Why not.
+        why: String,
+    },
     /// The result cannot be written.
     #[error("{what}: {source}")]
     Output {
@@ -98,6 +106,7 @@ impl Failure {
             Self::Short { .. } => "E0305",
             Self::Setting(_) | Self::Size { .. } | Self::Nothing(_) => "E0306",
             Self::Output { .. } => "E0307",
+            Self::Stats { .. } => "E0308",
         }
     }
 
@@ -117,6 +126,7 @@ impl Failure {
             Self::Silent { .. } => Some("again when its process runs; neap ps shows which do"),
             Self::Short { .. } => Some("less, or neap stat to see what is left to take"),
             Self::Setting(_) => Some("neap set JOB memory.max=3G zswap.max_pool_percent=25"),
+            Self::Stats { .. } => Some("a file that neap run --stats FILE wrote"),
             Self::Refused { .. } | Self::Size { .. } => None,
             Self::Output { source, .. } => match source.kind() {
                 io::ErrorKind::AddrInUse => Some("another port or path: somebody listens there"),

@@ -106,6 +106,21 @@ pub struct MetricsArgs {
     pub textfile: Option<PathBuf>,
 }
 
+/// Flags of `neap report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The page to write, such as run.html; - is standard output
+    #[arg(value_name = "FILE.html")]
+    pub file: PathBuf,
+    /// The job, up to now: its name, the beginning of it, the number of one of its processes, or the path of its socket
+    /// [default: the only one there is]
+    #[arg(value_name = "JOB", conflicts_with = "stats")]
+    pub job: Option<String>,
+    /// A run that has ended, by the file that neap run --stats wrote; - is standard input
+    #[arg(long, value_name = "FILE")]
+    pub stats: Option<PathBuf>,
+}
+
 /// Flags of `neap top`.
 #[derive(Debug, Args)]
 pub struct TopArgs {

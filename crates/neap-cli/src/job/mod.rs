@@ -8,6 +8,7 @@ mod find;
 pub mod flags;
 pub mod freeze;
 mod metrics;
+pub mod report;
 mod show;
 mod top;
 pub mod watch;
