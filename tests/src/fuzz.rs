@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use neap_control::{Column, Series};
 use neap_record::{Header, Reader, Replay, block, end_block};
 use neap_sim::{Event, Lackey, Trace, Workload, from_lackey, from_oracle, from_record};
 use neap_store::{
@@ -20,7 +21,7 @@ use neap_wire::{MAX_RANGES, Request, lack, offer, reply, request};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("trace", trace),
     ("record", record),
     ("calls", calls),
@@ -31,6 +32,7 @@ pub const TARGETS: [Target; 10] = [
     ("compressed", compressed),
     ("wire", wire),
     ("control", control),
+    ("series", series),
 ];
 
 /// A trace names only pages it has, and is the same when it is written and read again.
@@ -60,6 +62,32 @@ fn control(bytes: &[u8]) {
             assert_eq!(fault.to_string().lines().count(), 1, "{fault}");
             assert!(fault.code().starts_with('E'));
         }
+    }
+}
+
+/// A run over time is read as it was written, or refused for one reason in one line. What is added to one is in its order.
+fn series(bytes: &[u8]) {
+    let Ok(object) = serde_json::from_slice(bytes) else {
+        return;
+    };
+    match Series::read(&object) {
+        Ok(series) => {
+            let times = series
+                .samples()
+                .iter()
+                .map(|sample| sample.get(Column::Time));
+            assert!(times.is_sorted());
+            assert_eq!(Series::read(&series.object()), Ok(series.clone()));
+            let mut few = Series::new(8, 1);
+            series.samples().iter().for_each(|sample| few.push(*sample));
+            let most = |series: &Series| {
+                let all = series.samples().iter();
+                all.map(|sample| sample.get(Column::Most)).max()
+            };
+            assert!(few.samples().len() <= 8);
+            assert_eq!(most(&few), most(&series));
+        }
+        Err(fault) => assert_eq!(fault.to_string().lines().count(), 1, "{fault}"),
     }
 }
 
