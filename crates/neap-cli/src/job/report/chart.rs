@@ -9,8 +9,8 @@ use super::scale::{Marks, Unit, number, time, time_step};
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 240.0;
 const LEFT: f64 = 64.0;
-const RIGHT: f64 = 12.0;
-const ABOVE: f64 = 10.0;
+const RIGHT: f64 = 24.0;
+const ABOVE: f64 = 24.0;
 const BELOW: f64 = 26.0;
 /// Marks of the axes, about.
 const MARKS: usize = 5;
@@ -315,6 +315,7 @@ fn last_of(line: &Line) -> f64 {
 fn draw_axes(page: &mut Markup, field: &Field, marks: Marks, (unit, one): (&str, f64)) {
     let (left, right, floor) = (place(LEFT), place(WIDTH - RIGHT), place(HEIGHT - BELOW));
     page.with("g", &[("class", "axes")], |page| {
+        page.line("text", &[("x", "64"), ("y", "14")], unit);
         for mark in marks.all() {
             let y = place(field.y(mark * one));
             let ends = [
@@ -325,11 +326,7 @@ fn draw_axes(page: &mut Markup, field: &Field, marks: Marks, (unit, one): (&str,
             ];
             page.empty("line", &ends);
             let at = [("class", "y"), ("x", "58"), ("y", y.as_str()), ("dy", "4")];
-            let text = match mark {
-                mark if mark == marks.top() => format!("{} {unit}", plain(mark, marks.step)),
-                mark => plain(mark, marks.step),
-            };
-            page.line("text", &at, &text);
+            page.line("text", &at, &plain(mark, marks.step));
         }
         let step = time_step(field.end, TIME_MARKS);
         let count = (field.end / step * 1.000_001).floor() as usize;
@@ -422,7 +419,7 @@ mod tests {
     #[test]
     fn values_are_drawn_where_they_belong() {
         let text = text(&chart(Unit::Percent, false));
-        let (left, right, top, floor) = (64.0, 848.0, 10.0, 214.0);
+        let (left, right, top, floor) = (64.0, 836.0, 24.0, 214.0);
         let quarter = (right - left) / 4.0;
         let half = (top + floor) / 2.0;
         let low = places(&text, "area area0");
@@ -450,7 +447,7 @@ mod tests {
     #[test]
     fn a_rate_holds_since_the_sample_before() {
         let text = text(&chart(Unit::Rate, true));
-        assert!(text.contains("M64.0 50.8V50.8H260.0V50.8H456.0"), "{text}");
+        assert!(text.contains("M64.0 62.0V62.0H257.0V62.0H450.0"), "{text}");
     }
 
     #[test]

@@ -162,7 +162,7 @@ fn charts(samples: &[Sample]) -> Vec<Chart> {
     };
     let now = |name, column| line(name, all(samples, column));
     let rate = |name, column| line(name, rates(samples, column));
-    let share = |name, column| line(name, shares(samples, column));
+    let [some, full] = shares(samples);
     let chart = |title, about, unit, areas, lines| Chart {
         title,
         about,
@@ -196,10 +196,10 @@ fn charts(samples: &[Sample]) -> Vec<Chart> {
         ),
         chart(
             "Waiting for memory",
-            "Share of the last 4 s in which some thread waited for a page or for room, and in which none of the job ran meanwhile.",
+            "Share of the last 2 s in which some thread waited for a page or for room, and in which none of the job ran meanwhile.",
             Unit::Percent,
             Vec::new(),
-            vec![share("some", Column::Some), share("full", Column::Full)],
+            vec![line("some", some), line("full", full)],
         ),
         chart(
             "Pages that move",
@@ -244,13 +244,15 @@ fn ages(samples: &[Sample]) -> Vec<Line> {
         .collect()
 }
 
-/// The generations at the end.
+/// The generations of a job that runs.
 fn write_generations(page: &mut Markup, told: &Told) {
     let lists = told
         .figures
         .pointer("/generations/lists")
         .and_then(Value::as_array);
-    let Some(lists) = lists.filter(|lists| !lists.is_empty()) else {
+    // At the end of a run its processes, and so their pages, have gone.
+    let lives = told.figures["uptime_seconds"].is_number();
+    let Some(lists) = lists.filter(|lists| !lists.is_empty() && lives) else {
         return;
     };
     let rows = lists.iter().take(ROWS).map(|list| {
@@ -258,7 +260,7 @@ fn write_generations(page: &mut Markup, told: &Told) {
         let pages = list["pages"].as_u64().unwrap_or(0);
         [time(age), pages.to_string(), bytes_of(pages)]
     });
-    let title = "Generations at the end, the oldest first";
+    let title = "Generations now, the oldest first";
     write_table(page, title, ["age", "pages", "size"], rows.collect());
 }
 

@@ -25,6 +25,8 @@ impl Unit {
             Self::Bytes if most >= limit * one(30) => ("GiB", one(30)),
             Self::Bytes if most >= one(20) => ("MiB", one(20)),
             Self::Bytes => ("KiB", Bytes::kib(1).0 as f64),
+            Self::Rate if most >= 1e8 => ("million pages/s", 1e6),
+            Self::Rate if most >= 1e5 => ("thousand pages/s", 1e3),
             Self::Rate => ("pages/s", 1.0),
             Self::Percent => ("%", 1.0),
         }

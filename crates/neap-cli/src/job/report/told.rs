@@ -151,26 +151,61 @@ pub fn rates(samples: &[Sample], column: Column) -> Vec<f64> {
     rates
 }
 
-/// Share of the last seconds that a sum of microseconds grew by, in percent. The engine moves one of them every 2 s only, so
-/// that a shorter time would show all or nothing.
-pub fn shares(samples: &[Sample], column: Column) -> Vec<f64> {
-    const SECONDS: u64 = 4;
-    let time = |sample: &Sample| sample.get(Column::Time);
+/// The time over which shares are taken, in milliseconds: the engine moves the sum of `full` on that often (PSI_PERIOD).
+const WINDOW: u64 = 2000;
+
+/// Share of the last 2 s in which some thread waited, and in which no other ran, in percent.
+pub fn shares(samples: &[Sample]) -> [Vec<f64>; 2] {
+    let times: Vec<u64> = samples
+        .iter()
+        .map(|sample| sample.get(Column::Time))
+        .collect();
+    let some = grown(&times, &all(samples, Column::Some));
+    let sums = all(samples, Column::Full);
+    let mut full = grown(&times, &evened(&times, &sums));
+    // What has come since it moved last is not known yet: as before, for as long as that may be so.
+    let moved = (1..sums.len()).rev().find(|&at| sums[at] > sums[at - 1]);
+    for at in moved.map_or(0..0, |moved| moved + 1..sums.len()) {
+        if times[at] - times[at - 1] < WINDOW && times[at] - times[moved.unwrap_or(0)] <= WINDOW {
+            full[at] = full[at - 1];
+        }
+    }
+    let full = full.iter().zip(&some).map(|(full, some)| full.min(*some));
+    [some.clone(), full.collect()]
+}
+
+/// A sum that moves once in a while, moved on evenly: what is new has come in the time since it moved last, or in the last 2 s.
+fn evened(times: &[u64], sums: &[f64]) -> Vec<f64> {
+    let mut even = sums.to_vec();
+    let mut moved = 0;
+    for at in 1..sums.len() {
+        if sums[at] <= sums[at - 1] {
+            continue;
+        }
+        let begin = times[moved].max(times[at].saturating_sub(WINDOW));
+        let whole = (times[at] - begin).max(1) as f64;
+        for between in moved + 1..at {
+            let part = times[between].saturating_sub(begin) as f64 / whole;
+            even[between] += (sums[at] - sums[at - 1]) * part;
+        }
+        moved = at;
+    }
+    even
+}
+
+/// How much a sum of microseconds grew in the last 2 s, or since the sample before if that is longer ago, in percent.
+fn grown(times: &[u64], sums: &[f64]) -> Vec<f64> {
     let mut from = 0;
-    let share = |(at, sample): (usize, &Sample)| {
-        while from + 1 < at && time(sample) - time(&samples[from + 1]) >= SECONDS * 1000 {
+    let share = |at: usize| {
+        while from + 1 < at && times[at] - times[from + 1] >= WINDOW {
             from += 1;
         }
-        let before = &samples[from];
-        match time(sample) - time(before) {
+        match times[at] - times[from] {
             0 => 0.0,
-            millis => {
-                let more = sample.get(column).saturating_sub(before.get(column));
-                (more as f64 / millis as f64 / 10.0).min(100.0)
-            }
+            millis => ((sums[at] - sums[from]) / millis as f64 / 10.0).clamp(0.0, 100.0),
         }
     };
-    samples.iter().enumerate().map(share).collect()
+    (0..sums.len()).map(share).collect()
 }
 
 #[cfg(test)]
@@ -199,19 +234,47 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_of_the_last_four_seconds_and_never_more_than_all() {
-        let shares = |of| shares(&samples(of), Column::Some);
-        assert!(shares(&[]).is_empty());
-        assert_eq!(shares(&[(0, 0), (1000, 500_000)]), [0.0, 50.0]);
-        let all = shares(&[
+    fn a_share_is_of_the_last_two_seconds_and_never_more_than_all() {
+        let some = |of| shares(&samples(of))[0].clone();
+        assert!(some(&[]).is_empty());
+        assert_eq!(some(&[(0, 0), (1000, 500_000)]), [0.0, 50.0]);
+        let seconds = [
             (0, 0),
+            (1000, 1_000_000),
             (2000, 2_000_000),
-            (4000, 4_000_000),
-            (6000, 4_000_000),
-            (8000, 4_000_000),
-        ]);
-        assert_eq!(all, [0.0, 100.0, 100.0, 50.0, 0.0]);
-        assert_eq!(shares(&[(0, 0), (10, u64::MAX)]), [0.0, 100.0]);
+            (3000, 2_000_000),
+            (4000, 2_000_000),
+            (9000, 4_500_000),
+        ];
+        assert_eq!(some(&seconds), [0.0, 100.0, 100.0, 50.0, 0.0, 50.0]);
+        assert_eq!(some(&[(0, 0), (10, u64::MAX)]), [0.0, 100.0]);
+    }
+
+    /// The engine moves it every 2 s, also where samples come ten times a second.
+    #[test]
+    fn what_moves_in_steps_is_shown_as_it_came() {
+        let sample = |at: u64| {
+            let sample = Sample::default().with(Column::Time, at * 100);
+            let sample = sample.with(Column::Some, at * 60_000);
+            sample.with(Column::Full, (at + 3) / 20 * 1_000_000)
+        };
+        let samples: Vec<Sample> = (0..200).map(sample).collect();
+        let [some, full] = shares(&samples);
+        assert!(some[1..].iter().all(|share| (share - 60.0).abs() < 0.01));
+        assert!(
+            full[40..].iter().all(|share| (share - 50.0).abs() < 0.01),
+            "{full:?}"
+        );
+        assert!(full.iter().zip(&some).all(|(full, some)| full <= some));
+    }
+
+    #[test]
+    fn nobody_waited_before_the_last_two_seconds_of_a_long_time_in_which_nothing_moved() {
+        let even = evened(
+            &[0, 1000, 9000, 10_000, 11_000],
+            &[0.0, 0.0, 0.0, 0.0, 80.0],
+        );
+        assert_eq!(even, [0.0, 0.0, 0.0, 40.0, 80.0]);
     }
 
     fn fault(text: &str) -> String {
