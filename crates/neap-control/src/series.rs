@@ -351,6 +351,22 @@ mod tests {
     }
 
     #[test]
+    fn the_schema_has_every_column() {
+        let schema = include_str!("../../../docs/guide/series.schema.json");
+        let schema: Value = serde_json::from_str(schema).expect("JSON");
+        let columns = &schema["properties"]["columns"];
+        let required = columns["required"].as_array().expect("a list");
+        let names: Vec<_> = Column::ALL.iter().map(|column| column.name()).collect();
+        assert_eq!(*required, names);
+        for column in Column::ALL {
+            let kind = if column.grows() { "sums" } else { "values" };
+            let told = &columns["properties"][column.name()]["$ref"];
+            assert_eq!(*told, format!("#/$defs/{kind}"), "{column:?}");
+        }
+        assert_eq!(schema["$id"], SERIES);
+    }
+
+    #[test]
     fn each_column_has_one_name() {
         let mut names: Vec<_> = Column::ALL.iter().map(|column| column.name()).collect();
         assert_eq!((names.len(), names[0]), (COLUMNS, "time_ms"));

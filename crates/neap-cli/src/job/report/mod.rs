@@ -1,6 +1,7 @@
 //! `neap report`: one page with a run over time, which opens from a file and fetches nothing.
 
 mod chart;
+mod charts;
 mod markup;
 mod page;
 mod scale;

@@ -1,13 +1,12 @@
 //! The page: what the job is, its charts, and what else its figures tell.
 
-use neap_control::{AGES, Column, Sample};
 use neap_units::{Bytes, PAGE_SIZE};
 use serde_json::Value;
 
-use super::chart::{Chart, Line};
+use super::charts::charts;
 use super::markup::Markup;
-use super::scale::{Unit, number, time};
-use super::told::{Told, all, rates, shares};
+use super::scale::{number, time};
+use super::told::Told;
 
 const SHEET: &str = include_str!("page.css");
 /// What a browser may do with the page: show it.
@@ -150,100 +149,6 @@ fn write_facts(page: &mut Markup, told: &Told, date: &str) {
     page.end_line();
 }
 
-/// All charts.
-fn charts(samples: &[Sample]) -> Vec<Chart> {
-    let times: Vec<f64> = all(samples, Column::Time)
-        .iter()
-        .map(|millis| millis / 1000.0)
-        .collect();
-    let line = |name: &str, values: Vec<f64>| Line {
-        name: name.to_owned(),
-        values,
-    };
-    let now = |name, column| line(name, all(samples, column));
-    let rate = |name, column| line(name, rates(samples, column));
-    let [some, full] = shares(samples);
-    let chart = |title, about, unit, areas, lines| Chart {
-        title,
-        about,
-        unit,
-        times: times.clone(),
-        areas,
-        lines,
-        steps: unit == Unit::Rate,
-    };
-    vec![
-        chart(
-            "Memory",
-            "What counts against the limit. The highest use between two samples is a line of its own.",
-            Unit::Bytes,
-            vec![
-                now("resident", Column::Resident),
-                now("pool", Column::Pool),
-                now("neap itself", Column::Own),
-            ],
-            vec![
-                now("limit", Column::Limit),
-                now("highest use", Column::Most),
-            ],
-        ),
-        chart(
-            "On disk",
-            "What the swap file holds, compressed as it is.",
-            Unit::Bytes,
-            vec![now("swap file", Column::Swap)],
-            Vec::new(),
-        ),
-        chart(
-            "Waiting for memory",
-            "Share of the last 2 s in which some thread waited for a page or for room, and in which none of the job ran meanwhile.",
-            Unit::Percent,
-            Vec::new(),
-            vec![line("some", some), line("full", full)],
-        ),
-        chart(
-            "Pages that move",
-            "Pages of each second, since the sample before. Faults are those that had to load.",
-            Unit::Rate,
-            Vec::new(),
-            vec![
-                rate("compressed", Column::Stored),
-                rate("decompressed", Column::Loaded),
-                rate("written to disk", Column::Written),
-                rate("read from disk", Column::Read),
-                rate("faults", Column::Major),
-            ],
-        ),
-        chart(
-            "Resident pages by age",
-            "Pages in generations of that age: that long ago at most neap saw them in use. Pages on probation came back too late to count as young.",
-            Unit::Bytes,
-            ages(samples),
-            Vec::new(),
-        ),
-    ]
-}
-
-/// Resident pages by the age of their generation, as bytes.
-fn ages(samples: &[Sample]) -> Vec<Line> {
-    let names = ["1 s", "10 s", "1 min", "10 min", "1 h", "older"];
-    let classes = AGES
-        .iter()
-        .zip(names)
-        .map(|((column, _), name)| (*column, name));
-    let bytes = |(column, name): (Column, &str)| Line {
-        name: name.to_owned(),
-        values: all(samples, column)
-            .iter()
-            .map(|pages| pages * PAGE_SIZE as f64)
-            .collect(),
-    };
-    classes
-        .chain([(Column::Probation, "on probation")])
-        .map(bytes)
-        .collect()
-}
-
 /// The generations of a job that runs.
 fn write_generations(page: &mut Markup, told: &Told) {
     let lists = told
@@ -351,7 +256,7 @@ fn write_list(page: &mut Markup, title: &str, lines: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use neap_control::Series;
+    use neap_control::{Column, Sample, Series};
     use serde_json::json;
 
     use super::super::markup::tests::check;
