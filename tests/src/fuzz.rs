@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use neap_control::{Column, Series};
+use neap_control::{Column, Part, Series};
 use neap_record::{Header, Reader, Replay, block, end_block};
 use neap_sim::{Event, Lackey, Trace, Workload, from_lackey, from_oracle, from_record};
 use neap_store::{
@@ -70,6 +70,18 @@ fn series(bytes: &[u8]) {
     let Ok(object) = serde_json::from_slice(bytes) else {
         return;
     };
+    for part in Part::read_all(&object) {
+        let last = part.used.last().copied();
+        assert_eq!(
+            last.map(|(time, used)| (part.at(time), used)),
+            last.map(|(_, used)| (used, used))
+        );
+        let _ = part.at(u64::MAX / 2);
+        assert_eq!(
+            Part::read_all(&serde_json::json!({"jobs": [part.object()]})),
+            [part]
+        );
+    }
     match Series::read(&object) {
         Ok(series) => {
             let times = series

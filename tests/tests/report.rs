@@ -6,6 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use neap_tests::service::places;
 use neap_tests::{
     Neap, Need, OrdinaryUser, Run, exclusive, neap_binary, program, require, skip, tool,
 };
@@ -329,4 +330,45 @@ fn an_ordinary_user_has_a_page_of_its_run() {
     );
     let (charts, _, _, heading) = read(&page);
     assert!(charts >= 3 && heading == "neap: hog", "{charts} {heading}");
+}
+
+#[test]
+fn a_service_has_a_page_of_its_jobs_and_each_job_one_of_its_own() {
+    let test = "a_service_has_a_page_of_its_jobs_and_each_job_one_of_its_own";
+    if !needs(test) {
+        return;
+    }
+    let _alone = exclusive();
+    for place in places(test) {
+        let service = place.serve(&["-m", "64M"]);
+        let one = place.job("one", 48, &[], true);
+        let stats = place.file("two.json");
+        let two = place.job("two", 24, &["--stats", text(&stats)], false);
+        let page = place.file("run.html");
+        let of = |words: &[&str]| {
+            let output = place.ask(&[&["report", text(&page)], words].concat());
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{said}");
+            (read(&page), fs::read_to_string(&page).expect("a page"))
+        };
+        // Both have been looked at, and are told of with the service.
+        let begun = Instant::now();
+        let (found, written) = loop {
+            let (found, written) = of(&["all"]);
+            if written.matches("<bdi>one</bdi>").count() > 0 && written.contains("<bdi>two</bdi>") {
+                break (found, written);
+            }
+            assert!(begun.elapsed() < LONGEST, "{written}");
+        };
+        assert!(found.0 >= 4 && found.3 == "neap: all", "{found:?}");
+        assert!(written.contains("Memory of each job") && written.contains("On disk"));
+        let (found, written) = of(&["one"]);
+        assert!(found.0 >= 2 && found.3 == "neap: one", "{found:?}");
+        assert!(!written.contains("On disk") && !written.contains("Waiting for memory"));
+        place.end("two", two);
+        let (found, _) = of(&["--stats", text(&stats)]);
+        assert!(found.0 >= 1 && found.3 == "neap: waits", "{found:?}");
+        place.end("one", one);
+        drop(service);
+    }
 }

@@ -4,12 +4,14 @@
 
 mod client;
 mod name;
+mod part;
 mod place;
 mod request;
 mod series;
 
 pub use client::{Client, Refusal, Sender};
 pub use name::{BadName, Name};
+pub use part::Part;
 pub use place::{Folder, Found, Place, folders, jobs};
 pub use request::{Call, Change, Fault, Join, LONGEST, Request, VERSION, failure, success};
 pub use series::{AGES, Column, NoSeries, SERIES, Sample, Series};

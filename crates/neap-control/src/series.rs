@@ -11,7 +11,7 @@ use thiserror::Error;
 pub const SERIES: &str = "neap.series/1";
 
 /// Most samples that are read.
-const MOST_READ: usize = 1 << 16;
+pub(crate) const MOST_READ: usize = 1 << 16;
 
 macro_rules! columns {
     ($($(#[doc = $help:literal])+ $column:ident: $name:literal, $unit:literal, $grows:literal;)+) => {
@@ -155,6 +155,7 @@ pub struct Series {
     samples: Vec<Sample>,
     most: usize,
     period: u64,
+    in_service: bool,
 }
 
 /// Why something is no series. The text is for people.
@@ -189,7 +190,26 @@ impl Series {
             samples: Vec::new(),
             most,
             period,
+            in_service: false,
         }
+    }
+
+    /// The same, of a job in a service: some figures are not counted for it, and 0.
+    ///
+    /// # Panics
+    /// As [`Series::new`].
+    #[must_use]
+    pub fn of_a_job_in_a_service(most: usize, period: u64) -> Self {
+        Self {
+            in_service: true,
+            ..Self::new(most, period)
+        }
+    }
+
+    /// Whether it is of a job in a service: neap's own memory, the swap file and waiting are counted for the service only.
+    #[must_use]
+    pub fn is_in_service(&self) -> bool {
+        self.in_service
     }
 
     /// All samples.
@@ -216,6 +236,15 @@ impl Series {
         self.samples.push(sample);
     }
 
+    /// One more, if it is later than all others.
+    pub fn push_if_later(&mut self, sample: Sample) {
+        let time = |sample: &Sample| sample.get(Column::Time);
+        let last = self.samples.last();
+        if last.is_none_or(|last| time(last) < time(&sample)) {
+            self.push(sample);
+        }
+    }
+
     /// Every second one goes, but not the first. The one behind it stands for both.
     fn halve(&mut self) {
         let mut kept = 1;
@@ -240,7 +269,11 @@ impl Series {
             (column.name().to_owned(), values.collect())
         };
         let columns: Map<String, Value> = Column::ALL.iter().map(column).collect();
-        json!({"schema": SERIES, "period_ms": self.period, "columns": columns})
+        let mut object = json!({"schema": SERIES, "period_ms": self.period, "columns": columns});
+        if self.in_service {
+            object["in_service"] = true.into();
+        }
+        object
     }
 
     /// Reads it. What a later version has added is passed over.
@@ -281,6 +314,7 @@ impl Series {
             samples,
             most,
             period,
+            in_service: object.get("in_service") == Some(&Value::Bool(true)),
         })
     }
 }

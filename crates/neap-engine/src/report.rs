@@ -1,12 +1,14 @@
 //! What the engine tells about a job: the numbers of `--stats`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use neap_tuning::TUNING;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::group::Group;
 use crate::history::GenerationsReport;
 use crate::job::Job;
 use crate::metrics::part_of;
@@ -156,8 +158,16 @@ impl Job {
     /// All figures, and the run over time: at the end.
     pub(crate) fn last_report(&self) -> Report {
         Report {
-            series: Some(self.series().object()),
+            series: Some(self.told_series(self.groups.top())),
             ..self.report()
+        }
+    }
+
+    /// The same of a job that leaves a service.
+    pub(crate) fn last_report_of(&self, group: &Arc<Group>) -> Report {
+        Report {
+            series: Some(self.told_series(group)),
+            ..self.report_of(group)
         }
     }
 

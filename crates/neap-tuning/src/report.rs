@@ -31,6 +31,15 @@ crate::group! {
         /// Time between two of them at first; it doubles whenever there are as many.
         /// The sampler looks as often as that only while a job is near its limit. Chosen.
         sample: Nanos = Nanos::millis(100);
+        /// Samples of the run of a job in a service.
+        /// There may be a thousand jobs, of which each takes 23 KiB at most. Chosen.
+        samples_of_job: usize = 128;
+        /// Jobs of a service that are sampled at one look.
+        /// The sampler is not kept for long, however many there are. Chosen.
+        jobs_at_once: usize = 4;
+        /// Jobs that the run of a service tells of: the largest.
+        /// A page shows no more, and an answer stays small. Chosen.
+        jobs_told: usize = 16;
         /// Bytes of a record that wait to be written at most.
         /// They count against the limit, as all memory of neap. Chosen.
         record_waiting: Bytes = Bytes::mib(4);

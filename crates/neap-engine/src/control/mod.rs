@@ -289,11 +289,7 @@ impl Desk {
     fn answer_about(&mut self, at: usize, group: &Arc<Group>, request: Request) -> Option<String> {
         match request {
             Request::Stat => Some(told(&self.job.stat_of(group))),
-            Request::Series if group.parent.is_some() => {
-                let line = "a service has one run over time, and its jobs have none";
-                Some(failure("EINVAL", line, &json!(null)))
-            }
-            Request::Series => Some(success(&self.job.series().object())),
+            Request::Series => Some(success(&self.job.told_series(group))),
             Request::Events => self.begin_stream(at),
             Request::Set(changes) => self.set(at, group, &changes),
             Request::Reclaim(bytes) => {

@@ -68,7 +68,7 @@ impl Job {
     /// The job has ended. Its figures.
     pub fn leave(&self, group: &Arc<Group>) -> Report {
         group.end();
-        let report = self.report_of(group);
+        let report = self.last_report_of(group);
         self.groups.remove(group);
         let line = format!("{} has ended", group.who());
         self.log.note_of(self, group, Kind::Leave, line);

@@ -1,21 +1,24 @@
 //! Which charts there are, and what is in them.
 
-use neap_control::{AGES, Column, Sample};
+use neap_control::{AGES, Column, Part, Sample, Series};
 use neap_units::PAGE_SIZE;
 
 use super::chart::{Chart, Line};
 use super::scale::Unit;
 use super::told::{all, rates, shares};
 
-/// All charts of these samples.
-pub fn charts(samples: &[Sample]) -> Vec<Chart> {
-    vec![
-        memory(samples),
-        disk(samples),
-        waiting(samples),
-        moves(samples),
-        ages(samples),
-    ]
+/// All charts of a run, and of the jobs in it if it is a service's.
+pub fn charts(series: &Series, parts: &[Part]) -> Vec<Chart> {
+    let samples = series.samples();
+    let mut charts = vec![memory(samples)];
+    if !parts.is_empty() {
+        charts.push(jobs(samples, parts));
+    }
+    if !series.is_in_service() {
+        charts.extend([disk(samples), waiting(samples)]);
+    }
+    charts.extend([moves(samples), ages(samples)]);
+    charts
 }
 
 fn line(name: &str, values: Vec<f64>) -> Line {
@@ -52,6 +55,33 @@ fn memory(samples: &[Sample]) -> Chart {
             now("highest use", Column::Most),
         ],
         ..empty(samples, Unit::Bytes, "Memory", about)
+    }
+}
+
+/// The jobs of a service above each other, the largest first.
+fn jobs(samples: &[Sample], parts: &[Part]) -> Chart {
+    /// Jobs with an area of their own: with the rest, as many as there are colours.
+    const SHOWN: usize = 7;
+    let about = "What each of the largest jobs that still run uses. The rest is neap itself, other jobs, and those that have ended.";
+    let most = |part: &Part| part.used.iter().map(|(_, used)| *used).max();
+    let mut largest: Vec<&Part> = parts.iter().collect();
+    largest.sort_by_key(|part| std::cmp::Reverse(most(part)));
+    largest.truncate(SHOWN);
+    let area = |part: &&Part| {
+        let at = |sample: &Sample| part.at(sample.get(Column::Time)) as f64;
+        line(&part.name, samples.iter().map(at).collect())
+    };
+    let mut areas: Vec<Line> = largest.iter().map(area).collect();
+    let rest = samples.iter().enumerate().map(|(at, sample)| {
+        let told: f64 = areas.iter().map(|area| area.values[at]).sum();
+        (sample.get(Column::Current) as f64 - told).max(0.0)
+    });
+    let rest = line("the rest", rest.collect());
+    areas.push(rest);
+    Chart {
+        areas,
+        lines: vec![line("limit", all(samples, Column::Limit))],
+        ..empty(samples, Unit::Bytes, "Memory of each job", about)
     }
 }
 
@@ -102,5 +132,57 @@ fn ages(samples: &[Sample]) -> Chart {
     Chart {
         areas: all.map(bytes).collect(),
         ..empty(samples, Unit::Bytes, "Resident pages by age", about)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(of: &[(u64, u64)]) -> Vec<Sample> {
+        let sample = |(time, used): &(u64, u64)| {
+            let sample = Sample::default().with(Column::Time, *time);
+            sample.with(Column::Current, *used)
+        };
+        of.iter().map(sample).collect()
+    }
+
+    #[test]
+    fn jobs_lie_on_each_other_and_the_rest_is_what_is_left() {
+        let part = |name: &str, used: &[(u64, u64)]| Part {
+            name: name.to_owned(),
+            used: used.to_vec(),
+        };
+        let parts = [
+            part("small", &[(1000, 10)]),
+            part("large", &[(0, 60), (2000, 90)]),
+        ];
+        let chart = jobs(&samples(&[(0, 70), (1000, 80), (2000, 95)]), &parts);
+        let areas = chart
+            .areas
+            .iter()
+            .map(|area| (&*area.name, area.values.clone()));
+        let areas: Vec<_> = areas.collect();
+        assert_eq!(areas[0], ("large", vec![60.0, 60.0, 90.0]));
+        assert_eq!(areas[1], ("small", vec![0.0, 10.0, 10.0]));
+        assert_eq!(areas[2], ("the rest", vec![10.0, 10.0, 0.0]));
+        let many: Vec<_> = (0..40)
+            .map(|at| part(&at.to_string(), &[(0, at)]))
+            .collect();
+        assert_eq!(jobs(&samples(&[(0, 70)]), &many).areas.len(), 8);
+    }
+
+    #[test]
+    fn a_job_in_a_service_has_no_chart_of_what_is_not_counted_for_it() {
+        let titles = |series: &Series| {
+            let charts = charts(series, &[]);
+            charts.iter().map(|chart| chart.title).collect::<Vec<_>>()
+        };
+        assert_eq!(titles(&Series::new(3, 0)).len(), 5);
+        let member = titles(&Series::of_a_job_in_a_service(3, 0));
+        assert_eq!(
+            member,
+            ["Memory", "Pages that move", "Resident pages by age"]
+        );
     }
 }

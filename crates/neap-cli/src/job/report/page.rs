@@ -38,7 +38,7 @@ pub fn page(told: &Told, date: &str) -> String {
                 page.line("bdi", &[], &name);
             });
             write_facts(page, told, date);
-            for (at, chart) in charts(told.series.samples()).iter().enumerate() {
+            for (at, chart) in charts(&told.series, &told.parts).iter().enumerate() {
                 chart.write(page, &format!("chart{at}"));
             }
             write_generations(page, told);
@@ -256,7 +256,7 @@ fn write_list(page: &mut Markup, title: &str, lines: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use neap_control::{Column, Sample, Series};
+    use neap_control::{Column, Part, Sample, Series};
     use serde_json::json;
 
     use super::super::markup::tests::check;
@@ -291,6 +291,10 @@ mod tests {
     fn what_a_job_calls_itself_is_text_and_nothing_else() {
         let told = Told {
             figures: hostile(),
+            parts: vec![Part {
+                name: HOSTILE.to_owned(),
+                used: vec![(0, 7)],
+            }],
             series: samples(9, |at, column| at * column as u64),
         };
         let text = page(&told, "today");
@@ -306,6 +310,7 @@ mod tests {
     fn a_page_is_whole_in_itself() {
         let told = Told {
             figures: json!({"command": ["make"], "exit_status": 2, "wall_seconds": 3.5}),
+            parts: Vec::new(),
             series: samples(300, |at, column| at * 4096 * column as u64),
         };
         let text = page(&told, "today");
@@ -336,6 +341,7 @@ mod tests {
             for count in [0, 1, 2, 700] {
                 let told = Told {
                     figures: json!(null),
+                    parts: Vec::new(),
                     series: samples(count, |at, column| match (at % 3, column) {
                         (1, _) => value,
                         _ => at,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use neap_control::{Column, Request, Sample, Series};
+use neap_control::{Column, Part, Request, Sample, Series};
 use serde_json::Value;
 
 use super::super::failure::Failure;
@@ -21,6 +21,8 @@ pub struct Told {
     pub figures: Value,
     /// The run.
     pub series: Series,
+    /// Of a service: what its jobs used.
+    pub parts: Vec<Part>,
 }
 
 impl Told {
@@ -56,6 +58,7 @@ impl Told {
     }
 
     fn of(figures: Value, series: &Value, name: &str) -> Result<Self, Failure> {
+        let parts = Part::read_all(series);
         let series = Series::read(series).map_err(|error| Failure::Stats {
             path: name.to_owned(),
             why: match figures["managed"].as_bool() {
@@ -68,6 +71,7 @@ impl Told {
         Ok(Self {
             figures,
             series: few(&series),
+            parts,
         })
     }
 
@@ -111,7 +115,10 @@ impl Told {
 
 /// No more samples than are drawn.
 fn few(series: &Series) -> Series {
-    let mut few = Series::new(DRAWN, 0);
+    let mut few = match series.is_in_service() {
+        true => Series::of_a_job_in_a_service(DRAWN, 0),
+        false => Series::new(DRAWN, 0),
+    };
     series.samples().iter().for_each(|sample| few.push(*sample));
     few
 }
