@@ -15,6 +15,7 @@
 //! | `memcg` | the tree of cgroups: charges, limits, protection |
 //! | `lru` | the lists of each cgroup and node, and what refaults say |
 //! | `memcg_lru` | which group reclaim of everything visits next, for whatever has groups |
+//! | `recency` | which accesses make a page hot |
 //! | `reclaim` | who gives up which folios, in small steps |
 //! | `counters` | what is counted, under the kernel's names |
 //! | `pressure` | averages of the time lost to waiting |
@@ -36,6 +37,7 @@ mod memcg;
 mod memcg_lru;
 mod page;
 mod pressure;
+mod recency;
 mod reclaim;
 mod shrinker;
 mod swapin;
@@ -45,7 +47,7 @@ mod zswap;
 pub use batches::{Batch, Batches, FolioView, LARGE_BATCH, SMALL_BATCH, WritebackEnd};
 pub use counters::{Counter, Counters};
 pub use folio::{Flags, FolioId, Folios, Kind, LruvecId};
-pub use job::{Core, Listed, Vmstat};
+pub use job::{Core, Hint, Listed, Vmstat};
 pub use limits::{Pacer, Plan, PoolGate, staged_blocks, zswap_max_allows};
 pub use lru::{Mm, Promotion, Shadow};
 pub use memcg::{
@@ -59,6 +61,7 @@ pub use memcg_lru::{
 };
 pub use page::{Effect, Heat, Illegal, State, Step, step};
 pub use pressure::{PSI_PERIOD, Pressure};
+pub use recency::Advice;
 pub use reclaim::{Cause, Host, Nodes, Pageout, Progress, Reclaim, Referenced, Request};
 pub use shrinker::{
     DEF_PRIORITY, DEFAULT_SEEKS, LruState, MAX_RECLAIM_RETRIES, PoolWorker, SHRINK_BATCH,

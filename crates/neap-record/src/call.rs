@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
 
-use neap_policy::{Core, Effect, Illegal, State, Step, Vmstat};
+use neap_policy::{Core, Effect, Hint, Illegal, State, Step, Vmstat};
 use neap_units::{EntryId, PageId, PageNr, Pages, SpaceId};
 
 /// A call that may change the core, or something the engine saw between two of them.
@@ -43,6 +43,8 @@ pub enum Call {
         /// What the engine gave for each page it was asked for.
         given: Vec<Option<EntryId>>,
     },
+    /// [`Core::hint`].
+    Hint(SpaceId, Range<PageNr>, Hint),
     /// [`Core::want`].
     Want(PageId),
     /// [`Core::take_wanted`].
@@ -119,6 +121,8 @@ pub enum Answer {
     Asked(Vec<(PageNr, State)>),
     /// Whether.
     Flag(bool),
+    /// How many pages changed their place.
+    Changed(Pages),
     /// The counters.
     Counts(Counts),
 }
@@ -199,6 +203,10 @@ impl Display for Call {
                 write!(f, "move {} pages of {space}, {from:#x} to {to:#x}", len.0)
             }
             Call::Fork { parent, child, .. } => write!(f, "fork {parent} to {child}"),
+            Call::Hint(space, range, hint) => {
+                let (from, to) = (range.start.addr(), range.end.0.saturating_mul(4096));
+                write!(f, "hint {hint:?} for {from:#x}..{to:#x} of {space}")
+            }
             Call::Want(id) => write!(f, "want {id}"),
             Call::TakeWanted(id) => write!(f, "was it wanted: {id}"),
             Call::Count => write!(f, "count"),
@@ -250,6 +258,7 @@ impl Display for Answer {
             }
             Answer::Asked(pages) => write!(f, "asks for {}", Ids(pages)),
             Answer::Flag(flag) => write!(f, "{}", if *flag { "yes" } else { "no" }),
+            Answer::Changed(pages) => write!(f, "{} pages", pages.0),
             Answer::Counts(counts) => {
                 write!(f, "resident {}", counts.resident)?;
                 for (name, value) in counter_names().iter().zip(&counts.vmstat) {

@@ -5,7 +5,7 @@
 //! freed. Numbers are distances from the last of their kind, so that a walk over neighbours takes one
 //! byte for each.
 
-use neap_policy::{Effect, Heat, State, Step};
+use neap_policy::{Advice, Effect, Heat, Hint, State, Step};
 use neap_units::{EntryId, PageId, PageNr, Pages, SlotId, SpaceId};
 
 use crate::call::{Answer, Call, Counts, Moved};
@@ -31,6 +31,7 @@ const TAKE_WANTED: u8 = 0x2a;
 const COUNT: u8 = 0x2b;
 const TIME: u8 = 0x2c;
 const FAULT: u8 = 0x2d;
+const HINT: u8 = 0x2e;
 
 /// No page number that the kernel can mean reaches this; a range may end at `u64::MAX`, though.
 const PAGES: u64 = 1 << 52;
@@ -281,6 +282,29 @@ impl Coder {
         };
         Ok((id, step))
     }
+}
+
+fn hint_byte(hint: Hint) -> u8 {
+    match hint {
+        Hint::Use(Advice::Normal) => 0,
+        Hint::Use(Advice::Sequential) => 1,
+        Hint::Use(Advice::Random) => 2,
+        Hint::Use(Advice::NoReuse) => 3,
+        Hint::Cold => 4,
+        Hint::Soon => 5,
+    }
+}
+
+fn hint_of(byte: u8) -> Result<Hint> {
+    Ok(match byte {
+        0 => Hint::Use(Advice::Normal),
+        1 => Hint::Use(Advice::Sequential),
+        2 => Hint::Use(Advice::Random),
+        3 => Hint::Use(Advice::NoReuse),
+        4 => Hint::Cold,
+        5 => Hint::Soon,
+        _ => return Err(Fault::Malformed),
+    })
 }
 
 /// The bit, if it is so.

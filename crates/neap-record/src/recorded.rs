@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, Range};
 
-use neap_policy::{Core, Effect, Illegal, State, Step};
+use neap_policy::{Core, Effect, Hint, Illegal, State, Step};
 use neap_tuning::TUNING;
 use neap_units::{EntryId, PageId, PageNr, Pages, SpaceId};
 
@@ -197,6 +197,13 @@ impl Recorded {
         let effects = self.core.remove_range(space, range.clone());
         self.note(|| (Call::Remove(space, range), Answer::Effects(effects.clone())));
         effects
+    }
+
+    /// [`Core::hint`].
+    pub fn hint(&mut self, space: SpaceId, range: Range<PageNr>, hint: Hint) -> Pages {
+        let changed = self.core.hint(space, range.clone(), hint);
+        self.note(|| (Call::Hint(space, range, hint), Answer::Changed(changed)));
+        changed
     }
 
     /// [`Core::remap_with`].

@@ -90,12 +90,17 @@ impl Replay {
                 let effects = self.core.remove_range(space, range.clone());
                 Some(Answer::Effects(effects))
             }
-            Call::Remap { .. } | Call::Fork { .. } => self.ask_many(call),
+            Call::Hint(..) | Call::Remap { .. } | Call::Fork { .. } => self.ask_many(call),
         }
     }
 
     fn ask_many(&mut self, call: &Call) -> Option<Answer> {
         match call {
+            Call::Hint(space, range, hint) => {
+                let space = self.live(*space)?;
+                let changed = self.core.hint(space, range.clone(), *hint);
+                Some(Answer::Changed(changed))
+            }
             Call::Remap {
                 space,
                 from,

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use neap_policy::{Heat, State, Step};
+use neap_policy::{Advice, Heat, Hint, State, Step};
 use neap_units::{EntryId, PageId, PageNr, Pages, SlotId, SpaceId};
 use proptest::prelude::*;
 
@@ -106,6 +106,11 @@ fn work(core: &mut Recorded, deeds: &[Deed]) {
                 let id = core.ensure(space, page);
                 core.want(id);
                 core.take_wanted(id);
+            }
+            12 => {
+                let hints = [Hint::Use(Advice::Random), Hint::Cold, Hint::Soon];
+                let range = page.span(Pages(u64::from(number) % 90));
+                core.hint(space, range, hints[number as usize % 3]);
             }
             // Most of these are refused.
             11 => {

@@ -37,6 +37,8 @@ pub(super) struct Lru {
 pub(super) enum Place {
     /// To the generation that its heat asks for.
     Generation(Heat),
+    /// To the reclaim end of the oldest generation: the program has said that it is cold.
+    Oldest,
     /// To the youngest generation, and passed over once when its turn comes: it was touched so soon after it had
     /// been taken out that it should have stayed. It stands for the accessed bit, which the kernel would have found
     /// set by now.
@@ -140,6 +142,11 @@ impl Lru {
                 self.generations
                     .link(table, id, (Kind::Anon, generation), false);
             }
+            Place::Oldest => {
+                let oldest = index(self.generations.window().min_seq(Kind::Anon));
+                leaf.set_list(at, oldest);
+                self.generations.link(table, id, (Kind::Anon, oldest), true);
+            }
             Place::Probation => {
                 leaf.set_list(at, PROBATION);
                 self.probation.push_head(table, id);
@@ -222,6 +229,16 @@ impl Lru {
             self.regret.came_back();
         }
         (refault, self.place(recent, refault.activated, tried))
+    }
+
+    /// The same of a page without recency: it is a refault, and nothing is learnt from it.
+    pub(super) fn refault_unhurried(&self, stamp: u32, workingset: bool) -> (Refault, Place) {
+        let mut sizes = [0; 4];
+        sizes[list_of(Kind::Anon, true)] = self.resident - self.on_probation();
+        let distance = self.age.distance(stamp.into(), STAMP_BITS);
+        let recent = distance <= competing(Kind::Anon, &sizes, true);
+        let refault = Refault::judge(recent, false, workingset);
+        (refault, Place::Probation)
     }
 
     fn place(&mut self, recent: bool, activated: bool, tried: bool) -> Place {

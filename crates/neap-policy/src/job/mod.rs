@@ -7,12 +7,16 @@
 //! if it is on exactly one list of its space: that of a generation, or of probation.
 
 mod check;
+mod hints;
 mod lru;
 mod ranges;
 mod reclaim;
 mod regret;
+mod spans;
 mod vmstat;
 
+#[cfg(test)]
+mod hints_tests;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
@@ -31,9 +35,11 @@ use crate::page::{
     Effect, Heat, Illegal, Index, LEAF_PAGES, State, Step, Table, page_id, split, step,
 };
 
+pub use hints::Hint;
 pub use vmstat::Vmstat;
 
 use lru::{Lru, Place};
+use spans::Spans;
 
 /// Most spaces at once: ids are 16 bits, and the last one marks free leaves.
 const MAX_SPACES: usize = u16::MAX as usize;
@@ -52,6 +58,8 @@ struct Space {
     live: bool,
     index: Index,
     lru: Lru,
+    /// Pages of mappings without recency, resident or not.
+    unhurried: Spans,
     /// Turn in the weighted round robin of reclaim.
     credit: i64,
     vmstat: Vmstat,
@@ -63,6 +71,7 @@ impl Space {
             live: true,
             index: Index::default(),
             lru: Lru::new(NonresidentAge::default()),
+            unhurried: Spans::default(),
             credit: 0,
             vmstat: Vmstat::default(),
         }
@@ -268,6 +277,7 @@ impl Core {
             Step::EndReturn(Heat::Hot) => Place::Referenced,
             _ => Place::Generation(heat_of(taken)),
         };
+        let place = self.hinted(id, space, place, taken);
         let (leaf, at) = self.table.at_mut(id);
         leaf.set_state(at, after);
         let lru = &mut self.spaces[space.index()].lru;
@@ -283,15 +293,21 @@ impl Core {
             State::Absent if leaf.used() == 0 => self.free_leaf(split(id).0),
             _ => (),
         }
-        self.spaces[space.index()].vmstat.count(taken);
+        let promoted = place != Place::Probation;
+        self.spaces[space.index()].vmstat.count(taken, promoted);
     }
 
     /// Judges a load: counts the refault and says where the page goes.
     fn refault(&mut self, id: PageId, space: SpaceId, heat: Heat) -> Place {
+        let (leaf, at) = self.table.at(id);
+        let unhurried = self.lacks_recency(space, leaf.page(at));
         let lru = &mut self.spaces[space.index()].lru;
         let (leaf, at) = self.table.at_mut(id);
-        let (refault, place) =
-            lru.refault(leaf.stamp(at), leaf.tried(at), heat, leaf.workingset(at));
+        let (stamp, tried, workingset) = (leaf.stamp(at), leaf.tried(at), leaf.workingset(at));
+        let (refault, place) = match unhurried {
+            true => lru.refault_unhurried(stamp, workingset),
+            false => lru.refault(stamp, tried, heat, workingset),
+        };
         leaf.set_workingset(at, refault.activated || refault.restored);
         self.spaces[space.index()].vmstat.count_refault(refault);
         place

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::model_space::{ModelSpace, Page};
 use super::*;
+use crate::recency::Advice;
 
 /// What a test does to both.
 #[derive(Clone, Debug)]
@@ -22,6 +23,7 @@ enum Op {
     Remap(u64, u64, u64),
     Fork(u32),
     Want(u64),
+    Hint(u64, u64, Hint),
 }
 
 /// Pages near zero, where leaves are dense, and a few in another directory.
@@ -56,6 +58,16 @@ pub(super) fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn hint() -> impl Strategy<Value = Hint> {
+    prop_oneof![
+        2 => Just(Hint::Use(Advice::Sequential)),
+        1 => Just(Hint::Use(Advice::Random)),
+        1 => Just(Hint::Use(Advice::Normal)),
+        2 => Just(Hint::Cold),
+        2 => Just(Hint::Soon),
+    ]
+}
+
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         1 => Just(Op::AddSpace),
@@ -70,6 +82,7 @@ fn op() -> impl Strategy<Value = Op> {
         }),
         1 => (1u32..4).prop_map(Op::Fork),
         2 => page().prop_map(Op::Want),
+        3 => (page(), 0u64..90, hint()).prop_map(|(page, len, hint)| Op::Hint(page, len, hint)),
     ]
 }
 
@@ -123,6 +136,7 @@ impl Both {
         let mut forked = ModelSpace::new();
         let model = &self.model[&parent];
         forked.age = model.age;
+        forked.unhurried = model.unhurried.clone();
         let expected: Vec<u64> = model
             .inside(0..u64::MAX)
             .into_iter()
@@ -210,6 +224,13 @@ impl Both {
             }
             Op::Remap(from, to, len) => self.remap(space, from, to, len),
             Op::Fork(every) => self.fork(space, every),
+            Op::Hint(page, len, hint) => {
+                let range = PageNr(page).span(Pages(len));
+                assert_eq!(
+                    self.core.hint(space, range, hint).0,
+                    model.hint(page..page + len, hint)
+                );
+            }
             Op::Want(page) => {
                 if let (Some(id), Some(record)) = (
                     self.core.find(space, PageNr(page)),

@@ -1,10 +1,11 @@
 //! One space as hash maps and vectors, that does what the table does without packing, links
 //! or indices.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::*;
 use crate::page::step;
+use crate::recency::Advice;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
@@ -24,6 +25,8 @@ pub(super) struct ModelSpace {
     pub(super) pages: HashMap<u64, Page>,
     pub(super) lists: BTreeMap<u64, Vec<u64>>,
     pub(super) probation: Vec<u64>,
+    /// Pages of mappings without recency.
+    pub(super) unhurried: BTreeSet<u64>,
     pub(super) late: u64,
     /// Of the pages that left generations lately, and of those that came back.
     pub(super) went: u32,
@@ -44,6 +47,7 @@ impl ModelSpace {
             pages,
             lists,
             probation: Vec::new(),
+            unhurried: BTreeSet::new(),
             late: 0,
             went: 0,
             came_back: 0,
@@ -116,9 +120,14 @@ impl ModelSpace {
             _ => Heat::Hot,
         };
         let mut on_probation = taken == Step::Putback(Heat::Warm) && record.tried;
+        let unhurried = self.unhurried.contains(&page);
         if let Step::EndLoad { heat: asked, .. } = taken {
-            (heat, on_probation) = self.refault(&mut record, asked);
+            (heat, on_probation) = match unhurried {
+                true => self.refault_unhurried(&mut record),
+                false => self.refault(&mut record, asked),
+            };
         }
+        on_probation |= unhurried && taken != Step::Putback(Heat::Hot);
         if matches!(taken, Step::CommitStore(_)) {
             record.stamp = self.age;
             self.age += 1;
@@ -133,8 +142,8 @@ impl ModelSpace {
         }
         self.counted.pgrotated += u64::from(taken == Step::Putback(Heat::Warm));
         let touched = matches!(taken, Step::Putback(Heat::Hot) | Step::EndReturn(Heat::Hot));
-        self.counted.pgactivate += u64::from(touched);
-        record.referenced |= taken == Step::EndReturn(Heat::Hot);
+        self.counted.pgactivate += u64::from(touched && !on_probation);
+        record.referenced |= taken == Step::EndReturn(Heat::Hot) && !on_probation;
         self.pages.insert(page, record);
         if after == State::Absent {
             self.pages.remove(&page);
@@ -173,6 +182,51 @@ impl ModelSpace {
             self.late.is_multiple_of(32)
         };
         (heat, !joins)
+    }
+
+    fn refault_unhurried(&mut self, record: &mut Page) -> (Heat, bool) {
+        let recent = self.age - record.stamp <= self.settled();
+        self.counted.workingset_refault_anon += 1;
+        self.counted.workingset_restore_anon += u64::from(recent && record.workingset);
+        record.workingset = recent && record.workingset;
+        record.referenced = false;
+        (Heat::Warm, true)
+    }
+
+    /// Takes a hint. How many pages changed their place.
+    pub(super) fn hint(&mut self, range: std::ops::Range<u64>, hint: Hint) -> u64 {
+        let mut changed = 0;
+        match hint {
+            Hint::Use(Advice::Normal) => {
+                self.unhurried.retain(|page| !range.contains(page));
+                return 0;
+            }
+            Hint::Use(_) => self.unhurried.extend(range.clone()),
+            Hint::Cold | Hint::Soon => {}
+        }
+        let mut pages = self.inside(range);
+        if hint == Hint::Cold {
+            pages.reverse();
+        }
+        for page in pages {
+            let unhurried = self.unhurried.contains(&page);
+            if !self.state(page).is_resident() || unhurried && !matches!(hint, Hint::Use(_)) {
+                continue;
+            }
+            self.unlist(page);
+            self.pages.get_mut(&page).unwrap().referenced = false;
+            match hint {
+                Hint::Use(_) => self.probation.push(page),
+                Hint::Cold => self.lists.entry(self.min_seq).or_default().insert(0, page),
+                Hint::Soon => self.enlist(page, Heat::Hot),
+            }
+            changed += 1;
+        }
+        match hint {
+            Hint::Soon => self.counted.pgactivate += changed,
+            _ => self.counted.pgdeactivate += changed,
+        }
+        changed
     }
 
     /// Most of those that left generations came back, and it is not the time to try whether they still would.
@@ -275,6 +329,12 @@ impl ModelSpace {
 
     pub(super) fn remap(&mut self, from: u64, to: u64, len: u64) -> Vec<Effect> {
         let effects = self.remove(to..to + len);
+        let goes = |page: &u64| (from..from + len).contains(page);
+        let went: Vec<u64> = self.unhurried.iter().copied().filter(goes).collect();
+        self.unhurried
+            .retain(|page| !goes(page) && !(to..to + len).contains(page));
+        self.unhurried
+            .extend(went.into_iter().map(|page| page - from + to));
         for page in self.inside(from..from + len) {
             let record = self.pages.remove(&page).unwrap();
             self.pages.insert(page - from + to, record);

@@ -114,6 +114,7 @@ impl Core {
         let (source, target) = (from.span(len), to.span(len));
         debug_assert!(source.end <= target.start || target.end <= source.start);
         let effects = self.remove_range(space, target);
+        self.space_mut(space).unhurried.shift(from, to, len);
         for (number, leaf) in self.leaves_of(space, &source) {
             let places = places(number, &source);
             let offset = number * LEAF_PAGES as u64;
@@ -173,7 +174,10 @@ impl Core {
         mut visit: impl FnMut(PageNr, State) -> Option<EntryId>,
     ) {
         let age = self.space(parent).lru.age_so_far();
-        self.space_mut(child).lru.set_age(age);
+        let unhurried = self.space(parent).unhurried.clone();
+        let forked = self.space_mut(child);
+        forked.lru.set_age(age);
+        forked.unhurried = unhurried;
         for (_, leaf) in self.leaves_of(parent, &(PageNr(0)..PageNr(u64::MAX))) {
             for at in 0..LEAF_PAGES {
                 let record = self.table.leaf(leaf);

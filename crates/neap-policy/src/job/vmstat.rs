@@ -54,15 +54,19 @@ counters! {
     aged_generations,
     /// Pages whose turn to leave had come, and that stayed for once since they were referenced.
     passed_over,
+    /// Pages that were made to leave sooner by what the program said of them (MADV_COLD, MADV_SEQUENTIAL, MADV_RANDOM).
+    pgdeactivate,
 }
 
 impl Vmstat {
-    /// Counts a step that was carried out.
+    /// Counts a step that was carried out. `promoted`: the page did not go to probation.
     #[inline]
-    pub(super) fn count(&mut self, taken: Step) {
+    pub(super) fn count(&mut self, taken: Step, promoted: bool) {
         match taken {
             Step::CommitStore(_) => self.pgsteal += 1,
-            Step::Putback(Heat::Hot) | Step::EndReturn(Heat::Hot) => self.pgactivate += 1,
+            Step::Putback(Heat::Hot) | Step::EndReturn(Heat::Hot) => {
+                self.pgactivate += u64::from(promoted);
+            }
             Step::Putback(Heat::Warm) => self.pgrotated += 1,
             _ => (),
         }

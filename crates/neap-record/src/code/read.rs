@@ -75,6 +75,16 @@ impl Coder {
                 let counts = Counts { resident, vmstat };
                 Ok((Call::Count, Answer::Counts(counts)))
             }
+            HINT => {
+                let (space, start) = (self.space(from)?, self.page(from)?);
+                let end = PageNr(from.number()?);
+                let hint = hint_of(from.byte()?)?;
+                let changed = Pages(from.number()?);
+                Ok((
+                    Call::Hint(space, start..end, hint),
+                    Answer::Changed(changed),
+                ))
+            }
             REMAP => self.read_remap(from),
             FORK => self.read_fork(from),
             _ => Err(Fault::Malformed),

@@ -77,6 +77,14 @@ impl Coder {
                 push(out, range.end.0);
                 self.put_effects(out, effects);
             }
+            (Call::Hint(space, range, hint), Answer::Changed(changed)) => {
+                out.push(HINT);
+                self.put_space(out, *space);
+                self.put_page(out, range.start);
+                push(out, range.end.0);
+                out.push(hint_byte(*hint));
+                push(out, changed.0);
+            }
             (Call::Count, Answer::Counts(counts)) => {
                 out.push(COUNT);
                 push(out, counts.resident);

@@ -11,7 +11,7 @@ use neap_units::{Nanos, PAGE_SHIFT, Pages};
 use super::config::{Completion, KernelConfig};
 use super::gauges::Gauges;
 use super::ids::{ObjectId, SpaceId};
-use super::space::{Advice, Space};
+use super::space::Space;
 use super::swap::Swap;
 use super::tables::{Entry, Tables};
 use crate::compress::PageImage;
@@ -368,13 +368,7 @@ pub(super) fn view(mm: &Mm, id: FolioId) -> FolioView {
 
 /// Whether accesses through a mapping count (SPEC 4.1).
 pub(super) fn has_recency(mm: &Mm, advice: Advice) -> bool {
-    match (mm.switches.recency, advice) {
-        (_, Advice::Normal) => true,
-        (neap_policy::Recency::Hints, _) => false,
-        (neap_policy::Recency::SequentialOnly, advice) => {
-            advice != Advice::Sequential || mm.generational()
-        }
-    }
+    advice.has_recency(mm.switches.recency, mm.generational())
 }
 
 /// Kind of a folio.
@@ -391,30 +385,6 @@ mod tests {
     use neap_policy::{Recency, Switches};
 
     use super::*;
-
-    #[test]
-    fn hints_take_the_recency_of_a_mapping() {
-        let advised = [
-            Advice::Normal,
-            Advice::Sequential,
-            Advice::Random,
-            Advice::NoReuse,
-        ];
-        for (recency, generations, want) in [
-            (Recency::SequentialOnly, false, [true, false, true, true]),
-            (Recency::SequentialOnly, true, [true; 4]),
-            (Recency::Hints, false, [true, false, false, false]),
-            (Recency::Hints, true, [true, false, false, false]),
-        ] {
-            let switches = Switches {
-                recency,
-                ..Switches::of_kernel((6, 3), generations)
-            };
-            let mm = Mm::new(switches, 60, 1, 1);
-            let found = advised.map(|advice| has_recency(&mm, advice));
-            assert_eq!(found, want, "{recency} {generations}");
-        }
-    }
 
     #[test]
     fn a_write_that_ends_elsewhere_is_rotated_there() {

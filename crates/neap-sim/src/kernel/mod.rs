@@ -33,10 +33,11 @@ pub use gauges::GaugeMeans;
 pub use ids::{CpuId, FileId, NodeId, ShmemId, SpaceId, TaskId};
 use kswapd::Kswapd;
 use machine::{Event, Machine};
+pub use neap_policy::Advice;
 use neap_policy::{Counters, FolioId, Mm, OrderStats};
 pub use neap_policy::{Limits, MemcgId};
 use neap_units::{Bytes, Nanos, PageNr, Pages};
-pub use space::{Advice, Area, AreaKind};
+pub use space::{Area, AreaKind};
 
 /// What a task asks of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

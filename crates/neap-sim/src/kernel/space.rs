@@ -2,7 +2,7 @@
 
 use neap_units::{PageNr, Pages};
 
-use neap_policy::MemcgId;
+use neap_policy::{Advice, MemcgId};
 
 use super::ids::{AreaId, FileId, ShmemId};
 use super::tables::CHUNK;
@@ -16,20 +16,6 @@ pub enum AreaKind {
     Shmem(ShmemId),
     /// A file, through its page cache.
     File(FileId),
-}
-
-/// Access hints of an area (kernel: `madvise`, and NOREUSE of its open file).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Advice {
-    /// None.
-    #[default]
-    Normal,
-    /// MADV_SEQUENTIAL.
-    Sequential,
-    /// MADV_RANDOM.
-    Random,
-    /// POSIX_FADV_NOREUSE on the file.
-    NoReuse,
 }
 
 /// What to map.
