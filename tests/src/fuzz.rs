@@ -15,7 +15,8 @@ use neap_store::{
     BlockFile, CompressorKind, Config, HashKey, LoadError, MemFile, Page, Store, VecArena,
 };
 use neap_units::{Bytes, EntryId, PAGE_SIZE, Pages, SpaceId};
-use neap_wire::{MAX_RANGES, Request, lack, offer, reply, request};
+use neap_wire::notes::{NOTES, WORDS};
+use neap_wire::{Hearing, MAX_RANGES, Request, lack, offer, reply, request};
 
 /// A name, which is that of its folder in `fuzz/corpus`, and what it does with bytes.
 pub type Target = (&'static str, fn(&[u8]));
@@ -117,7 +118,7 @@ fn wire(bytes: &[u8]) {
     let Some((kind, message)) = bytes.split_first() else {
         return;
     };
-    match kind % 3 {
+    match kind % 4 {
         0 => {
             if let Ok((_, Request::Release(range) | Request::Wipe(range))) = request(message) {
                 can_be(&range);
@@ -133,9 +134,29 @@ fn wire(bytes: &[u8]) {
                 assert!(offer.stage > 0 && offer.cookie > 0 && !offer.agent.is_empty());
             }
         }
-        _ => {
+        2 => {
             if let Ok(reply) = reply(message) {
                 assert!(reply.done as usize <= MAX_RANGES && reply.errno >= 0);
+            }
+        }
+        _ => {
+            let mut hearing = Hearing::default();
+            let mut before = [0; WORDS];
+            for words in message.chunks(WORDS * size_of::<u64>()) {
+                let mut now = before;
+                for (to, from) in now.iter_mut().zip(words.chunks_exact(size_of::<u64>())) {
+                    *to = u64::from_ne_bytes(from.try_into().expect("eight bytes"));
+                }
+                let mut heard = 0;
+                for first in [before, now] {
+                    hearing.hear(&first, &now, |note| {
+                        can_be(&note.range);
+                        heard += 1;
+                    });
+                }
+                // Each note of the ring once, and for each round what the last one grew by.
+                assert!(heard <= 2 * NOTES + 2, "{heard}");
+                before = now;
             }
         }
     }

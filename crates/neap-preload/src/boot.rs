@@ -8,7 +8,7 @@ use neap_wire as wire;
 use neap_wire::lack;
 
 use crate::sys::{self, Fd, Received};
-use crate::{agent, environment, hook};
+use crate::{agent, environment, hints, hook};
 
 /// `USERFAULTFD_IOC_NEW`
 const IOC_NEW: usize = 0xaa00;
@@ -110,6 +110,7 @@ fn is_emulated() -> bool {
 
 /// In the child of a fork: attach anew, or claim the space that the kernel announced.
 pub fn start_in_child() {
+    hints::start_in_child();
     let old = state().memory.cookie;
     // Without an agent nothing leaves a child either.
     if old == 0 || agent::stays_native() {
@@ -155,9 +156,15 @@ pub fn tell(purpose: u32, arg: u64, arg2: u64) -> bool {
     false
 }
 
-/// Has the engine look for new memory, once pages may leave: a touch of the cookie page, which is absent, is a message that takes
-/// no descriptor and no call that a seccomp filter would end the program for.
+/// Has the engine look for new memory, once pages may leave.
 pub fn ring() {
+    hints::note_look();
+    call();
+}
+
+/// Has the engine read the notes: a touch of the cookie page, which is absent, is a message that takes no descriptor and no call
+/// that a seccomp filter would end the program for.
+pub fn call() {
     let State { memory, names, .. } = state();
     let cookie = memory.cookie;
     // The program may have unmapped the page, and have something else there.
@@ -386,6 +393,7 @@ fn hand_over(
         agent: memory.agent as u64,
         agent_bytes: agent::BYTES as u64,
         cookie: memory.cookie as u64,
+        notes: hints::address(),
         ..wire::Attach::default()
     };
     let mut ready = wire::Ready::default();

@@ -12,6 +12,7 @@
 mod agent;
 mod boot;
 mod environment;
+mod hints;
 mod hook;
 mod sys;
 

@@ -21,16 +21,22 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "pod")]
+mod hearing;
 pub mod library;
+pub mod notes;
 #[cfg(feature = "pod")]
 mod read;
+#[cfg(feature = "pod")]
+#[cfg(feature = "pod")]
+pub use hearing::{Heard, Hearing, Note};
 #[cfg(feature = "pod")]
 pub use read::{Bad, Offer, Request, offer, reply, request};
 
 /// First word of every message.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"neap");
 /// Changes with any change of this file.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// The environment variable that names the engine's socket: an absolute path.
 pub const SOCKET_ENV: &str = "NEAP_SOCKET";
 /// Longest path of a socket, in bytes.
@@ -148,6 +154,8 @@ pub struct Attach {
     pub lacks: u32,
     /// Why there is no userfaultfd, if that is what it lacks.
     pub errno: i32,
+    /// Address of its [`notes`], or 0.
+    pub notes: u64,
 }
 
 /// What keeps a process from offering its address space.

@@ -21,5 +21,10 @@ pub const TURN_NAP: u32 = 10_000_000;
 pub const POPULATE_STEP: usize = 256 << 10;
 /// Bytes from which on the engine is told of memory that will be filled.
 pub const FORESEE_FROM: usize = 16 * POPULATE_STEP;
+/// Hints of which the engine is told at once, and cycles of the clock that every processor has after which it is told of
+/// another one. Of others it hears when it looks by itself.
+pub const HINTS_AT_ONCE: u64 = 64;
+/// See [`HINTS_AT_ONCE`]: for processors whose clock counts some 1,000,000,000 cycles a second.
+pub const HINT_CYCLES: u64 = 4_000_000;
 /// Looks at a mapping that changes before it is taken as it is.
 pub const MAPPING_LOOKS: usize = 3;

@@ -5,6 +5,7 @@ use core::ops::Range;
 
 use bytemuck::Pod;
 
+use crate::notes::WORDS;
 use crate::{
     Attach, BLOCK_PAGES, HELLO_KEEPS, HELLO_WIPES, Hello, MAGIC, MAX_RANGES, Reply, VERSION, lack,
     purpose,
@@ -63,6 +64,8 @@ pub struct Offer {
     pub agent: Range<u64>,
     /// Address of the cookie page.
     pub cookie: u64,
+    /// Address of its [`notes`](crate::notes); 0: it has none.
+    pub notes: u64,
     /// One of [`lack`].
     pub lacks: u32,
     /// Why there is no userfaultfd.
@@ -81,7 +84,7 @@ fn pages(start: u64, end: u64) -> Result<Range<u64>, Bad> {
 }
 
 /// The whole pages that a range touches, of those that a program may have. A program asks for what it likes.
-fn touched(start: u64, end: u64) -> Range<u64> {
+pub(crate) fn touched(start: u64, end: u64) -> Range<u64> {
     let end = end.min(END).next_multiple_of(PAGE);
     let start = start / PAGE * PAGE;
     if start < end { start..end } else { 0..0 }
@@ -131,13 +134,19 @@ pub fn offer(bytes: &[u8], stage_bytes: u64) -> Result<Offer, Bad> {
         stage: attach.stage,
         agent: span(attach.agent, attach.agent_bytes)?,
         cookie: span(attach.cookie, PAGE)?.start,
+        notes: attach.notes,
         lacks: attach.lacks,
         errno: attach.errno,
     };
     span(attach.stage, stage_bytes)?;
+    let words = (WORDS * size_of::<u64>()) as u64;
+    let ends = attach.notes.checked_add(words);
+    let noted = attach.notes.is_multiple_of(8) && ends.is_some_and(|end| end <= END);
     let whole = attach.stage != 0 && !offer.agent.is_empty() && offer.cookie != 0;
     let offers = offer.lacks == lack::NOTHING;
-    (whole || !offers).then_some(offer).ok_or(Bad::Nonsense)
+    (noted && (whole || !offers))
+        .then_some(offer)
+        .ok_or(Bad::Nonsense)
 }
 
 /// Reads a [`Reply`] in place: what it counts is no more than there can be.
@@ -226,6 +235,11 @@ mod tests {
                 ..sound
             },
             Attach { cookie: 4, ..sound },
+            Attach { notes: 4, ..sound },
+            Attach {
+                notes: u64::MAX - 7,
+                ..sound
+            },
             Attach { magic: 0, ..sound },
         ];
         for lie in lies {

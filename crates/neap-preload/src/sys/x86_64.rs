@@ -21,6 +21,7 @@ pub mod nr {
     pub const RT_SIGPROCMASK: usize = 14;
     pub const IOCTL: usize = 16;
     pub const MADVISE: usize = 28;
+    pub const PROCESS_MADVISE: usize = 440;
     pub const MUNLOCK: usize = 150;
     pub const GETPID: usize = 39;
     pub const GETTID: usize = 186;
@@ -58,6 +59,12 @@ pub unsafe fn syscall6(number: usize, a: [usize; 6]) -> i64 {
             lateout("rcx") _, lateout("r11") _, options(nostack));
     }
     result
+}
+
+/// A clock that costs no system call: it counts at a steady rate, some 1 to 4 times in a nanosecond.
+pub fn cycles() -> u64 {
+    // SAFETY: it reads a counter and no memory. Only a program that has forbidden itself all but four system calls may not.
+    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// Starts a task on `stack_top` (16-byte aligned) that runs `entry(arg)` and never returns.
