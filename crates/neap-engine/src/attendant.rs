@@ -335,6 +335,7 @@ fn embody(job: &Job, caller: Caller, met: Met, task: Option<Task>) -> Option<()>
         agent: Agent::new(Box::new(caller.peer), same_pids.then_some(job.keeper), task),
         process,
         agent_guard: offer.agent.start,
+        notes: offer.notes,
         own,
         left: AtomicBool::new(false),
         doubted: AtomicBool::new(false),

@@ -26,7 +26,7 @@ use crate::fault::{Watch, start_fault_thread};
 use crate::group::{Group, Groups};
 use crate::history::History;
 use crate::idle::Idle;
-use crate::load::Desks;
+use crate::load::{Desks, Errands};
 use crate::meter::Meter;
 use crate::options::{Exhausted, Options, Swap};
 use crate::report::{ProcessReport, Roll, SamplerReport};
@@ -96,6 +96,8 @@ pub(crate) struct Job {
     /// Processes whose connection is open and not yet an agent's.
     pub conversations: AtomicUsize,
     pub desks: Desks,
+    /// What takes long of what programs say of their memory.
+    pub errands: Errands,
     /// How punctual the sampler is, as it noted last.
     pub sampling: Lock<SamplerReport, 7>,
     /// Longest that the first look for a program's memory took, in microseconds.
@@ -177,6 +179,7 @@ impl Job {
             sampling: Lock::default(),
             longest_look: AtomicU64::new(0),
             desks: Desks::default(),
+            errands: Errands::default(),
             key: RandomState::new(),
             warnings: Arc::default(),
             doors: OnceLock::new(),

@@ -33,17 +33,13 @@ pub fn start_in_child() {
     NOTES.iter().for_each(|word| word.store(0, Relaxed));
 }
 
-/// Whether the engine acts on an advice.
+/// Whether the engine acts on an advice: before pages may leave, on what it says of later.
 pub fn is_heard(number: usize) -> bool {
-    const HEARD: [u32; 6] = [
-        advice::NORMAL,
-        advice::RANDOM,
-        advice::SEQUENTIAL,
-        advice::WILLNEED,
-        advice::COLD,
-        advice::PAGEOUT,
-    ];
-    HEARD.iter().any(|&heard| heard as usize == number) && agent::is_armed()
+    const LATER: [u32; 3] = [advice::NORMAL, advice::RANDOM, advice::SEQUENTIAL];
+    const NOW: [u32; 3] = [advice::WILLNEED, advice::COLD, advice::PAGEOUT];
+    let is = |heard: &u32| *heard as usize == number;
+    NOW.iter().any(is) && agent::is_armed()
+        || LATER.iter().any(is) && !boot::engine_name().is_empty()
 }
 
 /// Tells the engine of an advice that [`is_heard`]. What the kernel would refuse is not told.
@@ -54,7 +50,7 @@ pub fn tell(start: usize, len: usize, number: usize) {
         return;
     };
     write(start as u64 | number as u64, end as u64);
-    if may_call() {
+    if agent::is_armed() && may_call() {
         boot::call();
     }
 }

@@ -23,6 +23,7 @@ const WORD_PRESENT: u64 = 1 << 63;
 const WORD_FILE: u64 = 1 << 61;
 const WORD_PROTECTED: u64 = 1 << 57;
 const WORD_SWAPPED: u64 = 1 << 62;
+const WORD_ALONE: u64 = 1 << 56;
 /// Told since Linux 6.15, beside `WORD_SWAPPED`.
 const WORD_GUARD: u64 = 1 << 58;
 const PAGE: u64 = 4096;
@@ -53,6 +54,11 @@ impl Word {
     /// A page, or the page of zeros, that a userfaultfd has write-protected.
     pub fn is_protected(self) -> bool {
         self.0 & WORD_PRESENT != 0 && self.0 & WORD_PROTECTED != 0
+    }
+
+    /// A page in memory that no other process has.
+    pub fn is_alone(self) -> bool {
+        self.0 & WORD_PRESENT != 0 && self.0 & WORD_ALONE != 0
     }
 
     /// Nothing at all. (Other bits say something of the mapping.)

@@ -44,12 +44,24 @@ impl Process {
         Some(parse(&self.text("smaps").ok()?))
     }
 
+    /// Its mappings that were advised sequential or random (`sr` and `rr` in VmFlags); `None` if they cannot be read.
+    pub fn without_recency(&self) -> Option<Vec<Range<u64>>> {
+        Some(without_recency(self.figures()?))
+    }
+
     /// Its mappings that a forked child finds empty (`wf` in VmFlags); `None` if they cannot be read.
     pub fn wiped_on_fork(&self) -> Option<Vec<Range<u64>>> {
         let all = self.figures()?.into_iter();
         let wiped = all.filter(|mapping| mapping.has("wf"));
         Some(wiped.map(|mapping| mapping.range).collect())
     }
+}
+
+/// Ranges of mappings that have no recency (kernel: vma_has_recency).
+fn without_recency(all: Vec<Figures>) -> Vec<Range<u64>> {
+    let advised = all.into_iter();
+    let advised = advised.filter(|mapping| mapping.has("sr") || mapping.has("rr"));
+    advised.map(|mapping| mapping.range).collect()
 }
 
 fn parse(text: &str) -> Vec<Figures> {
@@ -124,6 +136,17 @@ mod tests {
                 && all[0].has("wf")
         );
         assert!(!all[1].write && all[1].exec && all[1].file && !all[1].traps_missing());
+    }
+
+    #[test]
+    fn mappings_that_were_advised_have_no_recency() {
+        let text = "1000-2000 rw-p 00000000 00:00 0\nVmFlags: rd wr mr mw me sr ac\n\
+            2000-3000 rw-p 00000000 00:00 0\nVmFlags: rd wr mr mw me ac\n\
+            3000-4000 rw-p 00000000 00:00 0\nVmFlags: rd wr rr um\n";
+        assert_eq!(
+            without_recency(parse(text)),
+            [0x1000..0x2000, 0x3000..0x4000]
+        );
     }
 
     #[test]

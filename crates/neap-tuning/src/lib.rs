@@ -14,6 +14,7 @@ mod dictionaries;
 mod faults;
 mod forecast;
 mod freeze;
+mod hints;
 mod idle;
 mod library;
 mod limit;
@@ -37,6 +38,7 @@ pub use dictionaries::Dictionaries;
 pub use faults::Faults;
 pub use forecast::Forecast;
 pub use freeze::Freeze;
+pub use hints::Hints;
 pub use idle::Idle;
 pub use library::Library;
 pub use limit::Limit;
@@ -169,6 +171,8 @@ tuning! {
     freeze: Freeze;
     /// Taking memory out of processes that do nothing, before any limit is met.
     idle: Idle;
+    /// What programs say of their memory (madvise).
+    hints: Hints;
     /// The command: `neap run` and `neap doctor`.
     command: Command;
     /// `neap bench`.

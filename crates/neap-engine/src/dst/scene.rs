@@ -294,6 +294,7 @@ impl Scene {
             stage: Stage::new(stage.start, stage.end - stage.start),
             agent: Agent::new(Box::new(agent), None, None),
             agent_guard: GUARD,
+            notes: 0,
             own: vec![stage, GUARD..GUARD + PAGE],
             left: AtomicBool::new(false),
             doubted: AtomicBool::new(false),

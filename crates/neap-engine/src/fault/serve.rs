@@ -19,11 +19,7 @@ impl FaultThread {
             return Served::Later; // only this thread reads and applies, so it stays true that it does not
         }
         if fault.page.addr() == self.space.cookie_page.load(Relaxed) {
-            // Its child asks who it is; or its library says that there is new memory.
-            if self.space.is_managed() {
-                self.space.discover(&self.job);
-            }
-            return self.tell_cookie(fault.page);
+            return self.answer_call(fault);
         }
         let found = {
             let mut core = self.job.core();
@@ -250,6 +246,20 @@ impl FaultThread {
                 Served::Done
             }
         }
+    }
+
+    /// Its child asks who it is; or its library says that there is something to hear.
+    fn answer_call(&mut self, fault: Fault) -> Served {
+        if self.space.is_managed() && fault.tried_at.is_none() {
+            let heard = self.space.hear_notes(&self.job);
+            if heard.looks {
+                self.space.discover(&self.job);
+            }
+        }
+        if self.space.hints.is_taking(self.job.clock.now()) {
+            return Served::Later;
+        }
+        self.tell_cookie(fault.page)
     }
 
     fn tell_cookie(&mut self, page: PageNr) -> Served {

@@ -6,6 +6,7 @@
 
 mod bout;
 mod company;
+mod hints;
 mod idle;
 mod inventory;
 mod outlook;
@@ -127,6 +128,9 @@ impl Reclaimer {
             self.job.reclaim.wait(sleep.duration());
             self.catch_up();
             self.work();
+            while self.work_for_hints() && !self.job.is_stopping() {
+                self.work();
+            }
             self.work_for_idle();
             if self.checks && neap_sys::monotonic_nanos() > checked + TUNING.reclaim.checks.0 {
                 self.check();
@@ -161,6 +165,7 @@ impl Reclaimer {
     /// be sent home. And below the floor nothing is taken out.
     fn pass(&mut self, group: &Group) -> Pass {
         self.catch_up();
+        self.work_for_hints();
         if self.job.store.waits_for_disk() {
             return self.recycle_all(group, 0, Taken::default());
         }

@@ -64,6 +64,27 @@ impl Reclaimer {
         self.send(space, body, runs)
     }
 
+    /// Takes these pages, which are resident. Returns how many left the program. The caller holds the gate.
+    pub(super) fn stage_pages(&mut self, space: &Space, body: &Body, pages: &[PageNr]) -> usize {
+        self.isolate(space, pages);
+        let runs = self.runs();
+        self.send(space, body, runs)
+    }
+
+    /// Picks pages, as far as they are resident.
+    fn isolate(&mut self, space: &Space, pages: &[PageNr]) {
+        self.picked.clear();
+        let mut core = self.job.core();
+        for &page in pages {
+            if let Some(id) = core.find(space.id, page)
+                && let State::Resident { .. } = core.state(id)
+            {
+                self.job.must(core.apply(id, Step::Isolate));
+                self.picked.push(id);
+            }
+        }
+    }
+
     /// Has the agent move the picked pages. Returns how many it moved. The caller holds the gate.
     fn send(&self, space: &Arc<Space>, body: &Body, runs: Vec<Run>) -> usize {
         self.work.note_staging(space);
@@ -135,19 +156,7 @@ impl Reclaimer {
         if space.complete(&self.job, called).is_none() {
             return 0; // they move when their turn comes
         }
-        self.picked.clear();
-        let mut core = self.job.core();
-        for page in stuck {
-            if let Some(id) = core.find(space.id, page)
-                && let State::Resident { .. } = core.state(id)
-            {
-                self.job.must(core.apply(id, Step::Isolate));
-                self.picked.push(id);
-            }
-        }
-        drop(core);
-        let runs = self.runs();
-        let taken = self.send(space, body, runs);
+        let taken = self.stage_pages(space, body, &stuck);
         space.kin.has_parted(taken);
         // What does not move now is held by something else.
         space.stuck.lock().clear();

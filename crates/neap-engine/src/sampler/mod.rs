@@ -14,6 +14,7 @@ use neap_units::{Bytes, Nanos};
 
 use crate::group::{Paces, pacer};
 use crate::job::Job;
+use crate::load::look_at_flags;
 use crate::meter::Sample;
 use crate::reclaim::Inventory;
 use crate::report::SamplerReport;
@@ -306,7 +307,7 @@ impl Sampler {
         }
     }
 
-    fn look_at(&self, space: &Space, now: u64) {
+    fn look_at(&self, space: &Arc<Space>, now: u64) {
         if !space.told.load(Relaxed) {
             space.arm_agent(&self.job); // it was forking
         }
@@ -316,6 +317,10 @@ impl Sampler {
             false => space.discover(&self.job),
         }
         space.end_quarantine(&self.job, now);
+        space.hear_notes(&self.job);
+        if space.wants_flags(&self.job) {
+            look_at_flags(&self.job, space);
+        }
     }
 
     /// Has all that a process has registered the first time, and later registers what is new.

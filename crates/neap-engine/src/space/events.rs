@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_policy::{State, Step};
+use neap_policy::{Advice, Hint, State, Step};
 use neap_record::Recorded;
 use neap_sys::Event;
 use neap_tuning::TUNING;
@@ -222,6 +222,7 @@ impl Space {
         let mut vouched = self.vouched.lock();
         vouched.remove(range.clone());
         drop(vouched);
+        self.forget_hints(job, range);
         self.forget(job, pages(range));
     }
 
@@ -234,8 +235,17 @@ impl Space {
             start = start.max(there.end);
             if hole.start < hole.end {
                 self.ranges.lock().remove(hole.clone());
+                self.forget_hints(job, &hole);
                 self.forget(job, pages(&hole));
             }
+        }
+    }
+
+    /// What was said of memory is not true of what comes to its place.
+    fn forget_hints(&self, job: &Job, range: &Range<u64>) {
+        let mut core = job.core();
+        if core.has_hints(self.id) {
+            core.hint(self.id, pages(range), Hint::Use(Advice::Normal));
         }
     }
 

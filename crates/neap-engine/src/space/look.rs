@@ -38,6 +38,7 @@ impl Space {
         let start = neap_sys::monotonic_nanos();
         self.register_cookie();
         self.discover(job);
+        self.hear_notes(job); // from before it was called for them
         self.arm_agent(job);
         self.standing.step(Advance::EndLook);
         job.note_all_reclaimable(&job.spaces()); // with what was found just now

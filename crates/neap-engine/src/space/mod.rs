@@ -12,6 +12,7 @@ mod copies;
 mod discover;
 mod errands;
 mod events;
+mod hints;
 mod judge;
 mod kin;
 mod look;
@@ -42,6 +43,8 @@ use crate::proof::Token;
 pub(crate) use births::Born;
 use copies::Copies;
 pub(crate) use events::News;
+use hints::Hints;
+pub(crate) use hints::Wish;
 pub(crate) use kin::{Kin, offer};
 use lost::Lost;
 use quarantine::Quarantine;
@@ -69,6 +72,8 @@ pub(crate) struct Body {
     pub agent: Agent,
     /// Address of the page below the agent's stack, which is never there.
     pub agent_guard: u64,
+    /// Where its library notes what the program says of its memory; 0: nowhere.
+    pub notes: u64,
     /// Memory of neap's own in the program: never managed.
     pub own: Vec<Range<u64>>,
     /// The process has ended, or has other memory by now.
@@ -149,6 +154,7 @@ pub(crate) struct Space {
     /// Changes that were read and not applied yet, in this order.
     pub news: Lock<Vec<News>, 4>,
     pub copies: Copies,
+    pub hints: Hints,
     /// There are some: the table may not be true. Each fault asks, and need not take the lock for it.
     pub unsure: AtomicBool,
     /// Pages that would not move (EBUSY), to be unshared.
@@ -211,6 +217,7 @@ impl Space {
             lost: Lost::default(),
             news: Lock::default(),
             copies: Copies::default(),
+            hints: Hints::default(),
             unsure: AtomicBool::new(false),
             stuck: Lock::default(),
             served_on: AtomicUsize::new(0),

@@ -72,6 +72,12 @@ impl Core {
         changed
     }
 
+    /// Whether some range of a space has no recency.
+    #[must_use]
+    pub fn has_hints(&self, space: SpaceId) -> bool {
+        !self.space(space).unhurried.is_empty()
+    }
+
     /// Ranges of a space that have no recency.
     #[must_use]
     pub fn without_recency(&self, space: SpaceId) -> Vec<Range<PageNr>> {

@@ -4,8 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use neap_policy::{
-    Advice,
-    Batch, Batches, Flags, FolioId, FolioView, Kind, MemcgId, Mm, Shadow, ShrinkCall, Zswap,
+    Advice, Batch, Batches, Flags, FolioId, FolioView, Kind, MemcgId, Mm, Shadow, ShrinkCall, Zswap,
 };
 use neap_units::{Nanos, PAGE_SHIFT, Pages};
 

@@ -1,0 +1,40 @@
+//! What programs say of their memory (madvise).
+
+use neap_units::{Nanos, Pages};
+
+use crate::Share;
+
+crate::group! {
+    /// What programs say of their memory (madvise).
+    hints: Hints {
+        /// Hints of one space that wait to be carried out.
+        /// A program that says more, faster than it is done, has the rest forgotten. Chosen.
+        waiting: usize = 256;
+        /// Pages of the table that are looked at under one hold of the core.
+        /// Chosen.
+        walk: Pages = Pages(4096);
+        /// Blocks that are taken out for MADV_PAGEOUT before reclaim looks whether the limit wants something.
+        /// Chosen.
+        blocks: usize = 16;
+        /// How long MADV_PAGEOUT waits for the next block.
+        /// Then the program goes on, and the rest is taken out behind it. Chosen.
+        patience: Nanos = Nanos::millis(100);
+        /// Share of the limit that one MADV_WILLNEED brings back at most.
+        /// More would push out what came first. Chosen.
+        ahead: Share = Share::one_in(2);
+        /// Pages that are brought back before they are put where they stay.
+        /// Until then they may be on probation. Chosen.
+        step: Pages = Pages(64);
+        /// How long bringing back waits for room each time, and how often in a row.
+        /// Chosen.
+        room: Nanos = Nanos::millis(1);
+        /// See there.
+        rooms: u32 = 100;
+        /// Shortest time between two looks at the flags of a program's mappings.
+        /// Advice by system calls of the program's own is seen there alone. Chosen.
+        flags: Nanos = Nanos::secs(1);
+        /// The same in times that the last look took: the kernel walks every page for it.
+        /// One in a hundred of a cpu at most. Chosen.
+        flags_rest: u64 = 100;
+    }
+}
