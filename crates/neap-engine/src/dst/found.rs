@@ -30,6 +30,7 @@ fn quiet() -> Plan {
         walks: 0,
         most: 48,
         kills: false,
+        hints: false,
         hands: 0,
     }
 }
@@ -39,7 +40,7 @@ pub(super) struct Story {
 }
 
 impl Story {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self::with_threads(1)
     }
 
@@ -66,7 +67,7 @@ impl Story {
         machine.outcome(program.nr, MAIN).expect("an outcome")
     }
 
-    fn part(&self, nr: usize, part: Part) {
+    pub fn part(&self, nr: usize, part: Part) {
         let space = self.program(nr).space.borrow().clone().expect("a space");
         let mut reclaimer = self.scene.reclaimer.take().expect("reclaim");
         reclaimer.part_of_pass(part, &space);
@@ -240,6 +241,10 @@ fn what_was_discarded_reads_as_zeros_where_it_moves_to() {
 #[test]
 fn a_look_at_a_child_that_ends_meanwhile_is_given_up() {
     let seed = 93_402_269_943_851;
-    let ran = run::run(&Plan::with_threads(seed), &steps_of(seed));
+    let plan = Plan {
+        hints: false,
+        ..Plan::with_threads(seed)
+    };
+    let ran = run::run(&plan, &steps_of(seed));
     assert_eq!(ran, Ok(()));
 }

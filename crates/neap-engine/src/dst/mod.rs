@@ -14,6 +14,7 @@ mod disk;
 mod forked;
 mod found;
 mod hands;
+mod hints;
 mod plan;
 mod program;
 mod run;

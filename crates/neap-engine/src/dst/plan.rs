@@ -30,6 +30,8 @@ pub(super) struct Plan {
     pub walks: u32,
     /// Most pages of the first mapping.
     pub most: u64,
+    /// Programs say how they use their memory.
+    pub hints: bool,
     /// Agents are killed.
     pub kills: bool,
     /// Threads of the engine that take turns; 0: whoever drives the run is the engine, too.
@@ -69,6 +71,7 @@ impl Plan {
             swap: if chance.happens(700) { 8 << 20 } else { 0 },
             pool: [16, 64, 256][chance.below(3) as usize],
             kills: chance.happens(50),
+            hints: Chance::new(seed ^ 0x6869_6e74).happens(500), // what else is drawn stays as it was
             hands: 0,
         }
         .with_races(chance.happens(300))

@@ -118,7 +118,7 @@ impl Scene {
         (count > 0).then(|| alive[chance.below(count) as usize].clone())
     }
 
-    fn some_space(&self, chance: &mut Chance) -> Option<std::sync::Arc<Space>> {
+    pub(super) fn some_space(&self, chance: &mut Chance) -> Option<std::sync::Arc<Space>> {
         let program = self.some_program(chance)?;
         let space = program.space.borrow().clone();
         space.filter(|space| !space.is_dead())
@@ -200,6 +200,7 @@ impl Scene {
             0..4 => Part::Stage(most),
             4..6 => Part::Unshare(most),
             6..10 => Part::Store,
+            10 if self.plan.hints => return self.hint(chance),
             10 => Part::Recycle,
             _ => Part::CatchUp,
         };

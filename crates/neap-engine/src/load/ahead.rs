@@ -13,6 +13,7 @@ use neap_units::{PAGE_SIZE, PageNr};
 use super::Loader;
 use crate::job::Job;
 use crate::space::{Space, pages, runs};
+#[cfg(not(test))]
 use crate::spawn::try_spawn;
 
 enum Errand {
@@ -54,6 +55,15 @@ fn send(job: &Arc<Job>, space: &Arc<Space>, errand: Errand) {
         return;
     }
     drop(list);
+    start(job);
+}
+
+/// Who drives a run on the imagined kernel does what waits.
+#[cfg(test)]
+fn start(_: &Arc<Job>) {}
+
+#[cfg(not(test))]
+fn start(job: &Arc<Job>) {
     let its = job.clone();
     let started = try_spawn("neap-hints", move || {
         neap_sys::block_signals();
@@ -65,7 +75,8 @@ fn send(job: &Arc<Job>, space: &Arc<Space>, errand: Errand) {
     }
 }
 
-fn work(job: &Arc<Job>) {
+/// Does what waits.
+pub(crate) fn work(job: &Arc<Job>) {
     loop {
         let mut list = job.errands.0.lock();
         let Some((space, errand)) = list.waiting.pop_front().filter(|_| !job.is_stopping()) else {

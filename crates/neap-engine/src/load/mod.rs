@@ -7,6 +7,8 @@ mod fetch;
 mod filler;
 mod stride;
 
+#[cfg(test)]
+pub(crate) use ahead::work as do_errands;
 pub(crate) use ahead::{Errands, bring_ahead, look_at_flags};
 pub(crate) use back::return_staged;
 pub(crate) use desk::Desks;

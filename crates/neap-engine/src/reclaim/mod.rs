@@ -86,6 +86,7 @@ pub(crate) enum Part {
     Store,
     Recycle,
     CatchUp,
+    Hints,
 }
 
 /// What one pass achieved.
@@ -286,6 +287,7 @@ impl Reclaimer {
             Part::Store => self.store_block(space, &mut Taken::default()),
             Part::Recycle => _ = self.recycle(space),
             Part::CatchUp => self.catch_up(),
+            Part::Hints => _ = self.work_for_hints(),
         }
     }
 

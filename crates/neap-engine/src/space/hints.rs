@@ -136,7 +136,7 @@ impl Space {
     }
 
     /// Has what is registered of a range treated as the program says.
-    fn take_note_of(&self, job: &Job, note: &Note) {
+    pub fn take_note_of(&self, job: &Job, note: &Note) {
         let wish: fn(Range<PageNr>) -> Wish = match note.advice {
             advice::NORMAL => |range| Wish::Tell(Hint::Use(Advice::Normal), range),
             advice::RANDOM => |range| Wish::Tell(Hint::Use(Advice::Random), range),
