@@ -112,10 +112,12 @@ impl View for ImaginedView {
             return Err(SysError::of("read", ESRCH));
         }
         for (page, word) in (address / PAGE..).zip(words) {
-            *word = match mm.ptes.get(&page) {
+            let pte = core.mm(self.space).ptes.get(&page).copied();
+            *word = match pte {
                 None => Word::default(),
                 Some(pte) if pte.is_protected() => Word::PROTECTED,
                 Some(Pte::Guard | Pte::Poison) => Word::GUARD,
+                Some(Pte::Frame { frame, .. }) if core.frames.users(frame) == 1 => Word::ALONE,
                 Some(_) => Word::PAGE,
             };
         }

@@ -35,7 +35,9 @@ pub struct Word(u64);
 impl Word {
     /// A page in memory.
     pub const PAGE: Self = Self(WORD_PRESENT);
-    /// The same, write-protected by a userfaultfd.
+    /// The same, of this process alone.
+    pub const ALONE: Self = Self(WORD_PRESENT | WORD_ALONE);
+    /// A page in memory, write-protected by a userfaultfd.
     pub const PROTECTED: Self = Self(WORD_PRESENT | WORD_PROTECTED);
     /// A guard region.
     pub const GUARD: Self = Self(WORD_GUARD | WORD_SWAPPED);

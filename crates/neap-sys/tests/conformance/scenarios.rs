@@ -1,7 +1,7 @@
 //! What both kernels must answer the same to.
 
 use neap_imagined::{Act, Outcome, PAGE, Prot};
-use neap_sys::{Event, Mode, Stop, Wake};
+use neap_sys::{Event, Mode, Stop, Wake, Word};
 
 use crate::world::World;
 use crate::{forks, pages};
@@ -326,20 +326,31 @@ fn fork(world: &mut dyn World, at: u64) {
     assert_eq!(world.child_read(), 8);
 }
 
+/// Whether the process alone has the first two pages.
+fn alone(world: &mut dyn World, at: u64) -> [bool; 2] {
+    let mut words = [Word::default(); 2];
+    world.view().words(at, &mut words).unwrap();
+    words.map(Word::is_alone)
+}
+
 fn shared(world: &mut dyn World, at: u64) {
     memory(world, place(at, 0, 4), BOTH);
     memory(world, place(at, 8, 4), Mode::Wp);
     assert_eq!(fill(world, at, 7), None);
     assert_eq!(fill(world, at + PAGE, 8), None);
+    assert_eq!(alone(world, at), [true, true]);
     world.begin(0, Act::Fork);
     assert!(matches!(world.event(), Event::Fork(_)));
     assert_eq!(world.outcome(0), Outcome::Done);
     assert_eq!(world.move_pages(at, 1, at + 8 * PAGE), Err(Stop::Busy));
+    assert_eq!(alone(world, at), [false, false]);
     assert_eq!(world.does(Act::Write(at, 1, 9)), Outcome::Done);
+    assert_eq!(alone(world, at), [true, false]);
     assert_eq!(world.move_pages(at, 1, at + 8 * PAGE), Ok(1));
     world.child_reads(at);
     assert_eq!(world.child_read(), 7);
     world.end_child();
+    assert!(alone(world, at)[1]);
     assert_eq!(
         world.move_pages(at + PAGE, 1, at + 9 * PAGE),
         Err(Stop::Busy),
