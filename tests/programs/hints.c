@@ -261,7 +261,7 @@ static void shared(void)
 
 static void answer(const char *name, long result, int error)
 {
-	printf("%s %ld %s\n", name, result, result < 0 ? strerrorname_np(error) : "");
+	printf("%s %ld %d\n", name, result, result < 0 ? error : 0);
 }
 
 #define TRY(name, call) do { errno = 0; long r = (long)(call); answer(name, r, errno); } while (0)
