@@ -20,6 +20,9 @@ crate::group! {
         /// Longest that a service which is to end waits for its jobs.
         /// As docker waits. Chosen.
         stop: Nanos = Nanos::secs(10);
+        /// One that has been silent for so long gives its place to another.
+        /// Who asks does so at once. Chosen.
+        patient: Nanos = Nanos::secs(1);
         /// One that has been silent for so long, or reads nothing, is closed.
         /// Chosen.
         silent: Nanos = Nanos::secs(10);

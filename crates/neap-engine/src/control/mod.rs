@@ -136,7 +136,9 @@ impl Desk {
     fn wait(&self) -> Vec<u64> {
         let mut fds = Vec::with_capacity(self.peers.len() + 2);
         let waker = self.job.log.waker().map(AsFd::as_fd);
-        let listener = self.listener.as_ref().map(AsFd::as_fd);
+        let now = neap_sys::monotonic_nanos();
+        let full = peer::has_room(&self.peers, now).is_none();
+        let listener = self.listener.as_ref().filter(|_| !full).map(AsFd::as_fd);
         fds.extend(
             waker
                 .into_iter()
@@ -146,7 +148,7 @@ impl Desk {
         let first = fds.len();
         let peers = self.peers.iter();
         fds.extend(peers.map(|peer| (peer.stream.as_fd(), peer.interest())));
-        let ready = neap_sys::wait_each(&fds, self.patience());
+        let ready = neap_sys::wait_each(&fds, self.patience(full, now));
         if let Some(waker) = self.job.log.waker() {
             waker.clear();
         }
@@ -157,14 +159,14 @@ impl Desk {
             .collect()
     }
 
-    fn patience(&self) -> Option<u64> {
-        let now = neap_sys::monotonic_nanos();
+    /// `full`: somebody may wait to be let in.
+    fn patience(&self, full: bool, now: u64) -> Option<u64> {
         let follow = self
             .follow
             .is_some()
             .then(|| self.next_follow.saturating_sub(now));
         let silent = (!self.peers.is_empty()).then_some(TUNING.control.silent.0);
-        let look = self.errand.is_some().then_some(TUNING.control.look.0);
+        let look = (full || self.errand.is_some()).then_some(TUNING.control.look.0);
         let line = self.peers.iter().any(Peer::has_line).then_some(0);
         [follow, silent, look, line].into_iter().flatten().min()
     }
@@ -206,6 +208,9 @@ impl Desk {
             return;
         };
         for _ in 0..TUNING.control.connections {
+            if peer::has_room(&self.peers, now).is_none() {
+                return; // it waits where the kernel keeps it
+            }
             let Ok((stream, _)) = listener.accept() else {
                 return;
             };
@@ -216,32 +221,10 @@ impl Desk {
                 && stream.set_nonblocking(true).is_ok()
             {
                 self.count += 1;
-                Self::admit(
-                    &mut self.peers,
-                    Peer::new(stream, self.count, (pid, uid), now),
-                );
+                let peer = Peer::new(stream, self.count, (pid, uid), now);
+                peer::admit(&mut self.peers, peer, now);
             }
         }
-    }
-
-    /// One more, if there is room, or if another has been silent: that one is closed.
-    fn admit(peers: &mut Vec<Peer>, peer: Peer) {
-        let others = peers.iter().filter(|other| other.member.is_none());
-        let its = others.clone().filter(|other| other.pid == peer.pid).count();
-        if its >= TUNING.control.connections_of_one {
-            return;
-        }
-        if others.count() >= TUNING.control.connections {
-            let rest = peers
-                .iter()
-                .enumerate()
-                .filter(|(_, peer)| peer.at == At::Rest && peer.member.is_none());
-            let Some((at, _)) = rest.min_by_key(|(_, peer)| peer.heard) else {
-                return;
-            };
-            peers.swap_remove(at);
-        }
-        peers.push(peer);
     }
 
     fn serve(&mut self, ready: &[u64], now: u64) {

@@ -161,6 +161,42 @@ impl Peer {
     }
 }
 
+/// Where there is room for one more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Room {
+    /// Beside the others.
+    Free,
+    /// In the place of this one, which has been silent.
+    Of(usize),
+}
+
+/// Whether there is room for one more beside the connections of jobs. Who has been let in is heard first: many may come at once.
+pub(super) fn has_room(peers: &[Peer], now: u64) -> Option<Room> {
+    let others = peers.iter().enumerate();
+    let others = others.filter(|(_, peer)| peer.member.is_none());
+    if others.clone().count() < TUNING.control.connections {
+        return Some(Room::Free);
+    }
+    let silent = |peer: &Peer| peer.at == At::Rest && now > peer.heard + TUNING.control.patient.0;
+    let silent = others.filter(|(_, peer)| silent(peer));
+    let longest = silent.min_by_key(|(_, peer)| peer.heard);
+    longest.map(|(at, _)| Room::Of(at))
+}
+
+/// Lets one in, if there is room. A process has a part of it only.
+pub(super) fn admit(peers: &mut Vec<Peer>, peer: Peer, now: u64) {
+    let others = peers.iter().filter(|other| other.member.is_none());
+    let its = others.filter(|other| other.pid == peer.pid).count();
+    if its >= TUNING.control.connections_of_one {
+        return;
+    }
+    match has_room(peers, now) {
+        Some(Room::Free) => peers.push(peer),
+        Some(Room::Of(at)) => peers[at] = peer,
+        None => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,6 +252,33 @@ mod tests {
         drop(client);
         peer.go_on(2);
         assert!(peer.is_over(2));
+    }
+
+    #[test]
+    fn many_at_once_are_let_in_one_after_the_other_and_only_silence_costs_a_place() {
+        let later = 2 + TUNING.control.patient.0;
+        let come = |pid: i32, now: u64| {
+            let (_, other) = UnixStream::pair().expect("a pair");
+            Peer::new(other, 0, (pid, 1), now)
+        };
+        let mut peers = Vec::new();
+        let most = i32::try_from(TUNING.control.connections).expect("a few");
+        for pid in 0..2 * most {
+            admit(&mut peers, come(pid, 1), 1);
+        }
+        let pids: Vec<_> = peers.iter().map(|peer| peer.pid).collect();
+        assert_eq!(pids, (0..most).collect::<Vec<_>>(), "the first stay");
+        assert_eq!(has_room(&peers, 1), None);
+        // One has asked meanwhile, and one waits for what it asked for.
+        peers[0].heard = later;
+        peers[1].at = At::Waits;
+        assert_eq!(has_room(&peers, later), Some(Room::Of(2)));
+        admit(&mut peers, come(-1, later), later);
+        assert_eq!((peers.len(), peers[2].pid), (pids.len(), -1));
+        // The connections of jobs leave room for others.
+        let meter = std::sync::Arc::new(crate::meter::Meter::new(neap_units::Bytes::mib(64), true));
+        peers[2].member = Some(Group::top(None, false, meter));
+        assert_eq!(has_room(&peers, later), Some(Room::Free));
     }
 
     #[test]
