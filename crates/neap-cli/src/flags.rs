@@ -293,6 +293,9 @@ pub struct ServeArgs {
     /// Say when jobs can join: for --detach
     #[arg(long, hide = true)]
     pub tell_ready: bool,
+    /// The process for which it is started: where that ends before a job has joined, it ends too
+    #[arg(long, hide = true, value_name = "PID", requires = "until_idle")]
+    pub starter: Option<i32>,
 }
 
 /// Flags of `neap doctor`.

@@ -8,17 +8,18 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 
 use neap_engine::Control;
+use neap_sys::Pidfd;
 use neap_tuning::TUNING;
 use rustix::process::Signal;
 use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
 use crate::flags::ServeArgs;
-use crate::machine::Root;
+use crate::machine::{Root, ignored_signals};
 use crate::run::engine::Engine;
 use crate::run::plan::{Plan, Sources};
 use crate::run::swap;
@@ -29,7 +30,7 @@ const READY: &str = "ready";
 
 /// Why the service ends.
 enum Why {
-    /// Its last job has ended.
+    /// Its last job has ended, or none will join.
     Idle,
     /// Somebody wants it to.
     Asked,
@@ -68,7 +69,7 @@ fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
     neap_sys::raise_descriptor_limit();
     neap_sys::keep_heap_small();
     let (say, heard) = channel();
-    listen(say.clone())?;
+    listen(&root, say.clone())?;
     let until_idle = args.until_idle;
     let idle = move || {
         if until_idle {
@@ -83,12 +84,13 @@ fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
     };
     let mut engine = Engine::serve(&plan, args.walk, control)?;
     engine.open();
+    let mut starter = args.starter.map(|pid| Pidfd::open(pid).ok());
     ready(args)?;
     loop {
-        match heard.recv() {
-            Ok(Why::Idle) if engine.close_if_idle() => break,
-            Ok(Why::Idle) => {} // one more has come since
-            Ok(Why::Asked) | Err(_) => {
+        match hear(&heard, &mut starter, &engine) {
+            Why::Idle if engine.close_if_idle() => break,
+            Why::Idle => {} // one more has come since
+            Why::Asked => {
                 engine.ask_to_stop();
                 let end = neap_sys::monotonic_nanos() + TUNING.control.stop.0;
                 while engine.jobs() > 0 && neap_sys::monotonic_nanos() < end {
@@ -105,14 +107,34 @@ fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Hears signals from here on.
-fn listen(say: Sender<Why>) -> Result<(), Failure> {
+/// Waits until there is a reason to end. `starter`: who had it started, until a job has joined; if that process ends before, none will.
+fn hear(heard: &Receiver<Why>, starter: &mut Option<Option<Pidfd>>, engine: &Engine) -> Why {
+    while let Some(process) = starter {
+        match heard.recv_timeout(TUNING.control.starter.duration()) {
+            Ok(why) => return why,
+            Err(RecvTimeoutError::Disconnected) => return Why::Asked,
+            Err(RecvTimeoutError::Timeout) if engine.jobs() > 0 => *starter = None,
+            Err(RecvTimeoutError::Timeout) if process.as_ref().is_some_and(Pidfd::lives) => {}
+            Err(RecvTimeoutError::Timeout) => {
+                *starter = None;
+                return Why::Idle;
+            }
+        }
+    }
+    heard.recv().unwrap_or(Why::Asked)
+}
+
+/// Hears signals from here on. What was ignored before stays so: by nohup, or by a shell that starts it beside a script.
+fn listen(root: &Root, say: Sender<Why>) -> Result<(), Failure> {
     let machine = |source| Failure::Machine {
         what: "signals",
         source,
     };
-    let wanted = [Signal::TERM, Signal::INT, Signal::HUP];
-    let mut signals = Signals::new(wanted.map(|signal| signal.as_raw())).map_err(machine)?;
+    let wanted = [Signal::TERM, Signal::INT, Signal::HUP].map(Signal::as_raw);
+    let ignored = ignored_signals(root);
+    let is_heard = |signal: &i32| ignored >> (signal - 1) & 1 == 0;
+    let mut signals =
+        Signals::new(wanted.iter().filter(|signal| is_heard(signal))).map_err(machine)?;
     let hear = move || {
         for _ in signals.forever() {
             let _ = say.send(Why::Asked);

@@ -335,8 +335,9 @@ impl Engine {
         move || job.stat()
     }
 
-    /// Asks all jobs of a service to end.
+    /// Asks all jobs of a service to end. No other joins: nobody would ask that one.
     pub fn ask_to_stop(&self) {
+        self.job.groups.close();
         let line = "the service is to end, and its jobs with it".to_owned();
         self.job.log.note(&self.job, Kind::Stop, line);
     }

@@ -38,6 +38,9 @@ crate::group! {
         /// Least time between two events of one kind that may come at every look.
         /// Chosen.
         event: Nanos = Nanos::secs(1);
+        /// Time between two looks whether a process lives that had a service started and has not joined yet.
+        /// Chosen.
+        starter: Nanos = Nanos::secs(1);
         /// Pause of the thread after it has done something.
         /// Chosen.
         pause: Nanos = Nanos::millis(1);

@@ -90,7 +90,7 @@ impl Wanted {
         Failure::NoService(self.name.to_string())
     }
 
-    /// Starts it in the background, for as long as it has jobs.
+    /// Starts it in the background, for as long as it has jobs, or at least until this process ends.
     fn start(&self) -> Result<(), Failure> {
         let size = self.budget.as_ref().ok_or_else(|| self.missing())?;
         let mut command = Command::new("/proc/self/exe");
@@ -101,19 +101,42 @@ impl Wanted {
             size,
             "--detach",
             "--until-idle",
+            "--starter",
+            &std::process::id().to_string(),
         ]);
         command.env_remove(neap_wire::SOCKET_ENV);
         let output = command.output().map_err(Failure::Spawn)?;
-        if output.status.success() || self.find().is_some() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() {
+            talk::raw(&text); // what its user should know
             return Ok(());
         }
-        let text = String::from_utf8_lossy(&output.stderr);
-        let line = text.lines().next().unwrap_or("it says nothing").to_owned();
-        Err(Failure::Service(format!(
-            "service {} does not start: {line}",
-            self.name
-        )))
+        let taken = Failure::Taken(String::new()).code();
+        match refusal(&text) {
+            // By another that starts, or by one that ends: to be looked at again.
+            Some((code, _)) if code == taken => {
+                std::thread::sleep(TUNING.control.look.duration());
+                Ok(())
+            }
+            why => Err(Failure::Service(format!(
+                "service {} does not start: {}",
+                self.name,
+                why.map_or_else(|| text.trim().to_owned(), |(_, line)| line)
+            ))),
+        }
     }
+}
+
+/// Why a neap ended, by what it has said: the code, and the cause with the remedy in one line.
+fn refusal(text: &str) -> Option<(&str, String)> {
+    let mut lines = text.lines();
+    let rest = lines.find_map(|line| line.strip_prefix("neap: error["))?;
+    let (code, cause) = rest.split_once("]: ")?;
+    let remedy = lines
+        .map(str::trim_start)
+        .find(|line| line.starts_with("try: "));
+    let remedy = remedy.map(|line| format!("; {line}")).unwrap_or_default();
+    Some((code, format!("{cause}{remedy}")))
 }
 
 /// Whether a service says no because it ends.
@@ -261,6 +284,21 @@ fn heard(event: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn why_a_service_does_not_start_is_told_and_no_warning_before_it() {
+        let text =
+            "neap: warning: something\nneap: error[E0110]: too small\n  try: a larger --memory\n";
+        let told = refusal(text);
+        assert_eq!(
+            told,
+            Some(("E0110", "too small; try: a larger --memory".to_owned()))
+        );
+        let own = Failure::Taken("a".to_owned());
+        let text = own.lines();
+        assert_eq!(refusal(&text).map(|(code, _)| code), Some(own.code()));
+        assert_eq!(refusal("neap: warning: something\n"), None);
+    }
 
     #[test]
     fn a_budget_is_a_name_and_a_size() {

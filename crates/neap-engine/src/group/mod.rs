@@ -285,6 +285,12 @@ impl Groups {
         below.is_empty()
     }
 
+    /// Has nobody join any more. Who has is in [`Groups::below`] from now on.
+    pub fn close(&self) {
+        let _below = self.below.lock();
+        self.closed.store(true, Relaxed);
+    }
+
     /// The one that is called so.
     pub fn named(&self, name: &Name) -> Option<Arc<Group>> {
         let below = self.below();

@@ -1,0 +1,120 @@
+//! Services in trouble: many jobs at once, ends that come at the wrong moment, and groups that could get into each other's way.
+
+use std::process::{Command, Stdio};
+
+use neap_tests::paging;
+use neap_tests::service::{Place, Running, path, places, wait_until};
+
+const MIB: u64 = 1 << 20;
+const SIGHUP: u32 = 1;
+const SIGINT: u32 = 2;
+const SIGTERM: i32 = 15;
+const SIGCONT: i32 = 18;
+const SIGSTOP: i32 = 19;
+
+fn signal(pid: u64, signal: i32) {
+    neap_sys::signal(i32::try_from(pid).expect("a number"), signal).expect("it lives");
+}
+
+#[test]
+fn many_jobs_join_at_once() {
+    let test = "many_jobs_join_at_once";
+    let Some(_alone) = paging(test) else { return };
+    for place in places(test) {
+        let _service = place.serve(&["-m", "256M"]);
+        let engine = place.number("all", "/pid");
+        // While it stands still all of them come to its door.
+        signal(engine, SIGSTOP);
+        let jobs: Vec<_> = (0..40)
+            .map(|_| place.start(&["run", "--in", "all", "--", "echo", "here"]))
+            .collect();
+        wait_until("all call", || {
+            let sockets = std::fs::read_to_string("/proc/net/unix").expect("a list");
+            let socket = place.file("neap/all.sock");
+            sockets
+                .lines()
+                .filter(|line| line.ends_with(path(&socket)))
+                .count()
+                > jobs.len()
+        });
+        signal(engine, SIGCONT);
+        for job in jobs {
+            let (status, out, err) = job.wait();
+            assert!(status.success() && out == "here\n", "{status} {out} {err}");
+        }
+    }
+}
+
+#[test]
+fn nobody_joins_a_service_that_is_to_end() {
+    let test = "nobody_joins_a_service_that_is_to_end";
+    let Some(_alone) = paging(test) else { return };
+    for place in places(test) {
+        let service = place.serve(&["-m", "64M"]);
+        let (asked, stop) = (place.file("asked"), place.file("stop"));
+        let script = format!(
+            "trap ': >{}' TERM; : >{}.ready; until [ -e {} ]; do sleep 0.02; done",
+            path(&asked),
+            path(&stop),
+            path(&stop)
+        );
+        let job = place.start(&["run", "--in", "all", "--", "sh", "-c", &script]);
+        wait_until("the job waits", || place.file("stop.ready").exists());
+        signal(place.number("all", "/pid"), SIGTERM);
+        wait_until("the job is asked to end", || asked.exists());
+        let late = place.refusal(&["run", "--in", "all", "--", "true"], 125);
+        assert!(late.contains("it is about to end"), "{late}");
+        std::fs::write(&stop, "").expect("a file");
+        let (status, _, err) = job.wait();
+        assert!(status.success(), "{status} {err}");
+        let (status, ..) = service.wait();
+        assert!(status.success(), "{status}");
+    }
+}
+
+/// `nohup neap serve`, and `neap serve &` in a script that is interrupted.
+#[test]
+fn a_service_lives_through_signals_that_were_ignored_when_it_started() {
+    let test = "a_service_lives_through_signals_that_were_ignored_when_it_started";
+    let Some(_alone) = paging(test) else { return };
+    let place = Place::own();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP INT; exec \"$0\" serve all -m 64M"]);
+    shell
+        .arg(&place.neap)
+        .env("XDG_RUNTIME_DIR", place.dir.path());
+    let service = Running(shell.stderr(Stdio::null()).spawn().expect("sh"));
+    wait_until("the service is there", || {
+        place.file("neap/all.sock").exists()
+    });
+    let status = format!("/proc/{}/status", service.0.id());
+    let ready = place.ask(&["run", "--in", "all", "--", "true"]);
+    assert!(ready.status.success());
+    let text = std::fs::read_to_string(status).expect("it lives");
+    let set = |name: &str| {
+        let mut lines = text.lines();
+        let word = lines.find_map(|line| line.strip_prefix(name));
+        u64::from_str_radix(word.expect("a line").trim(), 16).expect("a set")
+    };
+    for number in [SIGHUP, SIGINT] {
+        assert!(set("SigIgn:") >> (number - 1) & 1 == 1, "{number}: {text}");
+    }
+    assert!(set("SigCgt:") >> (SIGTERM - 1) & 1 == 1, "{text}");
+}
+
+#[test]
+fn a_service_that_was_started_for_a_run_which_never_joins_ends() {
+    let test = "a_service_that_was_started_for_a_run_which_never_joins_ends";
+    let Some(_alone) = paging(test) else { return };
+    for place in places(test) {
+        let sleep = Command::new("sleep").arg("600").spawn().expect("sleep");
+        let mut run = Running(sleep);
+        let starter = run.0.id().to_string();
+        let words = ["-m", "64M", "--until-idle", "--starter", &starter];
+        let service = place.serve(&words);
+        assert_eq!(place.number("all", "/memory/limit_bytes"), 64 * MIB);
+        run.0.kill().expect("it sleeps");
+        let (status, _, err) = service.wait();
+        assert!(status.success(), "{status} {err}");
+    }
+}
