@@ -118,3 +118,28 @@ fn a_service_that_was_started_for_a_run_which_never_joins_ends() {
         assert!(status.success(), "{status} {err}");
     }
 }
+
+#[test]
+fn what_is_protected_stays_in_a_job_that_does_nothing() {
+    let test = "what_is_protected_stays_in_a_job_that_does_nothing";
+    let Some(_alone) = paging(test) else { return };
+    for flag in ["--min", "--low"] {
+        let place = Place::own();
+        let _service = place.serve(&["-m", "512M", "--idle", "500ms"]);
+        let kept = place.job("kept", 48, &[flag, "64M"], false);
+        let part = place.job("part", 48, &[flag, "24M"], false);
+        let free = place.job("free", 48, &[], false);
+        let current = |name| place.number(name, "/memory/current_bytes");
+        wait_until("what nothing protects leaves", || {
+            current("free") < 16 * MIB && current("part") < 40 * MIB
+        });
+        let resident = place.number("kept", "/memory/resident_bytes");
+        assert!(resident >= 48 * MIB, "{flag}: {resident}");
+        assert!(current("part") >= 23 * MIB, "{flag}: {}", current("part"));
+        let no_part = place.refusal(&["set", "kept", "idle=10s"], 1);
+        assert!(no_part.contains("idle is set for the service"), "{no_part}");
+        for (name, job) in [("kept", kept), ("part", part), ("free", free)] {
+            place.end(name, job);
+        }
+    }
+}

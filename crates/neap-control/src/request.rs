@@ -170,7 +170,9 @@ impl Change {
         millis == 0 || (least.as_millis().into()..=most.as_millis().into()).contains(&millis)
     }
 
-    fn entry(self) -> (&'static str, u64) {
+    /// Its key, and the value as a number.
+    #[must_use]
+    pub fn entry(self) -> (&'static str, u64) {
         match self {
             Self::MemoryMax(bytes) => (Self::KEYS[0], bytes),
             Self::MemoryLow(bytes) => (Self::KEYS[1], bytes),

@@ -108,7 +108,10 @@ fn run(job: &Arc<Job>) {
             Some((space.cookie, body.process.cpu_nanos()?))
         };
         watch.look(now, period, spaces.iter().filter_map(time));
-        let is_idle = |space: &&Arc<Space>| watch.is_idle(space.cookie, now, period);
+        // What is protected does not leave for the sake of others.
+        let is_idle = |space: &&Arc<Space>| {
+            watch.is_idle(space.cookie, now, period) && !space.group.is_protected()
+        };
         let (idle, others): (Vec<_>, Vec<_>) = spaces.iter().partition(is_idle);
         for space in others {
             space.idle.store(0, Relaxed);

@@ -358,10 +358,13 @@ impl Desk {
                     let line = "only a job in a service has memory.low and memory.min: they protect it from others there";
                     return refuse(line.to_owned());
                 }
-                Change::MaxPoolPercent(_) | Change::Writeback(_) if group.parent.is_some() => {
-                    return refuse(
-                        "that is set for the service, not for one of its jobs".to_owned(),
-                    );
+                Change::MaxPoolPercent(_) | Change::Writeback(_) | Change::Idle(_)
+                    if group.parent.is_some() =>
+                {
+                    let (key, _) = change.entry();
+                    return refuse(format!(
+                        "{key} is set for the service, not for one of its jobs"
+                    ));
                 }
                 Change::MemoryMax(bytes) if Bytes(bytes) < TUNING.limit.least => {
                     return refuse(format!("memory.max is at least {}", TUNING.limit.least));

@@ -1,4 +1,5 @@
-//! Taking pages from idle processes, as many as [`crate::idle`] asks for, while the limit asks for nothing.
+//! Taking pages from idle processes, as many as [`crate::idle`] asks for, while no limit asks for any. What `memory.min` and
+//! `memory.low` protect stays: it leaves for the sake of others.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,6 +20,10 @@ impl Reclaimer {
         for space in spaces.iter().filter(is_idle) {
             self.store_untouched(space);
             while space.idle.load(Relaxed) > 0 && !self.is_called_away() {
+                if space.group.is_protected() {
+                    space.idle.store(0, Relaxed); // nothing was tried in vain
+                    break;
+                }
                 if !self.take_idle(space) {
                     break; // what is left tells that it was in vain
                 }
@@ -28,7 +33,8 @@ impl Reclaimer {
 
     fn is_called_away(&self) -> bool {
         let job = &self.job;
-        job.is_stopping() || job.meter.excess() > 0 || job.store.waits_for_disk()
+        let wanted = self.bouts.iter().any(|bout| bout.group.meter.excess() > 0);
+        job.is_stopping() || wanted || job.store.waits_for_disk()
     }
 
     /// Takes up to a block. Whether any page left.

@@ -400,4 +400,10 @@ impl Group {
             low: pages(self.low.load(Relaxed)),
         }
     }
+
+    /// Whether all that it has is protected.
+    pub fn is_protected(&self) -> bool {
+        let usage = pages(self.meter.usage());
+        self.protection().judge(usage) != Protection::Open
+    }
 }
