@@ -143,3 +143,34 @@ fn what_is_protected_stays_in_a_job_that_does_nothing() {
         }
     }
 }
+
+/// A job that keeps within a limit of its own gets its pages while another is emptied.
+#[test]
+fn a_job_gets_on_while_another_is_frozen() {
+    let test = "a_job_gets_on_while_another_is_frozen";
+    let Some(_alone) = paging(test) else { return };
+    let place = Place::own();
+    let _service = place.serve(&["-m", "1G"]);
+    let large = place.job("large", 384, &[], false);
+    let works = place.job("works", 48, &["-m", "24M"], true);
+    let loads = || place.number("works", "/vmstat/zswpin");
+    wait_until("it works", || loads() > 0);
+    let mut freezes = place.start(&["freeze", "large"]);
+    wait_until("memory leaves", || {
+        place.number("large", "/memory/resident_bytes") < 352 * MIB
+    });
+    let before = loads();
+    let mut after = before;
+    loop {
+        let now = loads();
+        // What it has loaded by then was loaded while the other was emptied.
+        if freezes.0.try_wait().expect("ours").is_some() {
+            break;
+        }
+        after = now;
+    }
+    assert!(after - before >= 8 * MIB / 4096, "{before} to {after}");
+    assert!(place.ask(&["thaw", "large"]).status.success());
+    place.end("works", works);
+    place.end("large", large);
+}

@@ -40,6 +40,9 @@ crate::group! {
         /// Times that a round in vain took, for which reclaim rests after it.
         /// Reclaim would take a cpu for itself otherwise.
         rest_times: u64 = 4;
+        /// Time between two looks at who has joined, while reclaim works.
+        /// A look compares all groups. Chosen.
+        meet: Nanos = Nanos::millis(10);
         /// Share of the limit by which usage must change for a rest to end.
         /// There is much more or less memory to try it with then. Chosen.
         rest_ends: Share = Share::one_in(8);

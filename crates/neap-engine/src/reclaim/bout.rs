@@ -29,6 +29,8 @@ pub(super) struct Bout {
     since: u64,
     /// Passes in a row that came to nothing.
     still: usize,
+    /// It is at work.
+    works: bool,
 }
 
 impl Bout {
@@ -41,6 +43,7 @@ impl Bout {
             rests_until: 0,
             since: 0,
             still: 0,
+            works: false,
             group,
         }
     }
@@ -48,39 +51,59 @@ impl Bout {
     fn begin(&mut self, now: u64) {
         self.pressure = Pressure::new(self.group.meter.limit().0);
         self.outlook.begin(now);
-        (self.since, self.still) = (now, 0);
+        (self.since, self.still, self.works) = (now, 0, true);
     }
 }
 
 impl Reclaimer {
-    /// Reclaims until usage is where the pacers want it, or nothing is left.
+    /// Reclaims until usage is where the pacers want it, or nothing is left. A group that begins to want memory meanwhile takes part
+    /// from the next round on: emptying a large one takes seconds, and threads of others wait for room.
     pub(super) fn work(&mut self) {
         self.meet_groups();
-        let now = neap_sys::monotonic_nanos();
-        let several = self.bouts.len() > 1;
-        let mut wanting = Vec::new();
-        for at in 0..self.bouts.len() {
-            let bout = &self.bouts[at];
-            if bout.group.meter.excess() == 0 {
-                self.end(at);
-            } else if !several || bout.rests_until <= now {
-                wanting.push(at);
-            }
-        }
-        if !several {
+        if self.bouts.len() == 1 && self.bouts[0].group.meter.excess() > 0 {
             self.take_rest(0);
+            self.bouts[0].rests_until = 0;
         }
-        let now = neap_sys::monotonic_nanos();
-        for &at in &wanting {
-            self.bouts[at].begin(now);
-            if self.bouts[at].group.parent.is_none() {
-                self.visits.begin(&self.job);
+        self.begin_bouts();
+        let mut met = neap_sys::monotonic_nanos();
+        while !self.job.is_stopping() {
+            for at in 0..self.bouts.len() {
+                if self.bouts[at].works {
+                    self.bouts[at].works = self.step(at);
+                }
             }
-        }
-        while !self.job.is_stopping() && !wanting.is_empty() {
-            wanting.retain(|&at| self.step(at));
+            if !self.bouts.iter().any(|bout| bout.works) {
+                break;
+            }
+            let now = neap_sys::monotonic_nanos();
+            if now > met + TUNING.reclaim.meet.0 {
+                self.meet_groups();
+                met = now;
+            }
+            self.begin_bouts();
         }
         self.go_ahead(false);
+    }
+
+    /// Groups that want memory begin to be worked for, unless that is known to be in vain for now.
+    fn begin_bouts(&mut self) {
+        let now = neap_sys::monotonic_nanos();
+        for at in 0..self.bouts.len() {
+            let bout = &mut self.bouts[at];
+            if bout.works {
+                continue;
+            }
+            if bout.group.meter.excess() == 0 {
+                if bout.supply != Supply::Flows || bout.rests_until > 0 {
+                    self.end(at);
+                }
+            } else if bout.rests_until <= now {
+                bout.begin(now);
+                if bout.group.parent.is_none() {
+                    self.visits.begin(&self.job);
+                }
+            }
+        }
     }
 
     /// One pass for a group. Whether it wants another.
