@@ -42,12 +42,14 @@ fn places(shape: &Shape) -> Vec<&Range<u64>> {
     }
 }
 
-/// Where a child is to be asked: at the first and the last page of each place of a change, and of what was there.
+/// Where a child is to be asked: at the first and the last page of each place of a change, and of what was there; and below each place,
+/// from where the child may have grown into it.
 pub(crate) fn places_to_ask_children(read: &[Shape], taken: &Ranges) -> Vec<u64> {
     let changes = read.iter().filter(|shape| !shape.is_still());
     let mut asked = Vec::new();
     for place in changes.flat_map(places) {
         let there = taken.within(place);
+        asked.extend(place.start.checked_sub(1));
         for part in [Some(place), there.first(), there.last()]
             .into_iter()
             .flatten()
@@ -58,6 +60,17 @@ pub(crate) fn places_to_ask_children(read: &[Shape], taken: &Ranges) -> Vec<u64>
     asked.sort_unstable();
     asked.dedup();
     asked
+}
+
+/// What speaks against a place of a fork, by what its child has.
+#[derive(Clone, Copy, Default)]
+struct Faults {
+    /// What it has and cannot have.
+    strange: u32,
+    /// It has grown since, into what was empty.
+    grows: bool,
+    /// What it has not: that may be kept from children (MADV_DONTFORK).
+    kept: u32,
 }
 
 /// A story in order, whose forks are to be put where they belong.
@@ -130,8 +143,8 @@ impl Told<'_> {
 
     /// How many changes of a group were made before a fork, which was read behind so many of them.
     fn cut(&self, group: &[usize], birth: &Birth, now: &Registered, as_read: usize) -> usize {
-        // What is there and cannot be, and what is not there: that may be kept from children (MADV_DONTFORK).
-        let mut faults = vec![(0, 0); group.len() + 1];
+        let mut faults = vec![Faults::default(); group.len() + 1];
+        let grown = self.grown(group, birth);
         for (&at, &has) in &birth.has {
             let told = self.registered(group, at);
             // Where something else is there now than is told, it has grown there, of which nobody tells.
@@ -140,14 +153,32 @@ impl Told<'_> {
             {
                 continue;
             }
-            for (fault, told) in faults.iter_mut().zip(told) {
-                fault.0 += u32::from(has && told == Some(false));
-                fault.1 += u32::from(!has && told == Some(true));
+            let grows = grown.find(at).is_some();
+            for (faults, told) in faults.iter_mut().zip(told) {
+                let appears = has && told == Some(false);
+                faults.strange += u32::from(appears && !grows);
+                faults.grows |= appears && grows;
+                faults.kept += u32::from(!has && told == Some(true));
             }
         }
         let cuts = faults.into_iter().enumerate();
-        let best = cuts.min_by_key(|&(cut, faults)| (faults, cut.abs_diff(as_read)));
+        let doubts = |faults: Faults| (faults.strange, faults.kept + u32::from(faults.grows));
+        let best = cuts.min_by_key(|&(cut, faults)| (doubts(faults), cut.abs_diff(as_read)));
         best.map_or(as_read, |(cut, _)| cut)
+    }
+
+    /// Where a child may have grown since its fork, of which nobody tells: into the place of a change, from what it has below that.
+    fn grown(&self, group: &[usize], birth: &Birth) -> Ranges {
+        let mut grown = Ranges::default();
+        for place in group.iter().flat_map(|&at| places(&self.read[at])) {
+            let below = place.start.checked_sub(1);
+            if below.is_some_and(|at| birth.has.get(&at) == Some(&true)) {
+                let mut above = birth.has.range(place.start..place.end);
+                let end = above.find(|(_, has)| !**has);
+                grown.insert(place.start..end.map_or(place.end, |(&at, _)| at));
+            }
+        }
+        grown
     }
 
     /// Whether something is registered at a place, before a group of changes and behind each of them. `None`: that is not told.
