@@ -8,7 +8,7 @@ use neap_tuning::TUNING;
 use neap_units::{PAGE_SIZE, PageNr};
 
 use super::{Fault, FaultThread, Served};
-use crate::space::{Space, Trait, addresses};
+use crate::space::{Phase, Space, Trait, addresses};
 
 static ZEROS: [u8; TUNING.faults.fresh.0 as usize * PAGE_SIZE] =
     [0; TUNING.faults.fresh.0 as usize * PAGE_SIZE];
@@ -248,13 +248,18 @@ impl FaultThread {
         }
     }
 
-    /// Its child asks who it is; or its library says that there is something to hear.
+    /// Its child asks who it is; or its library says that there is something to hear. What a program maps during the first look
+    /// waits for nothing, so its thread waits for the end of that.
     fn answer_call(&mut self, fault: Fault) -> Served {
-        if self.space.is_managed() && fault.tried_at.is_none() {
-            let heard = self.space.hear_notes(&self.job);
-            if heard.looks {
-                self.space.discover(&self.job);
+        match self.space.standing.phase() {
+            Phase::Looking => return Served::Later,
+            Phase::Managed => {
+                let heard = self.space.hear_notes(&self.job);
+                if heard.looks {
+                    self.space.discover(&self.job);
+                }
             }
+            _ => {}
         }
         if self.space.hints.is_taking(self.job.clock.now()) {
             return Served::Later;

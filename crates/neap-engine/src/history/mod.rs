@@ -130,9 +130,7 @@ impl Job {
 
     /// The generations of a group as they are now.
     pub fn generations(&self, group: &Group) -> GenerationsReport {
-        let mut spaces = self.spaces();
-        spaces.retain(|space| space.group.is_within(group));
-        let found = self.listed(&spaces);
+        let found = self.listed(&self.spaces_of(group));
         let now = neap_sys::monotonic_nanos();
         let all = self.history.kept.lock().births.by_generation(&found, now);
         let oldest_first = all.into_iter().rev();

@@ -16,13 +16,13 @@ impl Reclaimer {
     /// Does what programs have asked for since, some blocks of it at most. Whether something is left.
     pub(super) fn work_for_hints(&mut self) -> bool {
         let mut left = TUNING.hints.blocks;
-        for space in self.job.spaces() {
+        for space in self.job.spaces().iter() {
             while let Some(wish) = space.hints.next() {
                 match wish {
-                    Wish::Tell(hint, range) => self.tell_core(&space, hint, &range),
-                    Wish::Bring(range) => bring_ahead(&self.job, &space, range),
+                    Wish::Tell(hint, range) => self.tell_core(space, hint, &range),
+                    Wish::Bring(range) => bring_ahead(&self.job, space, range),
                     Wish::TakeOut(range) => {
-                        let rest = self.take_out(&space, range, &mut left);
+                        let rest = self.take_out(space, range, &mut left);
                         if let Some(rest) = rest {
                             space.hints.put_back(Wish::TakeOut(rest));
                             return true;
@@ -118,10 +118,10 @@ impl Reclaimer {
             return;
         };
         let mut stored = Taken::default();
-        for _ in 0..=body.stage.waiting() {
-            self.store_block(space, true, &mut stored);
+        for _ in 0..body.stage.blocks() {
+            self.store_block(space, &mut stored);
         }
-        self.recycle_all(taken, stored);
+        self.recycle_all(&space.group, taken, stored);
     }
 
     /// Stages a block of the resident pages of a range. Where to go on, and how many left.

@@ -57,8 +57,7 @@ impl Reclaimer {
             return;
         };
         let mut taken = Taken::default();
-        let (filled, fills) = body.stage.waiting();
-        for _ in 0..filled + usize::from(fills) {
+        for _ in 0..body.stage.blocks() {
             if self.is_called_away() {
                 return;
             }

@@ -65,7 +65,12 @@ impl Reclaimer {
     }
 
     /// Takes these pages, which are resident. Returns how many left the program. The caller holds the gate.
-    pub(super) fn stage_pages(&mut self, space: &Space, body: &Body, pages: &[PageNr]) -> usize {
+    pub(super) fn stage_pages(
+        &mut self,
+        space: &Arc<Space>,
+        body: &Body,
+        pages: &[PageNr],
+    ) -> usize {
         self.isolate(space, pages);
         let runs = self.runs();
         self.send(space, body, runs)

@@ -102,37 +102,39 @@ impl Hints {
 impl Space {
     /// Hears what its library has noted since. Without notes a call is for a look for new memory.
     pub fn hear_notes(&self, job: &Job) -> Heard {
-        let blind = Heard {
-            looks: true,
-            missed: false,
-        };
-        let body = self.body.get().filter(|body| body.notes != 0);
-        let Some(body) = body else {
-            return blind;
-        };
-        let (mut once, mut again) = ([0u64; WORDS], [0u64; WORDS]);
-        let mut notes: Vec<Note> = Vec::new();
-        let heard = {
-            let mut hearing = self.hints.hearing.lock();
-            let read = |words: &mut [u64; WORDS]| {
-                let mut pieces = [Piece {
-                    from: body.notes,
-                    to: cast_slice_mut(words),
-                }];
-                body.view.read(&mut pieces).is_ok()
+        let Some((heard, notes)) = self.read_notes() else {
+            return Heard {
+                looks: true,
+                missed: false,
             };
-            if !read(&mut once) || !read(&mut again) {
-                return blind;
-            }
-            hearing.hear(&once, &again, |note| notes.push(note))
         };
-        if heard.missed {
-            self.hints.missed.store(true, Relaxed);
-        }
         for note in &notes {
             self.take_note_of(job, note);
         }
         heard
+    }
+
+    /// What its library has noted since somebody heard last; `None`: it has no notes.
+    pub fn read_notes(&self) -> Option<(Heard, Vec<Note>)> {
+        let body = self.body.get().filter(|body| body.notes != 0)?;
+        let (mut once, mut again) = ([0u64; WORDS], [0u64; WORDS]);
+        let mut notes = Vec::new();
+        let mut hearing = self.hints.hearing.lock();
+        let read = |words: &mut [u64; WORDS]| {
+            let mut pieces = [Piece {
+                from: body.notes,
+                to: cast_slice_mut(words),
+            }];
+            body.view.read(&mut pieces).is_ok()
+        };
+        if !read(&mut once) || !read(&mut again) {
+            return None;
+        }
+        let heard = hearing.hear(&once, &again, |note| notes.push(note));
+        if heard.missed {
+            self.hints.missed.store(true, Relaxed);
+        }
+        Some((heard, notes))
     }
 
     /// Has what is registered of a range treated as the program says.

@@ -272,12 +272,13 @@ impl Space {
         }
     }
 
-    /// Whether pages may leave: an agent is there to move them, and nobody asked for a pause.
+    /// Whether pages may leave: an agent is there to move them, it is known what there is, and nobody asked for a pause.
     pub fn lets_go(&self) -> bool {
         let agent = self.body.get().is_some_and(|body| !body.agent.is_gone());
         let sure = !self.unsure.load(Relaxed);
         let pauses = self.is_thawed();
-        agent && sure && self.told.load(Relaxed) && !self.is_dead() && !pauses
+        let ready = self.told.load(Relaxed) && self.was_looked_at();
+        agent && sure && ready && !self.is_dead() && !pauses
     }
 
     /// Whether no page leaves: memory comes back for a fork, or is being let go.

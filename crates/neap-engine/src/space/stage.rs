@@ -245,6 +245,12 @@ impl Stage {
         (inner.waiting.len(), inner.open.is_some())
     }
 
+    /// Blocks that have not been taken for storing, in all.
+    pub fn blocks(&self) -> usize {
+        let (filled, fills) = self.waiting();
+        filled + usize::from(fills)
+    }
+
     /// When the block began to wait, or to be filled, that has waited longest, in nanoseconds.
     pub fn oldest(&self) -> Option<u64> {
         let inner = self.lock();
