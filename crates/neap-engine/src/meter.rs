@@ -52,7 +52,7 @@ pub(crate) struct Meter {
 /// One look at the kernel's accounting.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
-    /// Anonymous memory of the programs.
+    /// Anonymous memory of the programs, with what the kernel takes for their mappings.
     pub resident: u64,
     /// Anonymous memory of neap, with the pool.
     pub own: u64,

@@ -156,6 +156,13 @@ impl View for ImaginedView {
         Ok(found.into_iter().map(|mapping| mapping.range).collect())
     }
 
+    fn count(&self, address: u64, most: usize) -> Result<(usize, Option<u64>)> {
+        self.machine.enter(Call::Look);
+        let all = self.mappings(&(address..u64::MAX));
+        let last = all.get(most.wrapping_sub(1)).filter(|_| all.len() > most);
+        Ok((all.len().min(most), last.map(|last| last.range.end)))
+    }
+
     fn from(&self, address: u64) -> Result<Option<Mapping>> {
         self.machine.enter(Call::Look);
         Ok(self.mappings(&(address..u64::MAX)).into_iter().next())

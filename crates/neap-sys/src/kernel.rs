@@ -106,6 +106,8 @@ pub trait View: Debug + Send + Sync {
     ) -> Result<Vec<Mapping>>;
     /// Where mappings have memory in `place`. See [`Maps::extents`].
     fn extents(&self, place: Range<u64>) -> Result<Vec<Range<u64>>>;
+    /// Counts mappings from `address` on. See [`Maps::count`].
+    fn count(&self, address: u64, most: usize) -> Result<(usize, Option<u64>)>;
     /// The mapping that covers `address`, or the next one above it.
     fn from(&self, address: u64) -> Result<Option<Mapping>>;
     /// Whether one mapping can be asked for without reading them all.
@@ -158,6 +160,9 @@ impl View for Files {
     }
     fn extents(&self, place: Range<u64>) -> Result<Vec<Range<u64>>> {
         self.maps.extents(place)
+    }
+    fn count(&self, address: u64, most: usize) -> Result<(usize, Option<u64>)> {
+        self.maps.count(address, most)
     }
     fn from(&self, address: u64) -> Result<Option<Mapping>> {
         self.maps.from(address)

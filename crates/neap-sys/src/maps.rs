@@ -89,6 +89,24 @@ impl Maps {
         Ok(found.into_iter().map(|mapping| mapping.range).collect())
     }
 
+    /// How many mappings there are from `address` on, and where to go on: at most `most`, or all where only all can be
+    /// read.
+    pub fn count(&self, address: u64, most: usize) -> Result<(usize, Option<u64>)> {
+        if !self.by_query {
+            let all = self.read_text()?;
+            let from = all.iter().filter(|mapping| mapping.range.end > address);
+            return Ok((from.count(), None));
+        }
+        let mut at = address;
+        for count in 0..most {
+            match self.query_nameless(at)? {
+                Some(mapping) => at = mapping.range.end,
+                None => return Ok((count, None)),
+            }
+        }
+        Ok((most, Some(at)))
+    }
+
     /// `names`: whether it must be known what the kernel made itself.
     fn walk(
         &self,
@@ -317,6 +335,29 @@ mod tests {
             assert_eq!(asked, [base, base + 8192]);
             let known = maps.survey(inner.clone(), &mut |_| Some(u64::MAX));
             assert_eq!(known.expect("maps"), []);
+        }
+    }
+
+    #[test]
+    fn a_count_in_parts_finds_each_mapping_once() {
+        let mut maps = Maps::adopt(File::open("/proc/self/maps").expect("maps"));
+        let parts = |maps: &Maps, most: usize| {
+            let (mut sum, mut at) = (0, Some(0));
+            while let Some(from) = at {
+                let (count, next) = maps.count(from, most).expect("maps");
+                assert!(count <= most || next.is_none());
+                (sum, at) = (sum + count, next);
+            }
+            sum
+        };
+        // Other tests map and unmap.
+        let same = |maps: &mut Maps, by_query| {
+            maps.by_query = by_query;
+            [1, 7, usize::MAX].map(|most| parts(maps, most))
+                == [maps.read().expect("maps").len(); 3]
+        };
+        for by_query in [maps.by_query, false] {
+            assert!((0..1000).any(|_| same(&mut maps, by_query)));
         }
     }
 

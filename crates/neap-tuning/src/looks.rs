@@ -55,6 +55,12 @@ crate::group! {
         /// Mappings that are taken over under one hold of the gate.
         /// Chosen.
         mappings_at_once: usize = 256;
+        /// Mappings that are counted at a time.
+        /// Some 0.3 ms. Chosen.
+        mappings_counted: usize = 512;
+        /// None are counted before so many times the time that the last part took.
+        /// New ones count when they are found, so that only those that went or split are late. Chosen.
+        mappings_counted_rest: u64 = 100;
         /// Present pages that are noted under one hold of the core.
         /// Chosen.
         notes_at_once: Pages = Pages(512);

@@ -19,12 +19,13 @@ enum Reason {
     Shared,
     Unseen,
     Rest,
+    Kernel,
     Own,
     Pool,
 }
 
 /// With the words for each.
-const REASONS: [(Reason, &str); 9] = [
+const REASONS: [(Reason, &str); 10] = [
     (Reason::Locked, "is locked"),
     (Reason::File, "is of files"),
     (Reason::ReadOnly, "is read-only"),
@@ -32,6 +33,10 @@ const REASONS: [(Reason, &str); 9] = [
     (Reason::Shared, "is shared since a fork"),
     (Reason::Unseen, "is not managed, as asked or not found yet"),
     (Reason::Rest, "is pinned, in use or does not compress"),
+    (
+        Reason::Kernel,
+        "is the kernel's for more than 1,000 mappings",
+    ),
     (Reason::Own, "is what neap itself takes"),
     (Reason::Pool, "is compressed already"),
 ];
@@ -48,6 +53,7 @@ impl Inventory {
             let Some(body) = space.body.get().filter(|_| !space.is_dead()) else {
                 continue;
             };
+            all.0[Reason::Kernel as usize] += space.mappings.bytes();
             for mapping in body.process.figures().unwrap_or_default() {
                 all.add(&mapping, &body.own);
             }

@@ -43,6 +43,9 @@ pub(crate) struct Sampler {
     next_agents: u64,
     /// When to look next for processes that have execed.
     next_execs: u64,
+    /// When to count mappings again, and whose turn it is.
+    next_count: u64,
+    count_turn: usize,
     /// When it looked last, and when it is to look again; 0: not yet.
     last: u64,
     due: u64,
@@ -72,6 +75,8 @@ impl Sampler {
             next_copies: 0,
             next_agents: 0,
             next_execs: 0,
+            next_count: 0,
+            count_turn: 0,
             last: 0,
             due: 0,
             punctual: SamplerReport::default(),
@@ -109,6 +114,7 @@ impl Sampler {
         self.job.note_history(&spaces, usage, now);
         if plan.arm {
             self.job.stalls.look(&spaces, now);
+            self.count_mappings(&spaces, now);
         }
         self.note_punctuality(woke, usage);
         if plan.arm {
@@ -274,7 +280,7 @@ impl Sampler {
         self.next_execs = now + TUNING.looks.execs.0.max(took * TUNING.looks.rest);
     }
 
-    /// Anonymous memory of each process that can be measured, in bytes.
+    /// Anonymous memory of each process that can be measured, with what the kernel takes for its mappings, in bytes.
     fn measure_resident(&self, spaces: &[Arc<Space>]) -> Vec<(Arc<Space>, u64)> {
         let mut all = Vec::with_capacity(spaces.len());
         let mut processes = self.job.processes.lock();
@@ -288,7 +294,7 @@ impl Sampler {
             } else {
                 anon
             };
-            all.push((space.clone(), anon));
+            all.push((space.clone(), anon + space.mappings.bytes()));
             if let Some(process) = processes.latest(body.pid) {
                 process.resident_bytes = anon;
                 process.stalled_seconds = space.stalled.load(Relaxed) as f64 / 1e9;
@@ -305,6 +311,17 @@ impl Sampler {
             pool: self.job.store.holding(),
             thaws: resident.iter().any(|(space, _)| space.is_thawed()),
         }
+    }
+
+    /// Counts some mappings of one space.
+    fn count_mappings(&mut self, spaces: &[Arc<Space>], now: u64) {
+        if now < self.next_count || spaces.is_empty() {
+            return;
+        }
+        self.count_turn = (self.count_turn + 1) % spaces.len();
+        spaces[self.count_turn].count_mappings();
+        let end = neap_sys::monotonic_nanos();
+        self.next_count = end + (end - now) * TUNING.looks.mappings_counted_rest;
     }
 
     fn look_at(&self, space: &Arc<Space>, now: u64) {

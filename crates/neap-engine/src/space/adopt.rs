@@ -72,6 +72,8 @@ impl Space {
             }
             return false;
         };
+        self.mappings
+            .found(now.iter().map(|mapping| mapping.range.start));
         self.vouch(
             &self.registered_of(&new),
             if look.first { &[] } else { &runs },

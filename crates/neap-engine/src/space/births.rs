@@ -114,6 +114,7 @@ impl Space {
         child.kin.inherit_from(self);
         // What children of its own find wiped is not registered in it either.
         child.traits.inherit_from(&self.traits);
+        child.mappings.inherit_from(&self.mappings);
         child
             .cookie_page
             .store(self.cookie_page.load(Relaxed), Relaxed);

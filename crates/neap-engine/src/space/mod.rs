@@ -17,6 +17,7 @@ mod judge;
 mod kin;
 mod look;
 mod lost;
+mod mappings;
 mod order;
 mod quarantine;
 mod ranges;
@@ -47,6 +48,7 @@ use hints::Hints;
 pub(crate) use hints::Wish;
 pub(crate) use kin::{Kin, offer};
 use lost::Lost;
+use mappings::Mappings;
 use quarantine::Quarantine;
 pub(crate) use ranges::Ranges;
 pub(crate) use refused::Refused;
@@ -143,6 +145,7 @@ pub(crate) struct Space {
     pub replaced: Lock<Vec<Range<u64>>, 6>,
     /// What a look has registered that was given up, since mappings changed meanwhile.
     pub given_up: Lock<Ranges, 6>,
+    pub mappings: Mappings,
     pub traits: Traits,
     /// Where pages are sure not to have been declared free unheard.
     pub vouched: Lock<Ranges, 6>,
@@ -209,6 +212,7 @@ impl Space {
             failed: Lock::default(),
             replaced: Lock::default(),
             given_up: Lock::default(),
+            mappings: Mappings::default(),
             traits: Traits::default(),
             vouched: Lock::default(),
             quarantine: Lock::default(),
