@@ -129,16 +129,7 @@ impl ModelSpace {
         }
         on_probation |= unhurried && taken != Step::Putback(Heat::Hot);
         if matches!(taken, Step::CommitStore(_)) {
-            record.stamp = self.age;
-            self.age += 1;
-            if !record.tried {
-                self.trial = self.trial.saturating_sub(1);
-                self.went += 1;
-                if self.went == 256 {
-                    (self.went, self.came_back) = (128, self.came_back / 2);
-                }
-            }
-            self.counted.pgsteal += 1;
+            self.note_stored(&mut record);
         }
         self.counted.pgrotated += u64::from(taken == Step::Putback(Heat::Warm));
         let touched = matches!(taken, Step::Putback(Heat::Hot) | Step::EndReturn(Heat::Hot));
@@ -155,6 +146,20 @@ impl ModelSpace {
             }
         }
         Ok(effect)
+    }
+
+    fn note_stored(&mut self, record: &mut Page) {
+        record.stamp = self.age;
+        self.age += 1;
+        self.counted.pgsteal += 1;
+        if record.tried {
+            return;
+        }
+        self.trial = self.trial.saturating_sub(1);
+        self.went += 1;
+        if self.went == 256 {
+            (self.went, self.came_back) = (128, self.came_back / 2);
+        }
     }
 
     /// How hot a page is that comes back, and whether it is on probation.

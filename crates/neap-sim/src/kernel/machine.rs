@@ -382,8 +382,6 @@ pub(super) fn kind_of(flags: Flags) -> Kind {
 
 #[cfg(test)]
 mod tests {
-    use neap_policy::{Recency, Switches};
-
     use super::*;
 
     #[test]

@@ -190,8 +190,9 @@ fn what_a_child_has_says_more_than_what_it_lacks() {
 /// A child grows a mapping to where its parent had unmapped something before the fork. It has a part of that, and nothing of what was there.
 #[test]
 fn a_child_may_have_grown_to_where_something_was_unmapped() {
-    let of =
-        |read: &[Shape], child: &dyn Fn(u64) -> bool| order(read, &[16..25], child, &is_in(13..15));
+    let of = |read: &[Shape], child: &dyn Fn(u64) -> bool| {
+        order(read, std::slice::from_ref(&(16..25)), child, &is_in(13..15))
+    };
     let unmapped = [Shape::Unmap(16..25), Shape::Still];
     assert_eq!(of(&unmapped, &is_in(13..22)), [0, 1], "it has grown");
     assert_eq!(of(&unmapped, &is_in(16..22)), [1, 0], "from nowhere");
