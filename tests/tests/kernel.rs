@@ -23,7 +23,6 @@ fn passes(test: &str, name: &str) {
     if !require(test, &[Need::Neap, Need::Userfaultfd]) {
         return;
     }
-    let _alone = exclusive();
     let run: Managed = Neap::limit(LIMIT).run(&mode(name));
     if run.code() == SKIPPED {
         skip(test, run.text().trim());

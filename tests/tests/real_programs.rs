@@ -49,7 +49,7 @@ fn same_output(name: &str, tool: &'static str, job: impl FnOnce() -> Run) {
     );
     let peak = plain.peak.map_or(0, |p| p.anon_bytes);
     println!("{name}: plain {:.1} s, {} MiB", plain.seconds, peak >> 20);
-    let parts: &[u64] = if full() { &[2, 4] } else { &[4] };
+    let parts: &[u64] = if full() { &[2, 4] } else { &[3] };
     for part in parts {
         let limit = (peak / part).max(LEAST);
         assert!(
@@ -131,7 +131,7 @@ fn node_objects_come_out_the_same() {
         run(&[
             "node".into(),
             script("objects.js"),
-            size(90_000, 1_000_000).into(),
+            size(70_000, 1_000_000).into(),
         ])
     });
 }
@@ -157,7 +157,7 @@ fn sqlite_tables_in_memory_come_out_the_same() {
         "sqlite3",
         || {
             let sql = std::fs::read_to_string(script("tables.sql")).expect("a file of ours");
-            let sql = sql.replace("@N@", &size(250_000, 3_000_000));
+            let sql = sql.replace("@N@", &size(200_000, 3_000_000));
             run(&["sqlite3".into(), ":memory:".into()]).stdin(sql)
         },
     );
@@ -259,7 +259,7 @@ fn with_malloc(name: &str, library: &str) {
         let python = run(&[
             "python3".into(),
             script("dicts.py"),
-            size(30_000, 500_000).into(),
+            size(25_000, 500_000).into(),
         ]);
         // The interpreter's own arenas would hide the library.
         python.env("LD_PRELOAD", path).env("PYTHONMALLOC", "malloc")

@@ -53,6 +53,16 @@ fn a_job_keeps_within_a_limit_of_its_own_and_its_neighbour_keeps_its_memory() {
         let poor = place.job("poor", 96, &["-m", "48M"], true);
         let peak = place.number("poor", "/memory/peak_bytes");
         assert!(peak > 32 * MIB && peak <= allowed(48 * MIB), "{peak}");
+        let waited = |name| place.number(name, "/pressure/some/total_us");
+        let [rich_waited, poor_waited] = ["rich", "poor"].map(waited);
+        assert!(
+            poor_waited > 0 && rich_waited < poor_waited,
+            "{rich_waited} {poor_waited}"
+        );
+        assert!(
+            waited("all") >= poor_waited,
+            "what a job waits its service does"
+        );
         let kept = place.number("rich", "/memory/resident_bytes");
         assert!(kept >= 64 * MIB, "nothing is taken from it: {kept}");
         // A limit moves while the job runs, and gives memory back.

@@ -16,7 +16,9 @@ fn survive(mode: &str, mib: &str) -> Run {
 
 /// Runs a mode that looks after `mib` MiB under `limit`; `None`: it was skipped.
 fn survives(test: &str, mode: &str, mib: &str, limit: &str) -> Option<Managed> {
-    let _alone = paging(test)?;
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return None;
+    }
     let run = Neap::limit(limit)
         .env("NEAP_CHECK", "1")
         .run(&survive(mode, mib).sampled());

@@ -34,7 +34,6 @@ use crate::room::Room;
 use crate::roster::{Rosters, Spaces};
 use crate::space::{Kin, Ranges, Space};
 use crate::spares::Spares;
-use crate::stalls::Stalls;
 use crate::talk::Talks;
 use crate::warnings::Warnings;
 
@@ -57,8 +56,6 @@ pub(crate) struct Job {
     /// That of the top group: what the limit is for.
     pub meter: Arc<Meter>,
     pub groups: Groups,
-    /// How long threads wait.
-    pub stalls: Stalls,
     /// Who waits until the meter allows more.
     pub room: Room,
     /// Keeps woken threads on the cpu of whoever wakes them.
@@ -156,7 +153,6 @@ impl Job {
             serve: start_fault_thread,
             features,
             room: Room::default(),
-            stalls: Stalls::default(),
             core: Lock::new(Recorded::new()),
             store,
             spaces: Rosters::default(),

@@ -174,7 +174,7 @@ impl Job {
     pub(crate) fn report(&self) -> Report {
         let (peak, peaks) = self.meter.peaks();
         let (resident, own) = self.meter.now();
-        let pressure = self.stalls.report(); // no other lock of its place is held
+        let pressure = self.groups.top().stalls.report(); // no other lock of its place is held
         let generations = self.generations(self.groups.top());
         let core = self.core();
         let metadata = core.metadata_bytes().0;

@@ -1,8 +1,8 @@
-//! How long the job's threads wait for a page or for room: `memory.pressure`, which the kernel's own figure leaves out, since to it
+//! How long the threads of a group wait for a page or for room: `memory.pressure`, which the kernel's own figure leaves out, since to it
 //! a thread that waits for a userfaultfd merely sleeps.
 //!
 //! Each fault thread says when its space begins to wait and when it ends: two additions. *Some* waited while any space did.
-//! *Full* is the part of that in which no thread ran, as far as the processor time tells: the job's threads are taken to
+//! *Full* is the part of that in which no thread ran, as far as the processor time tells: the group's threads are taken to
 //! run one at a time, so that it is a lower bound where several ran at once.
 
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ impl Waiting {
     }
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Stalls {
     /// Spaces with a thread that waits.
     waiting: AtomicU64,
@@ -63,7 +63,7 @@ pub(crate) struct Stalls {
     averages: Lock<Averages, 7>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Averages {
     some: Pressure,
     full: Pressure,

@@ -83,6 +83,7 @@ impl Row {
         let row = |job: &Value| {
             let number = |name: &str| job[name].as_u64().unwrap_or(0);
             let own = job["limit_bytes"].as_u64();
+            let share = |kind: &str| job["pressure"][kind]["avg10"].as_f64().unwrap_or(0.0);
             Self {
                 name: format!("  {}", job["name"].as_str().unwrap_or_default()),
                 pid: number("pid"),
@@ -91,6 +92,9 @@ impl Row {
                 pool: number("pool_bytes"),
                 current: number("current_bytes"),
                 limit: own.or(limit.as_ref()?.as_u64()).unwrap_or(0),
+                some: share("some"),
+                full: share("full"),
+                frozen: job["frozen"] == true,
                 ..Self::default()
             }
             .into()

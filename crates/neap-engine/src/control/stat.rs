@@ -123,6 +123,7 @@ impl Job {
             processes: self.processes_of(group),
             vmstat: self.counts_of(group),
             generations: self.generations(group),
+            pressure: group.stalls.report(),
             ..Report::default()
         };
         report.zswap.insert("compressed_bytes", group.meter.pool());
@@ -162,6 +163,8 @@ impl Job {
                 "resident_bytes": resident,
                 "pool_bytes": group.meter.pool(),
                 "peak_bytes": group.meter.peaks().0,
+                "frozen": group.freeze.is_frozen(),
+                "pressure": group.stalls.report(),
             })
         };
         below.iter().map(line).collect()

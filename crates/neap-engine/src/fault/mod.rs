@@ -330,7 +330,7 @@ impl FaultThread {
             return;
         }
         let now = self.job.clock.now();
-        self.job.stalls.turn(waits, now);
+        self.space.group.note_stall(waits, now);
         match self.stalled.take() {
             Some(since) => _ = self.space.stalled.fetch_add(now - since, Relaxed),
             None => self.stalled = Some(now),

@@ -23,6 +23,7 @@ use neap_units::PAGE_SIZE;
 
 use crate::freeze::Freeze;
 use crate::meter::Meter;
+use crate::stalls::Stalls;
 pub(crate) use counters::Counters;
 use counters::Gone;
 pub(crate) use pace::{Paces, pacer};
@@ -49,6 +50,8 @@ pub(crate) struct Group {
     pub met: AtomicBool,
     pub attached: AtomicU64,
     pub events: Counters,
+    /// How long its threads wait, and those of the groups below.
+    pub stalls: Stalls,
     /// `memory.min` and `memory.low`, in bytes.
     pub min: AtomicU64,
     pub low: AtomicU64,
@@ -85,6 +88,7 @@ impl Group {
             met: AtomicBool::new(false),
             attached: AtomicU64::new(0),
             events: Counters::default(),
+            stalls: Stalls::default(),
             min: AtomicU64::new(0),
             low: AtomicU64::new(0),
             gone: Lock::default(),
@@ -122,6 +126,11 @@ impl Group {
     /// Pages left a process of the group for good.
     pub fn uncharge(&self, bytes: u64) {
         self.chain().for_each(|group| group.meter.uncharge(bytes));
+    }
+
+    /// A space of the group begins to wait, or ends.
+    pub fn note_stall(&self, waits: bool, now: u64) {
+        self.chain().for_each(|group| group.stalls.turn(waits, now));
     }
 
     /// Whether a fill of this size must wait for reclaim.

@@ -157,7 +157,7 @@ impl Job {
     fn figures(&self, usage: u64, now: u64) -> Sample {
         let (resident, own) = self.meter.now();
         let stored = self.store.stats();
-        let pressure = self.stalls.report();
+        let pressure = self.groups.top().stalls.report();
         let vmstat = self.core().vmstat();
         let major = &self.groups.top().events.pgmajfault;
         let mut sample = Sample::default();

@@ -112,8 +112,8 @@ impl Sampler {
         self.look_at_excess();
         self.job.log.look(&self.job, usage > plan.hold_above.0);
         self.job.note_history(&spaces, usage, now);
-        if plan.arm {
-            self.job.stalls.look(&spaces, now);
+        if plan.arm || !wants.armed.is_empty() {
+            self.look_at_stalls(now);
             self.count_mappings(&spaces, now);
         }
         self.note_punctuality(woke, usage);
@@ -310,6 +310,14 @@ impl Sampler {
             own: self.own.anon_resident().unwrap_or(0),
             pool: self.job.store.holding(),
             thaws: resident.iter().any(|(space, _)| space.is_thawed()),
+        }
+    }
+
+    /// Moves the averages of the time that threads waited on.
+    fn look_at_stalls(&self, now: u64) {
+        let groups = &self.job.groups;
+        for group in groups.within(groups.top()) {
+            group.stalls.look(&self.job.spaces_of(&group), now);
         }
     }
 
