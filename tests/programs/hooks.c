@@ -59,6 +59,7 @@ static int use(void)
 	int saved = errno, count = 0;
 	char *at;
 
+	MUST(sbrk(0) != (void *)-1);
 	MUST((at = mmap(NULL, SIZE, both, flags, -1, 0)) != MAP_FAILED);
 	write_to(at, 0, SIZE);
 	MUST((at = mremap(at, SIZE, SIZE + 4 * MIB, MREMAP_MAYMOVE)) != MAP_FAILED);

@@ -8,6 +8,7 @@ mod mmap;
 mod mremap;
 mod next;
 mod populate;
+mod sbrk;
 mod turn;
 
 pub use fork::register_fork_handlers;

@@ -16,12 +16,14 @@ type Dlsym = unsafe extern "C" fn(usize, *const u8) -> usize;
 type Mmap = unsafe extern "C" fn(usize, usize, c_int, c_int, c_int, i64) -> *mut c_void;
 type Munmap = unsafe extern "C" fn(usize, usize) -> c_int;
 type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
+type Sbrk = unsafe extern "C" fn(isize) -> *mut c_void;
 type Fork = unsafe extern "C" fn() -> c_int;
 
 /// Their addresses; 0 where they are not known.
 static MMAP: AtomicUsize = AtomicUsize::new(0);
 static MUNMAP: AtomicUsize = AtomicUsize::new(0);
 static IOCTL: AtomicUsize = AtomicUsize::new(0);
+static SBRK: AtomicUsize = AtomicUsize::new(0);
 static FORK: AtomicUsize = AtomicUsize::new(0);
 
 /// Looks for them. Before, and where libc has no dlsym, hooks make the system calls themselves.
@@ -35,10 +37,11 @@ pub unsafe fn find() {
     }
     // SAFETY: the dynamic loader resolved this symbol, whose type POSIX fixes.
     let dlsym: Dlsym = unsafe { transmute(address) };
-    let names: [(&AtomicUsize, &[u8]); 4] = [
+    let names: [(&AtomicUsize, &[u8]); 5] = [
         (&MMAP, b"mmap\0"),
         (&MUNMAP, b"munmap\0"),
         (&IOCTL, b"ioctl\0"),
+        (&SBRK, b"sbrk\0"),
         (&FORK, b"_Fork\0"),
     ];
     for (place, name) in names {
@@ -98,6 +101,27 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int {
             let next: Ioctl = unsafe { transmute(next) };
             // SAFETY: the caller's promise.
             unsafe { next(fd, request, arg) }
+        }
+    }
+}
+
+/// libc keeps the end of the heap, and gives away twice what is taken past it: where it cannot be asked the heap does not
+/// grow. An allocator may ask before this library has begun.
+///
+/// # Safety
+/// As sbrk(3).
+pub unsafe fn sbrk(increment: isize) -> *mut c_void {
+    if SBRK.load(Relaxed) == 0 {
+        // SAFETY: whoever calls this was loaded with all that it is linked to.
+        unsafe { find() };
+    }
+    match SBRK.load(Relaxed) {
+        0 => as_libc_long(-sys::ENOMEM) as *mut c_void,
+        next => {
+            // SAFETY: a definition of sbrk, whose type every libc gives so.
+            let next: Sbrk = unsafe { transmute(next) };
+            // SAFETY: the caller's promise.
+            unsafe { next(increment) }
         }
     }
 }

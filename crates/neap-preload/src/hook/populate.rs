@@ -32,7 +32,14 @@ fn is_memory(protection: c_int, flags: c_int) -> bool {
 
 /// Notes a new mapping of a program whose memory is registered.
 pub fn note_mapped(protection: c_int, flags: c_int, len: usize) {
-    if !is_memory(protection, flags) || !agent::is_armed() {
+    if is_memory(protection, flags) {
+        note_grown(len);
+    }
+}
+
+/// Notes that the program has so much more memory, by a new mapping or the end of its heap.
+pub fn note_grown(len: usize) {
+    if len == 0 || !agent::is_armed() {
         return;
     }
     let mapped = MAPPED.fetch_add(len, Relaxed).saturating_add(len);
