@@ -174,3 +174,79 @@ fn a_job_gets_on_while_another_is_frozen() {
     place.end("works", works);
     place.end("large", large);
 }
+
+#[test]
+fn jobs_of_one_name_in_two_services_are_told_apart() {
+    let test = "jobs_of_one_name_in_two_services_are_told_apart";
+    let Some(_alone) = paging(test) else { return };
+    let place = Place::own();
+    let _service = place.serve(&["-m", "64M"]);
+    let _other = place.start(&["serve", "more", "-m", "48M"]);
+    wait_until("the other is there", || {
+        place.file("neap/more.sock").exists()
+    });
+    let job = place.job("same", 8, &[], false);
+    assert_eq!(place.number("same", "/memory/limit_bytes"), 64 * MIB);
+    let stop = place.file("other.stop");
+    let words = ["run", "--in", "more", "--name", "same", "--"];
+    let other = place.start(&[&words[..], &[path(&place.waits), "8", path(&stop)]].concat());
+    wait_until("it waits", || place.file("other.stop.ready").exists());
+    let told = place.refusal(&["freeze", "same"], 1);
+    assert!(told.contains("all/same, more/same"), "{told}");
+    assert_eq!(place.number("all/same", "/memory/limit_bytes"), 64 * MIB);
+    assert_eq!(place.number("more/same", "/memory/limit_bytes"), 48 * MIB);
+    let none = place.refusal(&["stat", "more/none"], 1);
+    assert!(none.contains("no job none runs there"), "{none}");
+    std::fs::write(&stop, "").expect("a file");
+    assert!(other.wait().0.success());
+    place.end("same", job);
+}
+
+/// In the same service the limit counts what it starts.
+#[test]
+fn a_job_that_joins_the_service_of_its_own_job_is_not_warned() {
+    let test = "a_job_that_joins_the_service_of_its_own_job_is_not_warned";
+    let Some(_alone) = paging(test) else { return };
+    let place = Place::own();
+    let _service = place.serve(&["-m", "64M"]);
+    let said = |run: &[&str]| {
+        let inner = [
+            path(&place.neap),
+            "run",
+            "--in",
+            "all",
+            "--",
+            "echo",
+            "here",
+        ];
+        let output = place.ask(&[run, &inner].concat());
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "here\n");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert_eq!(said(&["run", "--in", "all", "--"]), "");
+    let other = said(&["run", "-m", "64M", "--"]);
+    assert!(other.contains("runs under another neap run"), "{other}");
+}
+
+#[test]
+fn a_service_that_nobody_could_join_says_what_it_lacks() {
+    let test = "a_service_that_nobody_could_join_says_what_it_lacks";
+    let Some(_alone) = paging(test) else { return };
+    let place = Place::own();
+    let mut shell = Command::new("sh");
+    shell.args([
+        "-c",
+        "ulimit -n 64; exec \"$0\" run --budget all:64M -- true",
+    ]);
+    shell
+        .arg(&place.neap)
+        .env("XDG_RUNTIME_DIR", place.dir.path());
+    let output = shell.output().expect("sh");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(
+        said.contains("too few descriptors; try: raise `ulimit -n`"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+}

@@ -78,10 +78,10 @@ pub enum Failure {
         source: io::Error,
     },
     /// The name is another job's.
-    #[error("--name: a job named {0} runs already")]
+    #[error("a job named {0} runs already")]
     Taken(String),
     /// There is no service of this name.
-    #[error("--in: no service named {0} runs")]
+    #[error("no service named {0} runs")]
     NoService(String),
     /// A service that says no, or cannot be started.
     #[error("{0}")]
@@ -152,10 +152,10 @@ impl Failure {
     #[must_use]
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
-            Self::NoLimit(_) => Some("neap run -m 2G -- COMMAND, or -m 50% for half of RAM"),
+            Self::NoLimit(_) => Some("-m 2G, or -m 50% for half of RAM"),
             Self::Size { .. } | Self::Choice { .. } | Self::Unmanaged(_) | Self::Service(_) => None,
             Self::Share(_) => Some("a size such as 4G"),
-            Self::Taken(_) => Some("another --name; neap ps lists those that run"),
+            Self::Taken(_) => Some("another name; neap ps lists those that run"),
             Self::NoKernel(_) => {
                 Some("python3 -m pip install ipykernel, or --python with one that has it")
             }

@@ -82,7 +82,10 @@ fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
         follow: None,
         idle: Some(Arc::new(idle)),
     };
-    let mut engine = Engine::serve(&plan, args.walk, control)?;
+    let mut engine = Engine::serve(&plan, args.walk, control).map_err(|failure| match failure {
+        Failure::Unmanaged(why) => Failure::Service(why),
+        failure => failure,
+    })?;
     engine.open();
     let mut starter = args.starter.map(|pid| Pidfd::open(pid).ok());
     ready(args)?;

@@ -65,9 +65,9 @@ pub enum StartError {
     /// A job of that name runs.
     #[error("a job named {0} runs already")]
     Taken(Name),
-    /// A service that nobody could join.
-    #[error("a socket by which jobs join")]
-    Unreachable,
+    /// A service that nobody could join: why, and what to try.
+    #[error("nobody could join: {0}")]
+    Unreachable(&'static str, &'static str),
     /// No directory for the socket.
     #[error("a directory for neap's socket: {0}")]
     Shelter(std::io::Error),

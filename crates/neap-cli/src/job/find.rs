@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -22,6 +22,8 @@ pub struct Job {
     socket: PathBuf,
     /// It is a job of the service that listens there.
     member: Option<Name>,
+    /// What that is called.
+    service: Option<String>,
 }
 
 impl Job {
@@ -30,6 +32,15 @@ impl Job {
             name: found.name.to_string(),
             socket: found.socket.clone(),
             member: None,
+            service: None,
+        }
+    }
+
+    /// What it is called among all: a job of a service by that, too.
+    fn called(&self) -> String {
+        match &self.service {
+            Some(service) => format!("{service}/{}", self.name),
+            None => self.name.clone(),
         }
     }
 
@@ -54,11 +65,15 @@ impl Job {
     /// There is none, or more than one.
     pub fn find(word: Option<&str>) -> Result<Self, Failure> {
         if let Some(path) = word.filter(|word| word.contains('/')) {
+            if let (Some(job), false) = (Self::of_service(path), Path::new(path).exists()) {
+                return Ok(job);
+            }
             can_listen(path)?;
             return Ok(Self {
                 name: path.to_owned(),
                 socket: path.into(),
                 member: None,
+                service: None,
             });
         }
         let mut all = Self::all();
@@ -76,8 +91,13 @@ impl Job {
         }
         let stats = stats_of(&all);
         let members = members(&all, &stats);
-        if let Some(job) = members.iter().find(|job| job.name == word) {
-            return Ok(job.clone());
+        let mut called = members.iter().filter(|job| job.name == word).cloned();
+        if let Some(job) = called.next() {
+            let others: Vec<_> = called.collect();
+            return match others.is_empty() {
+                true => Ok(job),
+                false => Err(several(&[&[job], &others[..]].concat())),
+            };
         }
         match word.parse().ok() {
             Some(pid) => all = with_process(&all, &stats, pid),
@@ -91,6 +111,19 @@ impl Job {
             1 => Ok(all.remove(0)),
             _ => Err(several(&all)),
         }
+    }
+
+    /// SERVICE/JOB: of a service that is there, by its whole name.
+    fn of_service(word: &str) -> Option<Self> {
+        let (service, job) = word.split_once('/')?;
+        let member = Name::new(job).ok()?;
+        let service = Self::all().into_iter().find(|job| job.name == service)?;
+        Some(Self {
+            name: member.to_string(),
+            member: Some(member),
+            socket: service.socket,
+            service: Some(service.name),
+        })
     }
 
     /// A connection to it.
@@ -175,6 +208,7 @@ fn members(jobs: &[Job], stats: &[Result<Value, Failure>]) -> Vec<Job> {
                 name: name.to_string(),
                 socket: job.socket.clone(),
                 member: Some(name),
+                service: Some(job.name.clone()),
             })
         };
         its.unwrap_or_default()
@@ -205,7 +239,7 @@ fn with_process(jobs: &[Job], stats: &[Result<Value, Failure>], pid: u64) -> Vec
 
 fn several(jobs: &[Job]) -> Failure {
     const MOST: usize = 8;
-    let names: Vec<&str> = jobs.iter().take(MOST).map(|job| &*job.name).collect();
+    let names: Vec<_> = jobs.iter().take(MOST).map(Job::called).collect();
     let more = if jobs.len() > MOST { ", and more" } else { "" };
     Failure::Several(format!("{}{more}", names.join(", ")))
 }

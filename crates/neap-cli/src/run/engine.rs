@@ -239,7 +239,7 @@ fn line(error: &StartError) -> String {
             return format!("{error}; try: {}", remedy.as_deref().unwrap_or(DOCTOR));
         }
         StartError::Taken(_) => "another --name",
-        StartError::Unreachable => "XDG_RUNTIME_DIR with a folder that only this user enters",
+        StartError::Unreachable(_, remedy) => remedy,
         StartError::SwapFile { .. } => "another --swap-dir, or --no-swap",
         StartError::Threads(error) | StartError::Random(error) => {
             neap_sys::shortage(error).unwrap_or(DOCTOR)

@@ -4,8 +4,8 @@
 //! connection to the service as long as the job lives: by that the service knows the job's processes, which descend from this one, and
 //! that they are to end with it if it is killed.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
@@ -165,7 +165,7 @@ pub struct Member {
 }
 
 impl Member {
-    fn join(socket: &std::path::Path, join: &Join) -> Result<Self, Refusal> {
+    fn join(socket: &Path, join: &Join) -> Result<Self, Refusal> {
         let mut client = Client::connect(socket, TUNING.control.answer.duration())?;
         let said = client.ask(&Call::new(Request::Join(join.clone())))?;
         let word = |name: &str| {
@@ -204,7 +204,7 @@ impl Member {
             }
             if !leaves.load(Relaxed) {
                 talk::warn(&format!(
-                    "service {service} has ended, and the programs that depend on it end with it"
+                    "service {service} has ended: programs that depend on it end with it, and others run on without a limit"
                 ));
             }
         };
@@ -217,6 +217,12 @@ impl Member {
     /// What leads the library to the service.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         vec![(neap_wire::SOCKET_ENV.into(), self.door.clone())]
+    }
+
+    /// Whether programs that are led to this socket are of the same service.
+    pub fn is_at(&self, door: &OsStr) -> bool {
+        let folder = Path::new(&self.door).parent();
+        folder.is_some() && folder == Path::new(door).parent()
     }
 
     /// The limit of the service.

@@ -138,6 +138,13 @@ impl<'a> Job<'a> {
                     talk::warn(&line);
                     self.plan.warnings.push(line);
                 }
+                if let (Engine::Joined(member), Some(door)) =
+                    (&service.engine, env::own(neap_wire::SOCKET_ENV))
+                    && !member.is_at(&door)
+                {
+                    talk::warn(plan::NESTED);
+                    self.plan.warnings.push(plan::NESTED.to_owned());
+                }
                 Some(service)
             }
             Err(Failure::Unmanaged(why)) if !self.args.require => {

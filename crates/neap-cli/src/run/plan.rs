@@ -68,7 +68,7 @@ pub struct Sources<'a> {
 }
 
 /// Said of a run that was started by a run.
-const NESTED: &str =
+pub const NESTED: &str =
     "this runs under another neap run, whose limit does not count what it starts: its own does";
 
 impl Plan {
@@ -165,9 +165,8 @@ impl Plan {
                 warning: None,
             },
         };
-        let nested = env(neap_wire::SOCKET_ENV).map(|_| NESTED.to_owned());
         Ok(Self {
-            warnings: limit.warning.clone().into_iter().chain(nested).collect(),
+            warnings: limit.warning.clone().into_iter().collect(),
             service: Some(service),
             low: Bytes::ZERO,
             min: Bytes::ZERO,

@@ -53,15 +53,15 @@ pub(crate) fn open(job: &Arc<Job>) -> Result<Option<Desk>, StartError> {
     let Some(control) = &job.options.control else {
         return Ok(None);
     };
-    let none = match job.options.serves {
-        true => Err(StartError::Unreachable),
+    let none = |why, remedy| match job.options.serves {
+        true => Err(StartError::Unreachable(why, remedy)),
         false => Ok(None),
     };
     if neap_sys::descriptor_limit() < TUNING.control.descriptors {
-        return none;
+        return none("it may have too few descriptors", "raise `ulimit -n`");
     }
     let Ok(waker) = Waker::new() else {
-        return none;
+        return none("no descriptor for its socket", "raise `ulimit -n`");
     };
     job.log.set_waker(waker);
     let own = || {
@@ -85,7 +85,10 @@ pub(crate) fn open(job: &Arc<Job>) -> Result<Option<Desk>, StartError> {
         }
     }
     if found.is_none() && job.options.serves {
-        return none;
+        return none(
+            "no folder for its socket",
+            "XDG_RUNTIME_DIR with a folder that only this user enters",
+        );
     }
     if found.is_none() && control.name.is_some() {
         job.warn(format!("{name} cannot be found by name: no folder for its socket; set XDG_RUNTIME_DIR to one that only this user enters"));
@@ -308,7 +311,11 @@ impl Desk {
         let root = match neap_sys::pidfd_of(peer.stream.as_fd()) {
             Ok(pidfd) if peer.pid > 0 => Root::of(peer.pid, pidfd),
             Ok(_) => return no("ESRCH", "it is in another pid namespace than the service"),
-            Err(error) => return no("EAGAIN", &error.to_string()),
+            Err(error) => {
+                let advice = error.shortage().map(|advice| format!("; {advice}"));
+                let line = format!("{error}{}", advice.unwrap_or_default());
+                return no("EAGAIN", &line);
+            }
         };
         let required = wish.require;
         let next = self.job.log.next();
