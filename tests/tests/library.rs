@@ -14,8 +14,17 @@ const WANTED: [&str; 4] = [
     "pthread_atfork",
 ];
 /// The calls that the library stands in front of.
-const HOOKS: [&str; 8] = [
-    "_Fork", "ioctl", "madvise", "mmap", "mmap64", "mremap", "munmap", "sbrk",
+const HOOKS: [&str; 10] = [
+    "_Fork",
+    "ioctl",
+    "madvise",
+    "mmap",
+    "mmap64",
+    "mremap",
+    "munmap",
+    "posix_madvise",
+    "process_madvise",
+    "sbrk",
 ];
 
 /// The symbols of the library that the dynamic linker resolves: name, defined, weak.

@@ -7,6 +7,9 @@ use crate::Share;
 crate::group! {
     /// What programs say of their memory (madvise).
     hints: Hints {
+        /// Time between two looks for hints of which the library did not tell, where faults are served.
+        /// It tells of all but those that come too fast. Chosen.
+        notes: Nanos = Nanos::millis(50);
         /// Hints of one space that wait to be carried out.
         /// A program that says more, faster than it is done, has the rest forgotten. Chosen.
         waiting: usize = 256;
@@ -16,6 +19,9 @@ crate::group! {
         /// Blocks that are taken out for MADV_PAGEOUT before reclaim looks whether the limit wants something.
         /// Chosen.
         blocks: usize = 16;
+        /// Pages from which on MADV_PAGEOUT waits until they are out.
+        /// To wait takes about a millisecond: a program that gives its memory back page by page would do little else. Chosen.
+        waits_from: Pages = Pages(64);
         /// How long MADV_PAGEOUT waits for the next block.
         /// Then the program goes on, and the rest is taken out behind it. Chosen.
         patience: Nanos = Nanos::millis(100);

@@ -111,6 +111,10 @@ pub(crate) struct FaultThread {
     gaps: Gaps,
     /// Fills are tried again and again: there was a nap just before.
     insists: bool,
+    /// When to look for notes of which the library did not tell, in nanoseconds.
+    next_notes: u64,
+    /// Its library called during the first look, and nobody has heard it since.
+    unheard: bool,
 }
 
 impl FaultThread {
@@ -135,6 +139,8 @@ impl FaultThread {
             ahead: false,
             gaps: Gaps::default(),
             insists: false,
+            next_notes: 0,
+            unheard: false,
         }
     }
 
@@ -212,6 +218,19 @@ impl FaultThread {
             self.rank.note_woken();
         }
         self.serve_all();
+        let now = self.job.clock.now();
+        let notes = self.space.body.get().is_some_and(|body| body.notes != 0);
+        if notes && now >= self.next_notes && self.space.is_managed() {
+            self.hear(now);
+        }
+    }
+
+    /// Hears what the library has noted, and does what it calls for.
+    fn hear(&mut self, now: u64) {
+        self.next_notes = now + TUNING.hints.notes.0;
+        if self.space.hear_notes(&self.job) {
+            self.space.discover(&self.job);
+        }
     }
 
     /// Sleeps until there is something to do, or it is time to look. Whether there is something to be read.

@@ -251,17 +251,19 @@ impl FaultThread {
     /// Its child asks who it is; or its library says that there is something to hear. What a program maps during the first look
     /// waits for nothing, so its thread waits for the end of that.
     fn answer_call(&mut self, fault: Fault) -> Served {
-        match self.space.standing.phase() {
-            Phase::Looking => return Served::Later,
-            Phase::Managed => {
-                let heard = self.space.hear_notes(&self.job);
-                if heard.looks {
-                    self.space.discover(&self.job);
-                }
+        let now = self.job.clock.now();
+        let waits = match self.space.standing.phase() {
+            Phase::Looking => {
+                self.unheard = true;
+                return Served::Later;
             }
-            _ => {}
-        }
-        if self.space.hints.is_taking(self.job.clock.now()) {
+            Phase::Managed if fault.tried_at.is_none() || std::mem::take(&mut self.unheard) => {
+                self.hear(now);
+                self.space.hints.are_called_for()
+            }
+            _ => fault.tried_at.is_some(),
+        };
+        if waits && self.space.hints.is_taking(now) {
             return Served::Later;
         }
         self.tell_cookie(fault.page)

@@ -342,7 +342,6 @@ impl Sampler {
             false => space.discover(&self.job),
         }
         space.end_quarantine(&self.job, now);
-        space.hear_notes(&self.job);
         if space.wants_flags(&self.job) {
             look_at_flags(&self.job, space);
         }

@@ -1,7 +1,7 @@
 //! What a program says of its memory (madvise): heard from the notes of its library, or seen in the flags of its mappings,
 //! and kept until somebody carries it out.
 //!
-//! The fault thread and the sampler hear. Reclaim does what is about pages that are there (`reclaim/hints.rs`), and a thread of
+//! The fault thread hears, and nobody else: what a program puts in the place of its notes may keep a reader waiting. Reclaim does what is about pages that are there (`reclaim/hints.rs`), and a thread of
 //! its own what takes long (`load/ahead.rs`).
 
 use std::collections::VecDeque;
@@ -38,6 +38,8 @@ pub(crate) struct Hints {
     /// Wishes to take out that were heard and not carried out yet, and when the last page left for one, in nanoseconds.
     taking: AtomicU64,
     took_at: AtomicU64,
+    /// Such a wish was heard, and nobody has called for it yet.
+    uncalled: AtomicBool,
     /// How often it was said how memory will be used.
     said: AtomicU64,
     /// Some notes were lost.
@@ -63,14 +65,20 @@ impl Hints {
     }
 
     fn push(&self, wish: Wish, now: u64) {
-        let takes = matches!(wish, Wish::TakeOut(_));
+        let pages = match &wish {
+            Wish::TakeOut(range) => Some(range.end.0 - range.start.0),
+            _ => None,
+        };
         let mut wishes = self.wishes.lock();
         if wishes.len() >= TUNING.hints.waiting {
             return;
         }
         wishes.push_back(wish);
         drop(wishes);
-        if takes {
+        if let Some(pages) = pages {
+            if pages >= TUNING.hints.waits_from.0 {
+                self.uncalled.store(true, Relaxed);
+            }
             self.taking.fetch_add(1, Relaxed);
             self.note_taken(now);
         }
@@ -87,6 +95,11 @@ impl Hints {
         let _ = self.taking.fetch_update(Relaxed, Relaxed, less);
     }
 
+    /// Whether the one who calls now calls for pages to be taken out.
+    pub fn are_called_for(&self) -> bool {
+        self.uncalled.swap(false, Relaxed)
+    }
+
     /// Whether a thread of the program is to wait, since pages are being taken out.
     pub fn is_taking(&self, now: u64) -> bool {
         let since = now.saturating_sub(self.took_at.load(Relaxed));
@@ -100,18 +113,15 @@ impl Hints {
 }
 
 impl Space {
-    /// Hears what its library has noted since. Without notes a call is for a look for new memory.
-    pub fn hear_notes(&self, job: &Job) -> Heard {
+    /// Hears what its library has noted since. Whether it calls for a look for new memory, as it does without notes.
+    pub fn hear_notes(&self, job: &Job) -> bool {
         let Some((heard, notes)) = self.read_notes() else {
-            return Heard {
-                looks: true,
-                missed: false,
-            };
+            return true;
         };
         for note in &notes {
             self.take_note_of(job, note);
         }
-        heard
+        heard.looks
     }
 
     /// What its library has noted since somebody heard last; `None`: it has no notes.
@@ -261,7 +271,7 @@ mod tests {
     #[test]
     fn wishes_are_carried_out_in_order_and_no_more_than_some_wait() {
         let hints = Hints::default();
-        let wish = |page| Wish::TakeOut(PageNr(page)..PageNr(page + 1));
+        let wish = |page| Wish::TakeOut(PageNr(page)..PageNr(page + 64));
         (0..2 * TUNING.hints.waiting as u64).for_each(|page| hints.push(wish(page), 7));
         assert!(hints.is_taking(7));
         assert!(!hints.is_taking(7 + TUNING.hints.patience.0));

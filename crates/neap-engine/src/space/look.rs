@@ -38,19 +38,10 @@ impl Space {
         let start = neap_sys::monotonic_nanos();
         self.register_cookie();
         self.arm_agent(job); // first: from then on the library says what is mapped, and waits for the end of this look
-        let before = self.read_notes();
+        let heard = self.read_notes();
         self.discover(job);
-        let since = self.read_notes();
-        let maps = since.as_ref().is_some_and(|(heard, _)| heard.looks);
-        for note in [before, since]
-            .iter()
-            .flatten()
-            .flat_map(|(_, notes)| notes)
-        {
+        for note in heard.iter().flat_map(|(_, notes)| notes) {
             self.take_note_of(job, note); // of what is known by now
-        }
-        if maps {
-            self.discover(job);
         }
         self.standing.step(Advance::EndLook);
         job.note_all_reclaimable(&job.spaces()); // with what was found just now

@@ -7,7 +7,7 @@
 //! (`lru/`).
 //!
 //! The rules of the kernel that want an accessed bit have no page table to look at in
-//! user space. So `neap run` differs in five things:
+//! user space. So `neap run` differs in six things:
 //!
 //! * A fault, or a touch while staged, is all that is ever seen of a page. It promotes
 //!   at once, by the rule of 6.7 ([`Insertion::V67`]), as there is no second sighting to
@@ -21,6 +21,8 @@
 //!   one that is not recent is put on probation ([`Refault::judge`], `job/lru.rs`).
 //! * A page that was touched while staged, or is recent so, is passed over once when its turn to leave has come
 //!   (`job/reclaim.rs`): the second chance of the clock, with that for the accessed bit.
+//! * Memory without recency is on probation always, also when it is new (`job/hints.rs`): nothing else would have it leave
+//!   before what is touched, since that is not seen either.
 //!
 //! And there is one [`Kind`](crate::folio::Kind), anonymous memory, and no tiers
 //! (`feedback`), since nothing is read through descriptors.
