@@ -66,6 +66,9 @@ static int use(void)
 	MUST(!madvise(at + SIZE, 4 * MIB, MADV_POPULATE_WRITE) || errno == EINVAL);
 	count += wrong_in(at, SIZE, SIZE + 4 * MIB, 1);
 	write_to(at, SIZE, SIZE + 4 * MIB);
+	MUST(!madvise(at, SIZE, MADV_SEQUENTIAL) && !posix_madvise(at, SIZE, POSIX_MADV_NORMAL));
+	madvise(at, 2 * MIB, 21 /* PAGEOUT */);
+	MUST(!posix_madvise(at, MIB, POSIX_MADV_WILLNEED));
 	MUST(!madvise(at + MIB, MIB, MADV_DONTNEED));
 	MUST(mmap(at + 4 * MIB, MIB, both, flags | MAP_FIXED, -1, 0) == at + 4 * MIB);
 	count += wrong_in(at, 0, MIB, 0) + wrong_in(at, MIB, 2 * MIB, 1) + wrong_in(at, 2 * MIB, 4 * MIB, 0);
