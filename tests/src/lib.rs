@@ -6,6 +6,7 @@
 
 mod bench;
 mod cgroup;
+mod dice;
 mod failing;
 mod fuzz;
 mod neap;
@@ -25,6 +26,7 @@ pub use bench::{
     LIMIT, LIMIT_BYTES, MIB, PATIENCE, SWAPPING, allowed, bench, disk, json, leavings, names,
 };
 pub use cgroup::MemoryGroup;
+pub use dice::Dice;
 pub use failing::{Calls, End, Failing, Failure, judge};
 pub use fuzz::{TARGETS, Target};
 pub use neap::{Managed, Neap, neap_binary};
@@ -39,4 +41,4 @@ pub use run::{Outcome, Run};
 pub use sample::{Peak, Sampler};
 pub use skip::{Need, exclusive, paging, require, skip, tool};
 pub use terminal::Terminal;
-pub use user::{OrdinaryUser, install, install_for_everyone};
+pub use user::{OrdinaryUser, WITHOUT_RAW_CLONE, install, install_for_everyone};

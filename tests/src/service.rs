@@ -1,18 +1,18 @@
 //! A service of neap's and its jobs, of whoever runs the test or of an ordinary user.
 
 use std::ffi::OsString;
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Need, OrdinaryUser, neap_binary, program, require};
+use crate::{Marker, Need, OrdinaryUser, leftovers, neap_binary, program, require};
 
 /// Longest that anything here is waited for.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -28,7 +28,9 @@ pub struct Place {
     device: Option<PathBuf>,
     /// The program `waits`.
     pub waits: PathBuf,
-    _user: Option<OrdinaryUser>,
+    user: Option<OrdinaryUser>,
+    /// What all processes of the place have, also those that left everything else behind.
+    marker: Marker,
 }
 
 /// A process that is killed if a test ends before it.
@@ -47,7 +49,7 @@ impl Running {
     /// # Panics
     /// If that is no text.
     #[must_use]
-    pub fn wait(mut self) -> (std::process::ExitStatus, String, String) {
+    pub fn wait(mut self) -> (ExitStatus, String, String) {
         let (mut out, mut err) = (String::new(), String::new());
         if let Some(mut stdout) = self.0.stdout.take() {
             stdout.read_to_string(&mut out).expect("text");
@@ -56,6 +58,54 @@ impl Running {
             stderr.read_to_string(&mut err).expect("text");
         }
         (self.0.wait().expect("it ends"), out, err)
+    }
+}
+
+/// A process whose words go into files, so that it never waits for a reader.
+pub struct Told {
+    /// Its command.
+    pub what: String,
+    /// When it was started.
+    pub begun: Instant,
+    process: Running,
+    out: PathBuf,
+    err: PathBuf,
+}
+
+impl Told {
+    /// What it wrote so far, to both streams.
+    ///
+    /// # Panics
+    /// If the files are gone.
+    #[must_use]
+    pub fn said(&self) -> (String, String) {
+        let text = |path| String::from_utf8_lossy(&fs::read(path).expect("a file")).into_owned();
+        (text(&self.out), text(&self.err))
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Panics
+    /// If it is none of ours.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.process.0.try_wait().expect("ours")
+    }
+
+    /// Sends a signal to it, if it has not been waited for.
+    pub fn signal(&mut self, signal: i32) {
+        if self.has_ended().is_none() {
+            let pid = self.process.0.id().try_into();
+            let _ = neap_sys::signal(pid.expect("a number"), signal);
+        }
+    }
+
+    /// The processes that its first thread started and that live.
+    #[must_use]
+    pub fn children(&self) -> Vec<i32> {
+        let id = self.process.0.id();
+        let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        let words = text.split_whitespace();
+        words.filter_map(|word| word.parse().ok()).collect()
     }
 }
 
@@ -84,7 +134,8 @@ impl Place {
             neap: neap_binary().expect("the binary of neap"),
             device: None,
             waits: program("waits"),
-            _user: None,
+            user: None,
+            marker: Marker::new(),
         }
     }
 
@@ -112,7 +163,8 @@ impl Place {
             neap: user.neap(),
             device: Some(device),
             waits: user.copy(&program("waits")),
-            _user: Some(user),
+            user: Some(user),
+            marker: Marker::new(),
         })
     }
 
@@ -145,7 +197,63 @@ impl Place {
     /// If the machine does not do its part.
     #[must_use]
     pub fn start(&self, words: &[&str]) -> Running {
-        Running(self.command(words).spawn().expect("neap starts"))
+        self.start_as(words, |_| ())
+    }
+
+    fn start_as(&self, words: &[&str], change: impl FnOnce(&mut Command)) -> Running {
+        let mut command = self.command(words);
+        change(&mut command);
+        Running(self.marker.spawn(&mut command).expect("neap starts"))
+    }
+
+    /// Starts one that writes into `NAME.out` and `NAME.err` of a folder, and checks itself.
+    ///
+    /// # Panics
+    /// If the machine does not do its part.
+    #[must_use]
+    pub fn told(&self, words: &[&str], folder: &Path, name: &str) -> Told {
+        let file = |end: &str| folder.join(format!("{name}.{end}"));
+        let (out, err) = (file("out"), file("err"));
+        let create = |path| File::create(path).expect("a file");
+        let process = self.start_as(words, |command| {
+            let command = command.stdout(create(&out)).stderr(create(&err));
+            command.env("NEAP_CHECK", "1");
+        });
+        let (what, begun) = (words.join(" "), Instant::now());
+        Told {
+            what,
+            begun,
+            process,
+            out,
+            err,
+        }
+    }
+
+    /// A program that its user may run.
+    #[must_use]
+    pub fn copy(&self, program: &Path) -> PathBuf {
+        let own = || program.to_owned();
+        self.user
+            .as_ref()
+            .map_or_else(own, |user| user.copy(program))
+    }
+
+    /// Whether it is that of an ordinary user.
+    #[must_use]
+    pub fn is_of_user(&self) -> bool {
+        self.user.is_some()
+    }
+
+    /// What each thread does of all that was started here and lives.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        self.marker.describe()
+    }
+
+    /// The processes that are left some time after all should have ended, which are killed.
+    #[must_use]
+    pub fn leftovers(&self) -> Vec<String> {
+        leftovers(&self.marker)
     }
 
     /// Runs one.

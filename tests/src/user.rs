@@ -10,6 +10,11 @@ use tempfile::TempDir;
 
 use crate::{Neap, Need, neap_binary, require, skip, tool};
 
+/// What the torture program does but for clone(2) itself, of which the kernel tells nobody without CAP_SYS_PTRACE.
+pub const WITHOUT_RAW_CLONE: &str = "map,unmap,punch,fixed,remap,protect,write,poke,verify,sweep,sleep,\
+    affinity,dontneed,free,advise,forkflags,lock,rw,vec,direct,uring,splice,pvm,selfmem,futex,threads,\
+    sharewrite,racezero,stack,fork,forkall,forkexec,vfork,spawn,clonevm,daemon,uffd,malloc,code";
+
 /// A folder every user may use, with copies of neap and of test programs, and the words that turn
 /// the superuser into nobody.
 #[derive(Debug)]

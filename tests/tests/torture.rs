@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use neap_tests::{Managed, Neap, Need, OrdinaryUser, Run, program, require};
+use neap_tests::{Managed, Neap, Need, OrdinaryUser, Run, WITHOUT_RAW_CLONE, program, require};
 
 /// How long the longest of these tortures takes, in seconds. `NEAP_TORTURE_SECONDS` replaces it, and scales the others.
 const EVERYDAY: u64 = 20;
@@ -28,10 +28,6 @@ fn seed() -> u64 {
         now.as_micros() as u64 % 1_000_000_007
     })
 }
-
-const ALL_BUT_RAW_CLONE: &str = "map,unmap,punch,fixed,remap,protect,write,poke,verify,sweep,sleep,\
-    affinity,dontneed,free,advise,forkflags,lock,rw,vec,direct,uring,splice,pvm,selfmem,futex,threads,\
-    sharewrite,racezero,stack,fork,forkall,forkexec,vfork,spawn,clonevm,daemon,uffd,malloc,code";
 
 struct Torture {
     name: &'static str,
@@ -126,7 +122,7 @@ fn torture_with_a_swap_file_finds_no_wrong_byte() {
 fn torture_of_an_ordinary_user_finds_no_wrong_byte() {
     // Without CAP_SYS_PTRACE the kernel announces no fork: a raw clone(2) faults on managed memory.
     let mut test = Torture {
-        extra: &["--ops", ALL_BUT_RAW_CLONE],
+        extra: &["--ops", WITHOUT_RAW_CLONE],
         ..Torture::new("torture_of_an_ordinary_user_finds_no_wrong_byte", 10)
     };
     let Some((user, device)) = OrdinaryUser::with_device(test.name) else {
