@@ -12,7 +12,7 @@ ARCH ?= $(shell uname -m)
 PACKAGES = $${CARGO_TARGET_DIR:-target}/packages
 STATIC = $(PACKAGES)/$(ARCH)/neap
 
-.PHONY: help build install check test demo torture dst failing bench bench-micro lab lint fmt clean \
+.PHONY: help build install check test demo torture torture-jobs dst failing bench bench-micro lab lint fmt clean \
 	static packages tarball deb wheel image packages-test recipes-test
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make check    lints, links of the documentation, unit tests: what to run while working'
 	@echo 'make test     all that, other compilers, and end-to-end tests, with counts; what CI runs'
 	@echo 'make torture  the torture program under neap with fresh seeds; FOR=600 is the long run (60)'
+	@echo 'make torture-jobs  the same in eight jobs of a service that are steered, frozen and killed; FOR=600 is the long run (60)'
 	@echo 'make dst      random programs and the engine on an imagined kernel, with fresh seeds; FOR=3600 is the long run (60)'
 	@echo 'make failing  each system call of neap fails, with each error, at several places; some twenty minutes'
 	@echo 'make bench    the suite against the kernel, as root, into benches/runs; QUICK=1 is short, ROWS="zipf seq-read" a choice'
@@ -79,6 +80,9 @@ demo: build
 
 torture: build
 	NEAP_TORTURE_SECONDS=$(FOR) cargo test -p neap-tests --test torture -- --nocapture --test-threads=1
+
+torture-jobs: build
+	NEAP_TORTURE_SECONDS=$(FOR) cargo test -p neap-tests --test torture_jobs -- --nocapture --test-threads=1
 
 dst:
 	NEAP_DST_SECONDS=$(FOR) cargo test -p neap-engine --lib dst::no_byte -- --nocapture
