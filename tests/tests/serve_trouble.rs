@@ -202,32 +202,6 @@ fn jobs_of_one_name_in_two_services_are_told_apart() {
     place.end("same", job);
 }
 
-/// In the same service the limit counts what it starts.
-#[test]
-fn a_job_that_joins_the_service_of_its_own_job_is_not_warned() {
-    let test = "a_job_that_joins_the_service_of_its_own_job_is_not_warned";
-    let Some(_alone) = paging(test) else { return };
-    let place = Place::own();
-    let _service = place.serve(&["-m", "64M"]);
-    let said = |run: &[&str]| {
-        let inner = [
-            path(&place.neap),
-            "run",
-            "--in",
-            "all",
-            "--",
-            "echo",
-            "here",
-        ];
-        let output = place.ask(&[run, &inner].concat());
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "here\n");
-        String::from_utf8_lossy(&output.stderr).into_owned()
-    };
-    assert_eq!(said(&["run", "--in", "all", "--"]), "");
-    let other = said(&["run", "-m", "64M", "--"]);
-    assert!(other.contains("runs under another neap run"), "{other}");
-}
-
 #[test]
 fn a_service_that_nobody_could_join_says_what_it_lacks() {
     let test = "a_service_that_nobody_could_join_says_what_it_lacks";

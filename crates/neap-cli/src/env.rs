@@ -24,6 +24,10 @@ macro_rules! variables {
                 name: neap_wire::SOCKET_ENV,
                 meaning: "set by neap run for the command: where the engine listens",
             },
+            Variable {
+                name: neap_wire::JOB_ENV,
+                meaning: "set by neap run for the command: the job or service with the engine, which a run within joins",
+            },
         ];
     };
 }

@@ -197,6 +197,37 @@ pub struct EngineArgs {
     pub verbose: bool,
 }
 
+impl EngineArgs {
+    /// Whether they say how an engine works, which only one of the run's own can follow.
+    #[must_use]
+    pub fn says_how(&self) -> bool {
+        let Self {
+            memory: _,
+            verbose: _,
+            swap_dir,
+            no_swap,
+            swap_size,
+            no_writeback,
+            pool_max,
+            pool_beside,
+            compressor,
+            shrinker,
+            on_exhausted,
+            idle,
+        } = self;
+        *no_swap
+            || *no_writeback
+            || *pool_beside
+            || swap_dir.is_some()
+            || swap_size.is_some()
+            || pool_max.is_some()
+            || compressor.is_some()
+            || shrinker.is_some()
+            || on_exhausted.is_some()
+            || idle.is_some()
+    }
+}
+
 /// What a job in a service leaves to that.
 const OF_THE_SERVICE: [&str; 11] = [
     "swap_dir",

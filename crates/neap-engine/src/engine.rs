@@ -315,7 +315,9 @@ impl Engine {
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         let door = self.job.door(self.job.options.require);
         let door = door.map(|door| (neap_wire::SOCKET_ENV.into(), door.into()));
-        door.into_iter().collect()
+        let name = self.job.called.get();
+        let name = name.map(|name| (neap_wire::JOB_ENV.into(), name.as_str().into()));
+        door.into_iter().chain(name).collect()
     }
 
     /// Processes that have attached so far. One that has ended may not have been taken note of yet.

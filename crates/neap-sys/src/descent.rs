@@ -41,6 +41,12 @@ impl Root {
         self.pid
     }
 
+    /// What it is held by, if it is not this process.
+    #[must_use]
+    pub fn pidfd(&self) -> Option<&Pidfd> {
+        self.pidfd.as_ref()
+    }
+
     /// Whether it has not ended.
     #[must_use]
     pub fn lives(&self) -> bool {

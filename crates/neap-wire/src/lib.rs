@@ -39,6 +39,9 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"neap");
 pub const VERSION: u32 = 10;
 /// The environment variable that names the engine's socket: an absolute path.
 pub const SOCKET_ENV: &str = "NEAP_SOCKET";
+
+/// The variable that names the job or service with the engine, for a run within it.
+pub const JOB_ENV: &str = "NEAP_JOB";
 /// Longest path of a socket, in bytes.
 pub const LONGEST_PATH: usize = 107;
 /// Ends the path of a socket if a program that does not become managed must not run: it may be one that cannot

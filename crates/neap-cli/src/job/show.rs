@@ -75,32 +75,62 @@ impl Row {
         }
     }
 
-    /// The same, and behind a service a row for each of its jobs.
+    /// The same, and behind a service a row for each of its jobs, with the runs within each behind it.
     #[must_use]
     pub fn with_jobs(stat: &Value) -> Vec<Self> {
-        let jobs = stat["jobs"].as_array().cloned().unwrap_or_default();
-        let limit = stat.pointer("/memory/limit_bytes").cloned();
-        let row = |job: &Value| {
-            let number = |name: &str| job[name].as_u64().unwrap_or(0);
-            let own = job["limit_bytes"].as_u64();
-            let share = |kind: &str| job["pressure"][kind]["avg10"].as_f64().unwrap_or(0.0);
-            Self {
-                name: format!("  {}", job["name"].as_str().unwrap_or_default()),
-                pid: number("pid"),
-                processes: number("processes"),
-                resident: number("resident_bytes"),
-                pool: number("pool_bytes"),
-                current: number("current_bytes"),
-                limit: own.or(limit.as_ref()?.as_u64()).unwrap_or(0),
-                some: share("some"),
-                full: share("full"),
-                frozen: job["frozen"] == true,
-                ..Self::default()
+        let jobs = stat["jobs"].as_array().map_or(&[][..], Vec::as_slice);
+        let limit = stat.pointer("/memory/limit_bytes").and_then(Value::as_u64);
+        let mut rows = vec![Self::of(stat)];
+        Self::add_within(jobs, None, limit.unwrap_or(0), 1, &mut rows);
+        rows
+    }
+
+    /// The jobs within another, or within none, as the kernel shows a tree of cgroups.
+    fn add_within(
+        jobs: &[Value],
+        within: Option<&str>,
+        limit: u64,
+        depth: usize,
+        rows: &mut Vec<Self>,
+    ) {
+        if depth > jobs.len() {
+            return; // it is no tree
+        }
+        // A job that ran within one which has left is nobody's but the service's.
+        let is_there = |name: &&str| jobs.iter().any(|job| job["name"] == *name);
+        for job in jobs {
+            if job["within"].as_str().filter(is_there) != within {
+                continue;
             }
-            .into()
-        };
-        let rows = jobs.iter().filter_map(row);
-        std::iter::once(Self::of(stat)).chain(rows).collect()
+            let row = Self::of_job(job, limit, depth);
+            let limit = row.limit;
+            rows.push(row);
+            Self::add_within(jobs, job["name"].as_str(), limit, depth + 1, rows);
+        }
+    }
+
+    fn of_job(job: &Value, limit: u64, depth: usize) -> Self {
+        let number = |name: &str| job[name].as_u64().unwrap_or(0);
+        let own = job["limit_bytes"].as_u64();
+        let share = |kind: &str| job["pressure"][kind]["avg10"].as_f64().unwrap_or(0.0);
+        Self {
+            name: format!(
+                "{:1$}{2}",
+                "",
+                2 * depth,
+                job["name"].as_str().unwrap_or_default()
+            ),
+            pid: number("pid"),
+            processes: number("processes"),
+            resident: number("resident_bytes"),
+            pool: number("pool_bytes"),
+            current: number("current_bytes"),
+            limit: own.map_or(limit, |own| own.min(limit)),
+            some: share("some"),
+            full: share("full"),
+            frozen: job["frozen"] == true,
+            ..Self::default()
+        }
     }
 
     /// The ratio in words.

@@ -18,6 +18,7 @@ use neap_units::{Bytes, parse_size};
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::{Map, Value};
 
+use crate::env::Lookup;
 use crate::failure::Failure;
 use crate::talk;
 
@@ -28,6 +29,8 @@ pub struct Wanted {
     pub name: Name,
     /// With which limit it is started if there is none; `None`: then the run fails.
     pub budget: Option<String>,
+    /// It is that of the run which this one was started by: where it cannot be joined this run has an engine of its own.
+    pub is_around: bool,
 }
 
 impl Wanted {
@@ -49,7 +52,23 @@ impl Wanted {
             })?;
         }
         let budget = size;
-        Ok(Self { name, budget })
+        Ok(Self {
+            name,
+            budget,
+            is_around: false,
+        })
+    }
+
+    /// That of the run which this one was started by.
+    pub fn around(env: Lookup<'_>) -> Option<Self> {
+        env(neap_wire::SOCKET_ENV)?;
+        let name = Name::new(env(neap_wire::JOB_ENV)?.to_str()?).ok()?;
+        let wanted = Self {
+            name,
+            budget: None,
+            is_around: true,
+        };
+        wanted.find().is_some().then_some(wanted)
     }
 
     fn find(&self) -> Option<Found> {
@@ -105,6 +124,7 @@ impl Wanted {
             &std::process::id().to_string(),
         ]);
         command.env_remove(neap_wire::SOCKET_ENV);
+        command.env_remove(neap_wire::JOB_ENV);
         let output = command.output().map_err(Failure::Spawn)?;
         let text = String::from_utf8_lossy(&output.stderr);
         if output.status.success() {
@@ -216,7 +236,11 @@ impl Member {
 
     /// What leads the library to the service.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
-        vec![(neap_wire::SOCKET_ENV.into(), self.door.clone())]
+        let name = self.service.clone().into();
+        vec![
+            (neap_wire::SOCKET_ENV.into(), self.door.clone()),
+            (neap_wire::JOB_ENV.into(), name),
+        ]
     }
 
     /// Whether programs that are led to this socket are of the same service.

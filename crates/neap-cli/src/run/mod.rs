@@ -57,6 +57,14 @@ pub fn run(args: &RunArgs) -> ExitCode {
     }
 }
 
+fn sources(root: &Root) -> Sources<'_> {
+    Sources {
+        root,
+        env: &env::own,
+        inspect: &swap::inspect_really,
+    }
+}
+
 /// Everything known before the command starts.
 struct Job<'a> {
     args: &'a RunArgs,
@@ -79,14 +87,7 @@ struct Service {
 impl<'a> Job<'a> {
     fn prepare(args: &'a RunArgs) -> Result<Self, Failure> {
         let root = Root::real();
-        let plan = Plan::of_run(
-            args,
-            Sources {
-                root: &root,
-                env: &env::own,
-                inspect: &swap::inspect_really,
-            },
-        )?;
+        let plan = Plan::of_run(args, sources(&root))?;
         let path = std::env::var_os("PATH");
         let target = Target {
             file: command::find(&args.command[0], path.as_deref())?,
@@ -163,7 +164,7 @@ impl<'a> Job<'a> {
 
     /// Starts the engine if this command can be managed on this machine; otherwise says in one line
     /// why not, with the remedy.
-    fn serve(&self, record: Option<File>) -> Result<Service, Failure> {
+    fn serve(&mut self, record: Option<File>) -> Result<Service, Failure> {
         elf::manageable(&self.target.file, elf::Caller::own())
             .map_err(|why| Failure::Unmanaged(why.to_string()))?;
         let library = Library::place(&library::usual_folders(&env::own)).map_err(|why| {
@@ -173,15 +174,14 @@ impl<'a> Job<'a> {
         neap_sys::raise_descriptor_limit();
         neap_sys::keep_heap_small();
         // A device that is not there is all the more why there is no userfaultfd.
-        let fault = self.plan.device_fault.as_deref();
-        let engine =
-            Engine::start(&self.plan, record, self.control()).map_err(|failure| {
-                match (failure, fault) {
-                    (Failure::Unmanaged(why), Some(fault)) => {
-                        Failure::Unmanaged(format!("{fault}; {why}"))
-                    }
-                    (failure, _) => failure,
+        let fault = self.plan.device_fault.clone();
+        let engine = self
+            .start(record)
+            .map_err(|failure| match (failure, fault) {
+                (Failure::Unmanaged(why), Some(fault)) => {
+                    Failure::Unmanaged(format!("{fault}; {why}"))
                 }
+                (failure, _) => failure,
             })?;
         let mut variables = engine.environment();
         variables.push(library.variable(&env::own));
@@ -190,6 +190,21 @@ impl<'a> Job<'a> {
             variables,
             _library: library,
         })
+    }
+
+    /// Starts an engine, or joins one: that around this run if it may.
+    fn start(&mut self, record: Option<File>) -> Result<Engine, Failure> {
+        let is_around = |plan: &Plan| plan.service.as_ref().is_some_and(|wanted| wanted.is_around);
+        match Engine::start(&self.plan, record, self.control()) {
+            Err(Failure::Service(_) | Failure::NoService(_)) if is_around(&self.plan) => {
+                self.plan = Plan::alone(self.args, sources(&self.root))?;
+                for warning in &self.plan.warnings {
+                    talk::warn(warning);
+                }
+                Engine::start(&self.plan, None, self.control())
+            }
+            started => started,
+        }
     }
 
     /// What others see of the job. A limit that is the memory cgroup's follows that.

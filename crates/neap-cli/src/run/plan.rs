@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use neap_control::Name;
 use neap_engine::Swap;
 use neap_store::{CompressorKind, ShrinkerKind};
 use neap_tuning::TUNING;
@@ -136,13 +137,25 @@ impl Plan {
             Some(text) => limit::size(sources.root, flag, text),
             None => Ok(Bytes::ZERO),
         };
-        let plan = match service(args)? {
+        let plan = match service(args, sources.env)? {
             Some(service) => Self::in_service(&args.engine, service, sources)?,
             None => Self::make(&args.engine, sources)?,
         };
         Ok(Self {
             low: size("--low", &args.low)?,
             min: size("--min", &args.min)?,
+            require: args.require,
+            ..plan
+        })
+    }
+
+    /// Decides for a run that was to join the job around it, and could not.
+    ///
+    /// # Errors
+    /// As [`make`](Self::make).
+    pub fn alone(args: &RunArgs, sources: Sources<'_>) -> Result<Self, Failure> {
+        let plan = Self::make(&args.engine, sources)?;
+        Ok(Self {
             require: args.require,
             ..plan
         })
@@ -272,14 +285,17 @@ impl Plan {
 }
 
 /// The service that the flags of a run name.
-fn service(args: &RunArgs) -> Result<Option<Wanted>, Failure> {
-    let joins = args
-        .service
-        .clone()
-        .map(|name| Wanted { name, budget: None });
-    match &args.budget {
-        Some(word) => Wanted::parse(word).map(Some),
-        None => Ok(joins),
+fn service(args: &RunArgs, env: Lookup<'_>) -> Result<Option<Wanted>, Failure> {
+    let named = |name: &Name| Wanted {
+        name: name.clone(),
+        budget: None,
+        is_around: false,
+    };
+    match (&args.budget, &args.service) {
+        (Some(word), _) => Wanted::parse(word).map(Some),
+        (None, Some(name)) => Ok(Some(named(name))),
+        (None, None) if args.record.is_some() || args.engine.says_how() => Ok(None),
+        (None, None) => Ok(Wanted::around(env)),
     }
 }
 

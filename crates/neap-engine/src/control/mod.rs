@@ -26,7 +26,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::engine::StartError;
-use crate::group::Group;
+use crate::group::{Group, NO_PROTECTION};
 use crate::job::Job;
 use crate::options::Follow;
 use peer::{At, Peer};
@@ -327,7 +327,7 @@ impl Desk {
             "service": self.job.called.get().map(Name::as_str),
             "name": group.name.as_ref().map(Name::as_str),
             "socket": self.job.door(required),
-            "limit_bytes": self.job.meter.limit().0,
+            "limit_bytes": group.limit_above().0,
         });
         let peer = &mut self.peers[at];
         (peer.member, peer.hears) = (Some(group), Some(next));
@@ -364,6 +364,15 @@ impl Desk {
                 Change::MemoryLow(_) | Change::MemoryMin(_) if group.parent.is_none() => {
                     let line = "only a job in a service has memory.low and memory.min: they protect it from others there";
                     return refuse(line.to_owned());
+                }
+                Change::MemoryLow(bytes) | Change::MemoryMin(bytes)
+                    if bytes > 0
+                        && !group
+                            .parent
+                            .as_ref()
+                            .is_some_and(|up| job.groups.is_unit(up)) =>
+                {
+                    return refuse(NO_PROTECTION.to_owned());
                 }
                 Change::MaxPoolPercent(_) | Change::Writeback(_) | Change::Idle(_)
                     if group.parent.is_some() =>

@@ -28,7 +28,7 @@ pub struct Stat {
     /// The service that the job is in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
-    /// Of a service: its jobs.
+    /// Of a service: its jobs. Of a job: runs within it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<Vec<Value>>,
     /// As in `--stats`, but the processes are those that live.
@@ -73,7 +73,9 @@ impl Job {
             command: command.to_vec(),
             uptime_seconds: (now - began) as f64 / 1e9,
             service: service.filter(|_| !is_top),
-            jobs: (is_top && self.options.serves).then(|| self.jobs()),
+            jobs: is_top
+                .then(|| self.jobs())
+                .filter(|jobs| self.options.serves || !jobs.is_empty()),
             report,
         }
     }
@@ -153,6 +155,7 @@ impl Job {
             let own = group.meter.is_limited().then(|| group.meter.limit().0);
             json!({
                 "name": group.name.as_ref().map(Name::as_str),
+                "within": group.parent.as_ref().and_then(|parent| parent.name.as_ref()).map(Name::as_str),
                 "pid": group.pid(),
                 "command": group.command,
                 "processes": self.living(group).len(),

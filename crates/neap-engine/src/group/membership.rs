@@ -16,14 +16,23 @@ use crate::options::Exhausted;
 use crate::report::Report;
 use crate::spawn::try_spawn;
 
+/// Said where such a thing is asked for.
+pub(crate) const NO_PROTECTION: &str = "memory.low and memory.min protect a job of a service from the others there: a run within a job has none";
+
 /// Why a job cannot join: the error as errno(3) names it, and words for people.
 pub(crate) type Refused = (&'static str, String);
 
 impl Job {
-    /// A job joins: the descendants of the process that asks count for it from now on.
+    /// A job joins: the descendants of the process that asks count for it from now on. One that descends from another job counts
+    /// for that, too.
     pub fn join(&self, wish: Join, root: Root) -> Result<Arc<Group>, Refused> {
-        if !self.options.serves {
-            return Err(("EOPNOTSUPP", "it is a job and no service".to_owned()));
+        let parent = match self.groups.of_root(&root) {
+            Some(parent) => parent,
+            None if self.options.serves => self.groups.top().clone(),
+            None => return Err(("EOPNOTSUPP", "it is a job and no service".to_owned())),
+        };
+        if wish.low.max(wish.min) > 0 && !self.groups.is_unit(&parent) {
+            return Err(("EINVAL", NO_PROTECTION.to_owned()));
         }
         let max = match wish.max {
             Some(bytes) if Bytes(bytes) < TUNING.limit.least => {
@@ -40,7 +49,7 @@ impl Job {
         let meter = Meter::new(max, self.options.on_exhausted == Exhausted::Open);
         let group = Group {
             name: Some(name.clone()),
-            parent: Some(self.groups.top().clone()),
+            parent: Some(parent),
             root: Some(root),
             command: wish.command,
             require: wish.require,

@@ -19,13 +19,14 @@ use std::sync::atomic::{
 use neap_control::Name;
 use neap_sys::{Lock, Pidfd, Root, nearest_above};
 use neap_tuning::TUNING;
-use neap_units::PAGE_SIZE;
+use neap_units::{Bytes, PAGE_SIZE};
 
 use crate::freeze::Freeze;
 use crate::meter::Meter;
 use crate::stalls::Stalls;
 pub(crate) use counters::Counters;
 use counters::Gone;
+pub(crate) use membership::NO_PROTECTION;
 pub(crate) use pace::{Paces, pacer};
 
 const SIGKILL: i32 = 9;
@@ -111,6 +112,12 @@ impl Group {
     /// The group and those above it, up to the top.
     pub fn chain(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |group| group.parent.as_deref())
+    }
+
+    /// The least limit of the groups above it.
+    pub fn limit_above(&self) -> Bytes {
+        let limits = self.chain().skip(1).map(|group| group.meter.limit());
+        limits.min().unwrap_or(TUNING.limit.most)
     }
 
     /// Whether it is this group or one below it.
@@ -257,6 +264,29 @@ impl Groups {
         let found = nearest_above(pid, pidfd, |pid| of(pid).is_some()).and_then(of)?;
         let lives = found.root.as_ref().is_some_and(Root::lives);
         (lives && !found.is_over()).then(|| found.clone())
+    }
+
+    /// The group that a process is in which is to be the root of one.
+    pub fn of_root(&self, root: &Root) -> Option<Arc<Group>> {
+        self.of(root.pid(), root.pidfd()?)
+    }
+
+    /// Whether a job that joins below this group is one that reclaim for the limit of all visits by itself. What runs within
+    /// a job gives its part when that is visited.
+    pub fn is_unit(&self, parent: &Group) -> bool {
+        self.top.root.is_none() && parent.number == Group::TOP
+    }
+
+    /// The jobs that reclaim for the limit of all visits.
+    pub fn units(&self) -> Vec<Arc<Group>> {
+        let mut below = self.below();
+        below.retain(|group| {
+            group
+                .parent
+                .as_ref()
+                .is_some_and(|parent| self.is_unit(parent))
+        });
+        below
     }
 
     /// One more, with a number of its own.

@@ -116,7 +116,7 @@ impl Job {
 
     /// What the largest jobs of a service used over time.
     pub(super) fn parts(&self) -> Value {
-        let mut groups = self.groups.below();
+        let mut groups = self.groups.units();
         groups.sort_by_key(|group| std::cmp::Reverse(group.meter.peaks().0));
         groups.truncate(TUNING.report.jobs_told);
         let part = |group: &Arc<Group>| {

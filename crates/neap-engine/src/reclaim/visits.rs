@@ -249,7 +249,7 @@ impl Visits {
             return;
         }
         self.epoch = epoch;
-        let below = job.groups.below();
+        let below = job.groups.units();
         for at in 0..self.groups.len() {
             let is_there =
                 |group: &Arc<Group>| below.iter().any(|other| other.number == group.number);

@@ -1,0 +1,100 @@
+//! A run within a run joins the engine of that, as a cgroup below another: it counts for all above it.
+
+use neap_tests::service::{Place, Running, path, places, wait_until};
+use neap_tests::{allowed, paging};
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+
+/// A run within a run, `outer` and `inner`, of which the inner fills so many MiB and waits.
+fn nested(place: &Place, outer: &[&str], inner: &[&str], mib: &str) -> Running {
+    let stop = place.file("inner.stop");
+    let mut words = vec!["run", "--name", "outer"];
+    words.extend(outer);
+    words.extend(["--", path(&place.neap), "run", "--name", "inner"]);
+    words.extend(inner);
+    words.extend(["--", path(&place.waits), mib, path(&stop)]);
+    let running = place.start(&words);
+    let ready = place.file("inner.stop.ready");
+    wait_until("the inner one waits", || ready.exists());
+    running
+}
+
+#[test]
+fn a_run_within_a_job_of_a_service_counts_for_both() {
+    let test = "a_run_within_a_job_of_a_service_counts_for_both";
+    let Some(_alone) = paging(test) else { return };
+    for place in places(test) {
+        let _service = place.serve(&["-m", "256M"]);
+        let rich = place.job("rich", 48, &[], false);
+        let run = nested(&place, &["--in", "all", "-m", "128M"], &["-m", "64M"], "96");
+        let number = |name, pointer| place.number(name, pointer);
+        let peak = number("inner", "/memory/peak_bytes");
+        assert!(peak > 32 * MIB && peak <= allowed(64 * MIB), "{peak}");
+        let inner = number("inner", "/memory/current_bytes");
+        assert!(number("outer", "/memory/current_bytes") >= inner);
+        let jobs = place.stat("all")["jobs"].clone();
+        let inner = jobs.as_array().into_iter().flatten();
+        let mut inner = inner.filter(|job| job["name"] == "inner");
+        assert_eq!(
+            inner.next().map(|job| &job["within"]),
+            Some(&Value::from("outer"))
+        );
+        let table = place.ask(&["ps"]);
+        let table = String::from_utf8_lossy(&table.stdout).into_owned();
+        assert!(table.contains("\n    inner"), "{table}");
+        // The limit of the outer one holds for what runs within it, and takes nothing from others.
+        assert!(
+            place
+                .ask(&["set", "outer", "memory.max=40M"])
+                .status
+                .success()
+        );
+        let left = number("inner", "/memory/current_bytes");
+        assert!(left <= allowed(40 * MIB), "{left}");
+        assert!(number("rich", "/memory/resident_bytes") >= 48 * MIB);
+        let why = place.refusal(&["set", "inner", "memory.low=8M"], 1);
+        assert!(why.contains("a run within a job has none"), "{why}");
+        assert_eq!(place.end("inner", run), "");
+        place.end("rich", rich);
+    }
+}
+
+#[test]
+fn a_run_within_a_run_counts_for_that() {
+    let test = "a_run_within_a_run_counts_for_that";
+    let Some(_alone) = paging(test) else { return };
+    for place in places(test) {
+        let run = nested(&place, &["-m", "64M"], &[], "96");
+        let peak = place.number("outer", "/memory/peak_bytes");
+        assert!(peak > 48 * MIB && peak <= allowed(64 * MIB), "{peak}");
+        assert!(place.number("inner", "/memory/current_bytes") > 32 * MIB);
+        assert_eq!(place.end("inner", run), "");
+    }
+}
+
+/// What an engine is told by flags only one of the run's own can follow.
+#[test]
+fn a_run_within_a_run_that_says_how_has_an_engine_of_its_own() {
+    let test = "a_run_within_a_run_that_says_how_has_an_engine_of_its_own";
+    let Some(_alone) = paging(test) else { return };
+    let place = Place::own();
+    let said = |inner: &[&str]| {
+        let words = [
+            "run",
+            "-m",
+            "64M",
+            "--",
+            path(&place.neap),
+            "run",
+            "-m",
+            "48M",
+        ];
+        let output = place.ask(&[&words[..], inner, &["--", "echo", "here"]].concat());
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "here\n");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert_eq!(said(&[]), "");
+    let own = said(&["--no-swap"]);
+    assert!(own.contains("runs under another neap run"), "{own}");
+}
