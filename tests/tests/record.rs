@@ -211,7 +211,7 @@ fn a_record_that_cannot_be_made_or_read_is_one_clear_line() {
             "record version 9 is not known",
         ),
         (b"NEAPREC", &["replay"], "nothing was recorded"),
-        (b"NEAPREC\x01\x00", &["forecast"], "no touch of a page"),
+        (b"NEAPREC\x02\x00", &["forecast"], "no touch of a page"),
         (
             b"NEAPTRC\x01",
             &["replay", "--decisions", "x"],

@@ -215,16 +215,9 @@ impl EngineArgs {
             on_exhausted,
             idle,
         } = self;
-        *no_swap
-            || *no_writeback
-            || *pool_beside
-            || swap_dir.is_some()
-            || swap_size.is_some()
-            || pool_max.is_some()
-            || compressor.is_some()
-            || shrinker.is_some()
-            || on_exhausted.is_some()
-            || idle.is_some()
+        let where_to = swap_dir.is_some() || swap_size.is_some() || *no_swap || *no_writeback;
+        let pool = pool_max.is_some() || *pool_beside || compressor.is_some() || shrinker.is_some();
+        where_to || pool || on_exhausted.is_some() || idle.is_some()
     }
 }
 

@@ -182,7 +182,7 @@ fn an_object_that_is_cut_is_told_of() {
 fn flags_that_would_do_nothing_are_refused() {
     let dir = with_trace();
     // A record in which nothing was asked.
-    fs::write(dir.path().join("r"), b"NEAPREC\x01\x00").unwrap();
+    fs::write(dir.path().join("r"), b"NEAPREC\x02\x00").unwrap();
     let refused = |args: &[&str], what: &str| {
         let text = told(&dir, args, 2);
         assert!(text.starts_with("neap: error[E0207]: "), "{text}");
@@ -231,7 +231,7 @@ fn flags_that_would_do_nothing_are_refused() {
 #[test]
 fn only_one_thing_of_a_replay_is_standard_output() {
     let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("r"), b"NEAPREC\x01\x00").unwrap();
+    fs::write(dir.path().join("r"), b"NEAPREC\x02\x00").unwrap();
     let lines = ["replay", "r", "--decisions", "-"];
     for more in [&["--recorded", "-"][..], &["--json"]] {
         let text = told(&dir, &[&lines, more].concat(), 2);
@@ -247,7 +247,7 @@ fn only_one_thing_of_a_replay_is_standard_output() {
 #[test]
 fn flags_are_looked_at_before_a_record_is() {
     let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("r"), b"NEAPREC\x01\x00").unwrap();
+    fs::write(dir.path().join("r"), b"NEAPREC\x02\x00").unwrap();
     for flags in [
         &["replay", "r", "-m", "1K"][..],
         &["replay", "r", "-m", "50%"],

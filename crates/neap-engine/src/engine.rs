@@ -302,22 +302,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Answers who looks at the job or steers it, from here on, if a thread can be had. To be called when all that must
-    /// run does.
+    /// Answers who looks at the job or steers it, if a thread can be had. To be called when all that must run does.
     pub fn open(&mut self) {
         if let Some(desk) = self.desk.take() {
-            let started = try_spawn("neap-control", move || desk.run());
-            self.threads.extend(started.ok());
+            self.threads
+                .extend(try_spawn("neap-control", move || desk.run()).ok());
         }
     }
 
     /// What the programs of the job need in their environment.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
-        let door = self.job.door(self.job.options.require);
-        let door = door.map(|door| (neap_wire::SOCKET_ENV.into(), door.into()));
-        let name = self.job.called.get();
-        let name = name.map(|name| (neap_wire::JOB_ENV.into(), name.as_str().into()));
-        door.into_iter().chain(name).collect()
+        self.job.environment()
     }
 
     /// Processes that have attached so far. One that has ended may not have been taken note of yet.

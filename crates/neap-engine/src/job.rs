@@ -1,5 +1,6 @@
 //! What all threads of the engine share.
 
+use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -233,6 +234,15 @@ impl Job {
         } else {
             &doors.usual
         })
+    }
+
+    /// What programs need in their environment: where they call, and who is there.
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        let door = self.door(self.options.require);
+        let name = door.and(self.called.get()).map(|name| name.as_str());
+        let door = door.map(|door| (neap_wire::SOCKET_ENV.into(), door.into()));
+        let name = name.map(|name| (neap_wire::JOB_ENV.into(), name.into()));
+        door.into_iter().chain(name).collect()
     }
 
     pub fn is_stopping(&self) -> bool {
