@@ -2,12 +2,13 @@
 
 use std::process::{Command, Stdio};
 
-use neap_tests::paging;
 use neap_tests::service::{Place, Running, path, places, wait_until};
+use neap_tests::{paging, skip, static_program};
 
 const MIB: u64 = 1 << 20;
 const SIGHUP: u32 = 1;
 const SIGINT: u32 = 2;
+const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
@@ -141,6 +142,58 @@ fn what_is_protected_stays_in_a_job_that_does_nothing() {
         for (name, job) in [("kept", kept), ("part", part), ("free", free)] {
             place.end(name, job);
         }
+    }
+}
+
+/// A program that neap does not manage, and that has lost who started it, in a job that is frozen.
+fn frozen_orphan(place: &Place, waits: &str) -> (Running, u32) {
+    let stop = place.file("stop");
+    let script = format!("({waits} 4 {} &); sleep 600", path(&stop));
+    let words = ["run", "--in", "all", "--name", "one", "--", "sh", "-c"];
+    let job = place.start(&[&words[..], &[&script]].concat());
+    wait_until("it waits", || place.file("stop.ready").exists());
+    assert!(place.ask(&["freeze", "one"]).status.success());
+    let all = std::fs::read_dir("/proc").expect("a list");
+    let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let is_it = |pid: &u32| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|words| words.starts_with(format!("{waits}\0").as_bytes()))
+    };
+    let orphan = pids.filter(is_it).last().expect("it is there");
+    assert!(is_stopped(orphan));
+    (job, orphan)
+}
+
+fn is_stopped(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") T "))
+}
+
+#[test]
+fn nothing_stays_stopped_when_who_froze_it_or_started_it_ends() {
+    let test = "nothing_stays_stopped_when_who_froze_it_or_started_it_ends";
+    let Some(_alone) = paging(test) else { return };
+    let Some(waits) = static_program("waits") else {
+        return skip(test, "no static C library");
+    };
+    for place in places(test) {
+        let waits = place.copy(&waits);
+        let service = place.serve(&["-m", "64M"]);
+        let engine = place.number("all", "/pid");
+        let (job, orphan) = frozen_orphan(&place, path(&waits));
+        signal(job.0.id().into(), SIGKILL);
+        wait_until("it is gone", || {
+            !std::path::Path::new(&format!("/proc/{orphan}/exe")).exists()
+        });
+        drop(job);
+        std::fs::remove_file(place.file("stop.ready")).expect("a file");
+        // What does not depend on a service goes on without it.
+        let (job, orphan) = frozen_orphan(&place, path(&waits));
+        signal(engine, SIGKILL);
+        wait_until("it goes on", || !is_stopped(orphan));
+        std::fs::write(place.file("stop"), "").expect("a file");
+        let (_, out, err) = job.wait();
+        assert!(out.contains("whole"), "{out} {err}");
+        drop(service);
     }
 }
 

@@ -361,9 +361,7 @@ impl Engine {
         self.tell_of_excess();
         self.job.tell_of_the_dead();
         let report = self.job.last_report();
-        for group in self.job.groups.below() {
-            self.job.kill_all_of(&group);
-        }
+        self.job.end_groups();
         self.job.stopping.store(true, Relaxed);
         self.job.bell.wake();
         self.job.attendance.bell.wake();

@@ -17,7 +17,7 @@ use crate::group::Group;
 use crate::job::Job;
 use crate::space::Space;
 
-const SIGCONT: i32 = 18;
+pub(crate) const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 /// What agents are called, from their first moments on.
 const AGENT: &str = "mm-agent";
@@ -303,6 +303,13 @@ impl Freeze {
     }
 }
 
+/// To all that were stopped here, children before their parents. Who was above them may have ended since.
+fn signal_ours(halted: &[Halted], signal: i32) {
+    for ours in halted.iter().rev().filter(|one| one.how == How::Ours) {
+        let _ = ours.member.signal_again(signal);
+    }
+}
+
 impl Job {
     /// Lets a frozen job go on: children before their parents, so that no parent sees a child of its own stopped. What it had
     /// when it was frozen; `None`: it is not frozen.
@@ -315,14 +322,21 @@ impl Job {
         }
         freeze.writes.store(false, Relaxed);
         freeze.frozen.store(false, Relaxed);
-        let ours = halted.iter().rev().filter(|one| one.how == How::Ours);
-        for (halted, root) in ours.zip(std::iter::repeat(group.root.as_ref()?)) {
-            let _ = halted.member.signal(root, SIGCONT);
-        }
+        signal_ours(&halted, SIGCONT);
         drop(held);
         let line = format!("{} goes on", group.who());
         self.log.note_of(self, group, Kind::Thaw, line);
         Some(had.unwrap_or_default())
+    }
+
+    /// The job has ended. What was stopped for it and is there still gets `signal`: an agent that was stopped before anybody met
+    /// it, or what lost everyone above it.
+    pub fn let_go_of_stopped(&self, group: &Group, signal: i32) {
+        let mut held = group.freeze.held.lock();
+        if let Some(Held { halted, .. }) = held.take() {
+            group.freeze.frozen.store(false, Relaxed);
+            signal_ours(&halted, signal);
+        }
     }
 
     /// Pages that are in the programs or staged there.

@@ -108,6 +108,15 @@ impl Root {
         let family = below(self.pid());
         if self.lives() { family } else { Vec::new() }
     }
+
+    /// Sends SIGCONT to all of them that are stopped, children before their parents.
+    pub fn let_family_go_on(&self) {
+        let family = self.family();
+        let stopped = |member: &&Member| member.stand() == Stand::Stopped;
+        for member in family.iter().rev().filter(stopped) {
+            let _ = member.signal(self, libc::SIGCONT);
+        }
+    }
 }
 
 impl Member {
@@ -116,13 +125,25 @@ impl Member {
     /// # Errors
     /// We may not, or there is no descriptor to do it with.
     pub fn signal(&self, root: &Root, signal: i32) -> Result<bool> {
+        self.signal_if(signal, |pidfd| root.has_descendant(self.pid, pidfd))
+    }
+
+    /// The same to one that was proven to be a descendant when it was stopped, whoever is above it by now; false: it has ended.
+    ///
+    /// # Errors
+    /// We may not, or there is no descriptor to do it with.
+    pub fn signal_again(&self, signal: i32) -> Result<bool> {
+        self.signal_if(signal, |_| true)
+    }
+
+    fn signal_if(&self, signal: i32, may: impl FnOnce(&Pidfd) -> bool) -> Result<bool> {
         let pidfd = match Pidfd::open(self.pid) {
             Err(error) if error.errno() == libc::ESRCH => return Ok(false),
             opened => opened?,
         };
         let text = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
         let same = Line::read(&text).is_some_and(|line| line.born == self.born);
-        if !same || !root.has_descendant(self.pid, &pidfd) {
+        if !same || !may(&pidfd) {
             return Ok(false);
         }
         match pidfd.signal(signal) {

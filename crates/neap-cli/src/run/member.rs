@@ -226,6 +226,8 @@ impl Member {
                 talk::warn(&format!(
                     "service {service} has ended: programs that depend on it end with it, and others run on without a limit"
                 ));
+                // It may have frozen the job, and is not there to let it go on.
+                neap_sys::Root::own().let_family_go_on();
             }
         };
         std::thread::Builder::new()

@@ -10,6 +10,7 @@ use neap_units::Bytes;
 
 use super::{Group, NoPlace, SIGKILL};
 use crate::control::Kind;
+use crate::freeze::SIGCONT;
 use crate::job::Job;
 use crate::meter::Meter;
 use crate::options::Exhausted;
@@ -77,6 +78,7 @@ impl Job {
     /// The job has ended. Its figures.
     pub fn leave(&self, group: &Arc<Group>) -> Report {
         group.end();
+        self.let_go_of_stopped(group, SIGCONT);
         let report = self.last_report_of(group);
         self.groups.remove(group);
         let line = format!("{} has ended", group.who());
@@ -87,6 +89,7 @@ impl Job {
     /// Whoever started the job has ended without a word: its processes are killed, as they are when a plain `neap run` is.
     pub fn abandon(self: &Arc<Self>, group: &Arc<Group>) {
         group.end();
+        self.let_go_of_stopped(group, SIGKILL);
         self.groups.remove(group);
         let line = format!(
             "{}: neap run ended before its programs; they are killed",
@@ -100,6 +103,15 @@ impl Job {
         if try_spawn("neap-end", kill).is_err() {
             again();
         }
+    }
+
+    /// The engine ends: so do the jobs of a service that have not, and nothing stays stopped.
+    pub fn end_groups(&self) {
+        for group in self.groups.below() {
+            self.let_go_of_stopped(&group, SIGKILL);
+            self.kill_all_of(&group);
+        }
+        self.let_go_of_stopped(self.groups.top(), SIGCONT);
     }
 
     /// Sends SIGKILL to all processes of a group that are known, and to those below them.
