@@ -22,6 +22,9 @@ crate::group! {
         /// Pages from which on MADV_PAGEOUT waits until they are out.
         /// To wait takes about a millisecond: a program that gives its memory back page by page would do little else. Chosen.
         waits_from: Pages = Pages(64);
+        /// How often a block is tried of which pages would not move for now.
+        /// Some 20 ms in all, where the program changes its memory all the time. Chosen.
+        tries: u32 = 100;
         /// How long MADV_PAGEOUT waits for the next block.
         /// Then the program goes on, and the rest is taken out behind it. Chosen.
         patience: Nanos = Nanos::millis(100);

@@ -5,7 +5,7 @@
 //! is over, the engine has read the notes. Where it is not called, it looks by itself now and then.
 //!
 //! Threads write at any time, and some may be stopped in the middle of it. So each note bears its number, 0 while it is
-//! written, and the engine reads all of it twice: what is the same both times is whole.
+//! written, and the engine reads all of it twice: a note that is the same one both times is whole.
 
 /// Notes in the ring.
 pub const NOTES: usize = 64;

@@ -111,8 +111,9 @@ pub(crate) struct FaultThread {
     gaps: Gaps,
     /// Fills are tried again and again: there was a nap just before.
     insists: bool,
-    /// When to look for notes of which the library did not tell, in nanoseconds.
+    /// When to look for notes of which the library did not tell, in nanoseconds; and whether there may be some.
     next_notes: u64,
+    hears_more: bool,
     /// Its library called during the first look, and nobody has heard it since.
     unheard: bool,
 }
@@ -140,6 +141,7 @@ impl FaultThread {
             gaps: Gaps::default(),
             insists: false,
             next_notes: 0,
+            hears_more: false,
             unheard: false,
         }
     }
@@ -157,6 +159,7 @@ impl FaultThread {
             let quiet = self.inbox.waiting.is_empty() && !space.expects();
             if !told && quiet {
                 self.rank.go_ahead();
+                self.hear_late();
                 if alone {
                     space.look_for_life();
                 }
@@ -218,6 +221,11 @@ impl FaultThread {
             self.rank.note_woken();
         }
         self.serve_all();
+        self.hear_late();
+    }
+
+    /// Looks now and then for notes of which the library did not tell.
+    fn hear_late(&mut self) {
         let now = self.job.clock.now();
         let notes = self.space.body.get().is_some_and(|body| body.notes != 0);
         if notes && now >= self.next_notes && self.space.is_managed() {
@@ -228,9 +236,11 @@ impl FaultThread {
     /// Hears what the library has noted, and does what it calls for.
     fn hear(&mut self, now: u64) {
         self.next_notes = now + TUNING.hints.notes.0;
-        if self.space.hear_notes(&self.job) {
+        let heard = self.space.hear_notes(&self.job);
+        if heard.looks {
             self.space.discover(&self.job);
         }
+        self.hears_more = heard.notes;
     }
 
     /// Sleeps until there is something to do, or it is time to look. Whether there is something to be read.
@@ -241,6 +251,7 @@ impl FaultThread {
             _ if !self.inbox.waiting.is_empty() => Some(self.pause()),
             true => Some(TUNING.faults.alone.0),
             _ if self.rank.is_behind() => Some(TUNING.faults.soon.0),
+            _ if self.hears_more => Some(TUNING.hints.notes.0),
             // A timer costs a twentieth of a fault; all that ends this sleep rings or is read.
             false => None,
         };

@@ -87,6 +87,7 @@ impl Reclaimer {
     ) -> Option<Range<PageNr>> {
         let mut from = range.start;
         let mut walk = TUNING.hints.step.0;
+        let mut tries = TUNING.hints.tries;
         while from < range.end {
             if self.job.is_stopping() || self.job.store.waits_for_disk() || !space.lets_go() {
                 break; // the kernel takes no more than it can, either
@@ -96,12 +97,18 @@ impl Reclaimer {
             }
             let to = PageNr(range.end.0.min(from.0.saturating_add(walk)));
             let (next, taken) = self.stage_range(space, &(from..to));
-            walk = match taken {
-                // Most of a range may be empty.
-                0 => (walk * 2).min(TUNING.hints.walk.0 * TUNING.hints.walk.0),
-                _ => TUNING.hints.step.0,
+            // Most of a range may be empty.
+            walk = match taken == 0 && next == to {
+                true => (walk * 2).min(TUNING.hints.walk.0 * TUNING.hints.walk.0),
+                false => TUNING.hints.step.0,
             };
-            from = next;
+            from = match next > from {
+                true => {
+                    tries = TUNING.hints.tries;
+                    next
+                }
+                false => self.await_change(space, from, to, &mut tries),
+            };
             if taken > 0 {
                 *blocks -= 1;
                 space.hints.note_taken(self.job.clock.now());
@@ -110,6 +117,22 @@ impl Reclaimer {
         }
         self.store_staged(space, 0);
         None
+    }
+
+    /// Pages would not move. Where to go on: there, as long as that may pass, and else behind them.
+    fn await_change(&self, space: &Space, from: PageNr, to: PageNr, tries: &mut u32) -> PageNr {
+        // While the program tells of something, as of its next hint, the kernel moves nothing.
+        let costs = match space.is_changing() {
+            true => 1,
+            false => TUNING.hints.tries / 2,
+        };
+        *tries = tries.saturating_sub(costs);
+        if *tries == 0 {
+            *tries = TUNING.hints.tries;
+            return to;
+        }
+        self.job.clock.sleep(TUNING.talk.look.0);
+        from
     }
 
     /// Compresses what is staged, also what was staged before.
@@ -131,7 +154,7 @@ impl Reclaimer {
         };
         let _gate = space.gate.read();
         if !space.lets_go() || !space.catch_up(&self.job, false) {
-            return (range.end, 0);
+            return (range.start, 0);
         }
         let mut end = range.end;
         let mut pages = Vec::new();
@@ -146,6 +169,10 @@ impl Reclaimer {
             end = pages[BATCH];
             pages.truncate(BATCH);
         }
-        (end, self.stage_pages(space, body, &pages))
+        let stuck = space.stuck.lock().len();
+        let taken = self.stage_pages(space, body, &pages);
+        let stuck = space.stuck.lock().len().saturating_sub(stuck);
+        let all = taken + stuck >= pages.len();
+        (if all { end } else { range.start }, taken)
     }
 }

@@ -15,7 +15,7 @@ use neap_sys::{Lock, Piece};
 use neap_tuning::TUNING;
 use neap_units::PageNr;
 use neap_wire::notes::{WORDS, advice};
-use neap_wire::{Heard, Hearing, Note};
+use neap_wire::{Hearing, Note};
 
 use super::{Space, pages};
 use crate::job::Job;
@@ -29,6 +29,15 @@ pub(crate) enum Wish {
     TakeOut(Range<PageNr>),
     /// What is out is to come back.
     Bring(Range<PageNr>),
+}
+
+/// What was heard of a library.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    /// It calls for a look for new memory.
+    pub looks: bool,
+    /// There were notes. Others may follow of which it does not tell.
+    pub notes: bool,
 }
 
 #[derive(Default)]
@@ -113,19 +122,25 @@ impl Hints {
 }
 
 impl Space {
-    /// Hears what its library has noted since. Whether it calls for a look for new memory, as it does without notes.
-    pub fn hear_notes(&self, job: &Job) -> bool {
-        let Some((heard, notes)) = self.read_notes() else {
-            return true;
+    /// Hears what its library has noted since. One that has no notes calls for a look for new memory.
+    pub fn hear_notes(&self, job: &Job) -> Heard {
+        let Some((looks, notes)) = self.read_notes() else {
+            return Heard {
+                looks: true,
+                notes: false,
+            };
         };
         for note in &notes {
             self.take_note_of(job, note);
         }
-        heard.looks
+        Heard {
+            looks,
+            notes: !notes.is_empty(),
+        }
     }
 
-    /// What its library has noted since somebody heard last; `None`: it has no notes.
-    pub fn read_notes(&self) -> Option<(Heard, Vec<Note>)> {
+    /// Whether its library has called for a look since somebody heard last, and what it has noted. `None`: it has no notes.
+    pub fn read_notes(&self) -> Option<(bool, Vec<Note>)> {
         let body = self.body.get().filter(|body| body.notes != 0)?;
         let (mut once, mut again) = ([0u64; WORDS], [0u64; WORDS]);
         let mut notes = Vec::new();
@@ -144,7 +159,7 @@ impl Space {
         if heard.missed {
             self.hints.missed.store(true, Relaxed);
         }
-        Some((heard, notes))
+        Some((heard.looks, notes))
     }
 
     /// Has what is registered of a range treated as the program says.
