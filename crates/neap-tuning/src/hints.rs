@@ -20,7 +20,7 @@ crate::group! {
         /// Chosen.
         blocks: usize = 16;
         /// Pages from which on MADV_PAGEOUT waits until they are out.
-        /// To wait takes about a millisecond: a program that gives its memory back page by page would do little else. Chosen.
+        /// A program that gives its memory back page by page would do little else than wait. Chosen.
         waits_from: Pages = Pages(64);
         /// How often a block is tried of which pages would not move for now.
         /// Some 20 ms in all, where the program changes its memory all the time. Chosen.

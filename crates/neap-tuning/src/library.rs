@@ -37,10 +37,10 @@ crate::group! {
         /// That takes some 0.1 ms, as one step does of sixteen.
         foresee: Bytes = Bytes(wire::FORESEE_FROM as u64);
         /// Hints (madvise) of which the engine is told at once.
-        /// A call of it takes some 30 us of both. Chosen.
+        /// A call of it is two faults. Chosen.
         hints_at_once: u64 = wire::HINTS_AT_ONCE;
         /// Cycles of the processor's clock after which it is told of another one.
-        /// Some 1 to 4 ms: a program that gives advice all the time spends a hundredth of its time on it. Chosen.
+        /// A few milliseconds at most, by the clock of the processor. Chosen.
         hint_cycles: u64 = wire::HINT_CYCLES;
         /// Looks at a mapping that changes.
         /// What became one mapping between two looks is one at the third.
