@@ -85,6 +85,8 @@ struct Round<'a> {
     requests: Vec<Told>,
     started: u32,
     ends: Instant,
+    /// The most that a program has, in MiB.
+    most: u64,
     done: BTreeMap<&'static str, u32>,
     /// What went wrong, which is told at the end.
     faults: Vec<String>,
@@ -108,6 +110,7 @@ impl<'a> Round<'a> {
             requests: Vec::new(),
             started: 0,
             ends: Instant::now() + Duration::from_secs(seconds),
+            most: if seconds == ROUND[0] { 48 } else { 96 },
             done: BTreeMap::new(),
             faults: Vec::new(),
         }
@@ -142,8 +145,10 @@ impl<'a> Round<'a> {
             false => words.extend(["--swap-dir", "/var/tmp", "--swap-size", size]),
         }
         let service = self.start(&words);
-        let socket = self.place.file("neap/all.sock");
-        self.until(service.begun, "the service is there", |_| socket.exists());
+        // Not by its socket: one before it that was killed has left such a one.
+        self.until(service.begun, "the service answers", |round| {
+            round.place.ask(&["stat", "all"]).status.success()
+        });
         self.service = Some(service);
     }
 
@@ -174,7 +179,7 @@ impl<'a> Round<'a> {
             .as_secs();
         let dice = &mut self.dice;
         let seconds = (1 + dice.below(5)).min(left + 1).to_string();
-        let (seed, memory) = (dice.below(1 << 32).to_string(), dice.mib(16, 96));
+        let (seed, memory) = (dice.below(1 << 32).to_string(), dice.mib(12, self.most));
         let (max, low) = (dice.mib(16, 128), dice.mib(0, 48));
         let mut words = match dice.one_in(8) {
             true => vec!["run", "--budget", "all:64M", "--name", &name],
@@ -361,10 +366,12 @@ impl<'a> Round<'a> {
     /// The end of the service, before or after that of its jobs, and what it leaves.
     fn end(mut self, ending: Ending) {
         let mut service = self.service.take().expect("it was started");
-        let begun = Instant::now();
+        let (begun, mut thaws) = (Instant::now(), Duration::ZERO);
         match ending {
             Ending::Jobs => self.until(begun, "the jobs end", |round| {
-                if round.requests.is_empty() && round.jobs.iter().all(|job| job.goes_on.is_none()) {
+                let busy = !round.requests.is_empty() || begun.elapsed() < thaws;
+                if !busy && round.jobs.iter().all(|job| job.goes_on.is_none()) {
+                    thaws = begun.elapsed() + Duration::from_millis(300);
                     let names: Vec<_> = round.jobs.iter().map(|job| job.name.clone()).collect();
                     names
                         .iter()
@@ -407,7 +414,8 @@ impl<'a> Round<'a> {
             self.faults.extend(left);
         }
         let (what, done, mut all) = (&service.what, &self.done, std::io::stderr().lock());
-        let _ = writeln!(all, "  {ending:?} {what} {done:?}");
+        let took = begun.elapsed().as_secs();
+        let _ = writeln!(all, "  {ending:?} after {took} s: {what} {done:?}");
         drop(all);
         assert!(self.faults.is_empty(), "{what}\n{}", self.faults.join("\n"));
     }
@@ -470,6 +478,7 @@ fn torture_in_eight_jobs_of_a_service_finds_no_wrong_byte() {
         for at in 0..rounds {
             let mut round = Round::new(&place, torture.clone(), seed + at, seconds);
             round.serve(walks[at as usize % 3]);
+            (0..JOBS).for_each(|_| round.start_job());
             while Instant::now() < round.ends {
                 round.act();
                 round.look();
