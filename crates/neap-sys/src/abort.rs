@@ -10,7 +10,8 @@ use neap_tuning::TUNING;
 
 use crate::numbers::each_number;
 
-const WORDS: &[u8] = b"neap: neap itself has failed, and its job is killed rather than left without its memory; \
+/// On a line of its own: another thread may be in the middle of one.
+const WORDS: &[u8] = b"\nneap: neap itself has failed, and its job is killed rather than left without its memory; \
 if neap lacked memory (`ulimit -a`, a cgroup) give it more, else please report what it said before\n";
 
 /// The thread that kills the job; 0: none yet.
