@@ -235,7 +235,7 @@ fn the_first_difference_is_shown_with_what_both_said() {
     let calls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/calls/short");
     let calls = fs::read(calls).expect("a block of the corpus");
     let mut file = Header::default().encode();
-    // The same again: the first space that is added then has another number than it says.
+    // Its choices are among spaces that are not there, and the same again has other numbers than it says.
     for _ in 0..2 {
         file.extend(block(&calls));
     }
@@ -255,7 +255,7 @@ fn the_first_difference_is_shown_with_what_both_said() {
     );
     for word in [
         "first difference, line ",
-        ": add a space",
+        ": choose a space among ",
         "recorded: ",
         "replayed: ",
     ] {
