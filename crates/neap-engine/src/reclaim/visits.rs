@@ -24,8 +24,6 @@ pub(super) struct Visits {
     lru: MemcgLru<MemcgId>,
     /// The groups by their numbers in the LRU; empty places are given anew.
     groups: Vec<Option<Arc<Group>>>,
-    /// What visits left to each of them, in pages.
-    owed: Vec<u64>,
     /// How often groups had come or gone when they were looked at last.
     epoch: u64,
     way: Option<Way>,
@@ -106,6 +104,7 @@ struct Asked<'a> {
     chance: &'a mut u64,
     priority: u8,
     low_reclaim: bool,
+    enough: bool,
 }
 
 /// A number below `n`, by xorshift: it decides only who is first.
@@ -170,9 +169,8 @@ impl Ground<MemcgId> for Asked<'_> {
         self.group(id).is_none_or(small)
     }
 
-    /// A walk over the bins is not ended, but goes on later.
     fn enough(&self) -> bool {
-        false
+        self.enough
     }
 }
 
@@ -181,7 +179,6 @@ impl Visits {
         Self {
             lru: MemcgLru::default(),
             groups: Vec::new(),
-            owed: Vec::new(),
             epoch: 0,
             way: None,
             cookie: Cookie::default(),
@@ -193,13 +190,10 @@ impl Visits {
         }
     }
 
-    /// Reclaim begins to work: as gently as so many bytes allow. A walk over the bins goes on where the last reclaim had enough:
-    /// the kernel begins anew at some bin, since there others reclaim at the same time.
+    /// Reclaim begins to work: as gently as so many bytes allow.
     pub fn begin(&mut self, job: &Job) {
         self.end_visit(job);
-        if let Some(Way::Tree(_)) = self.way {
-            self.way = None;
-        }
+        self.way = None;
         self.took = false;
         self.set_out(job);
     }
@@ -232,12 +226,9 @@ impl Visits {
         let Some(visit) = &mut self.visit else {
             return;
         };
-        visit.left = match taken {
-            0 => 0,
-            _ => visit.left.saturating_sub(taken as u64),
-        };
+        visit.left = visit.left.saturating_sub(taken as u64);
         self.took |= taken > 0;
-        if visit.left == 0 || job.meter.excess() == 0 {
+        if visit.left == 0 || taken == 0 || job.meter.excess() == 0 {
             self.end_visit(job);
         }
     }
@@ -271,11 +262,8 @@ impl Visits {
             let at = free.unwrap_or(self.groups.len());
             if at == self.groups.len() {
                 self.groups.push(None);
-                self.owed.push(0);
             }
             self.groups[at] = Some(group);
-            // Not all at the same time.
-            self.owed[at] = u64::from(draw(&mut self.chance, BATCH as u32));
             let bin = draw(&mut self.chance, neap_policy::MEMCG_NR_BINS);
             self.lru.insert(MemcgId(at as u32), bin);
         }
@@ -297,7 +285,7 @@ impl Visits {
             let group = self.groups[id.index()].clone()?;
             let (size, usage) = (job.resident_of(&group), pages(group.meter.usage()));
             let target = group.protection().scan(size, usage, self.low_reclaim);
-            let left = self.due(id, target.pages.min(size).0);
+            let left = target.pages.min(size).0 >> self.priority;
             let aged = aged_of(job, &group);
             self.visit = Some(Visit {
                 id,
@@ -308,20 +296,9 @@ impl Visits {
             if left > 0 {
                 return self.visit.take();
             }
-            self.end_visit(job); // too little as yet
+            self.end_visit(job); // too little for so gentle a walk
         }
         None
-    }
-
-    /// What a visit takes of so many pages: their share, with what was left of those before. To take a few costs about as
-    /// much as to take a block.
-    fn due(&mut self, id: MemcgId, pages: u64) -> u64 {
-        let owed = &mut self.owed[id.index()];
-        *owed += pages >> self.priority;
-        match *owed < pages.min(BATCH as u64) {
-            true => 0,
-            false => std::mem::take(owed).min(pages),
-        }
     }
 
     /// What comes next is harder if this was in vain.
@@ -341,6 +318,7 @@ impl Visits {
             chance: &mut self.chance,
             priority: self.priority,
             low_reclaim: self.low_reclaim,
+            enough: job.meter.excess() == 0,
         };
         let way = self.way.get_or_insert_with(|| match walk {
             Walk::MemcgLru => Way::Bins(BinWalk::new(VisitRules::V67, &mut asked)),
@@ -364,7 +342,7 @@ impl Visits {
         if self.groups[visit.id.index()].is_none() {
             return;
         }
-        self.owed[visit.id.index()] += visit.left; // when there was enough
+        let enough = job.meter.excess() == 0;
         match &mut self.way {
             Some(Way::Bins(walk)) => {
                 let aged = aged_of(job, &visit.group) > visit.aged;
@@ -374,10 +352,11 @@ impl Visits {
                     chance: &mut self.chance,
                     priority: self.priority,
                     low_reclaim: self.low_reclaim,
+                    enough,
                 };
                 walk.end_visit(&mut asked, Visited { aged });
             }
-            Some(Way::Tree(walk)) if job.meter.excess() == 0 => walk.goal_met(),
+            Some(Way::Tree(walk)) if enough => walk.goal_met(),
             _ => {}
         }
     }
