@@ -34,10 +34,11 @@ crate::group! {
         /// Pages that are brought back before they are put where they stay.
         /// Until then they may be on probation. Chosen.
         step: Pages = Pages(64);
-        /// How long bringing back waits for room each time, and how often in a row.
+        /// How long bringing back waits for room each time.
         /// Chosen.
         room: Nanos = Nanos::millis(1);
-        /// See there.
+        /// How often in a row it waits so.
+        /// Chosen: a tenth of a second in all.
         rooms: u32 = 100;
         /// Shortest time between two looks at the flags of a program's mappings.
         /// Advice by system calls of the program's own is seen there alone. Chosen.
