@@ -404,6 +404,27 @@ fn when_neap_is_killed_the_command_dies_and_reads_nothing_wrong() {
     }
 }
 
+/// The same of a child that is forked just then: the kernel takes its userfaultfd away with the engine's descriptors.
+#[test]
+fn when_neap_is_killed_no_child_that_was_forked_just_then_reads_anything_wrong() {
+    let name = "when_neap_is_killed_no_child_that_was_forked_just_then_reads_anything_wrong";
+    if !require(name, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    for delay in 0..16 {
+        let run = Neap::limit("32M").run_with(
+            &Run::new([program("bereft").as_os_str(), "64".as_ref()]),
+            |pid| {
+                wait_for_traps(pid);
+                sleep(Duration::from_millis(200 + delay * 3));
+                send(pid, libc::SIGKILL);
+            },
+        );
+        run.must_exit(128 + libc::SIGKILL);
+        assert!(!run.stderr.contains("FAIL"), "{delay}: {}", run.stderr);
+    }
+}
+
 #[test]
 fn no_file_is_left_behind() {
     if !require("no_file_is_left_behind", &[Need::Neap, Need::Userfaultfd]) {

@@ -119,6 +119,8 @@ pub fn start_in_child() {
     // SAFETY: the cookie page was mapped by `attach` and is inherited, wiped: it reads zero, or the
     // engine fills it with the name of the child's space.
     let space = unsafe { (old as *const wire::Cookie).read_volatile() };
+    // Its parent's pages were not brought back, as the kernel announces the fork.
+    let depends = agent::is_armed() && !state().thaw_around_fork;
     let (purpose, names) = match space.number {
         0 => {
             agent::disarm(); // all of its pages were brought back for the fork
@@ -126,7 +128,30 @@ pub fn start_in_child() {
         }
         _ => (wire::purpose::ADOPT, Names { space, family: 0 }),
     };
-    attach(purpose, names);
+    if !attach(purpose, names) && depends && engine_has_ended(space.number != 0) {
+        sys::write(
+            sys::STDERR,
+            b"neap: the engine ended while it held pages of this program, which are lost; \
+              a child of it is killed rather than let it read wrong bytes\n",
+        );
+        sys::kill_self();
+    }
+}
+
+/// Whether that is why nobody answers: its descriptors go one after the other, and the userfaultfd of a child that has
+/// no agent with them. `answered`: it has named the child, and may be out of sight since (chroot).
+fn engine_has_ended(answered: bool) -> bool {
+    for _ in 0..wire::library::END_LOOKS {
+        match sys::connect(engine_name()) {
+            Err(errno) if errno == -sys::ECONNREFUSED || !answered && is_gone(errno) => {
+                return true;
+            }
+            Err(_) => return false,
+            Ok(socket) => sys::close(socket),
+        }
+        sys::sleep(wire::library::START_PAUSE);
+    }
+    false
 }
 
 /// Set once the program has asked for memory that forked children find empty; they inherit it.

@@ -13,6 +13,8 @@ pub const START_PAUSE: u32 = 1_000_000;
 pub const TELL_TRIES: u32 = 200;
 /// See [`TELL_TRIES`].
 pub const TELL_PAUSE: u32 = 10_000_000;
+/// Looks, [`START_PAUSE`] apart, whether an engine that gave no answer has ended.
+pub const END_LOOKS: u32 = 50;
 /// Naps after which a turn is taken from whoever has it, and the nanoseconds of one.
 pub const TURN_NAPS: u32 = 25;
 /// See [`TURN_NAPS`].
