@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytemuck::{Zeroable, bytes_of};
-use neap_sys::{CpuTime, End, Ends, Line, Lock, Locked, Pidfd, Process, Sender, Statm, Waker};
+use neap_sys::{
+    CpuTime, End, Ends, Extent, Line, Lock, Locked, Pidfd, Process, Sender, Statm, Waker,
+};
 use neap_tuning::TUNING;
 use neap_units::Nanos;
 use neap_wire as wire;
@@ -66,9 +68,9 @@ impl Task {
         self.process.cpu_time(self.tid())
     }
 
-    /// Anonymous memory of the address space, in bytes.
-    pub fn anon_resident(&self) -> Option<u64> {
-        self.statm.anon_resident()
+    /// How much memory the address space has.
+    pub fn extent(&self) -> Option<Extent> {
+        self.statm.extent()
     }
 
     /// Whether that process has other memory by now: it has execed. It may have ended.
@@ -320,7 +322,11 @@ impl Job {
         let former = spaces.iter().take_while(|other| other.id != space.id);
         let bodies = former.filter_map(|other| other.body.get());
         for body in bodies.filter(|body| body.pid == pid) {
-            let had = body.agent.task().and_then(Task::anon_resident).unwrap_or(0);
+            let had = body
+                .agent
+                .task()
+                .and_then(Task::extent)
+                .map_or(0, |extent| extent.anon);
             body.leave();
             if had < TUNING.agents.former.0 {
                 continue;

@@ -350,7 +350,7 @@ impl Job {
     /// Anonymous memory that the programs have, in bytes, where what they share counts once; and how many of them there are.
     pub fn anonymous(&self, group: &Group) -> (u64, usize) {
         let part = |space: &Arc<Space>| {
-            let has = space.body.get()?.anon_resident();
+            let has = space.body.get()?.extent().anon;
             let shares = space.kin.shares();
             Some(if shares {
                 space.kin.proportional(has)

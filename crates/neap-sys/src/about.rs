@@ -187,6 +187,15 @@ fn sum_of(text: &str, name: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// How much memory a process has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Extent {
+    /// Anonymous and resident (`RssAnon`), in bytes.
+    pub anon: u64,
+    /// All that is mapped, in pages.
+    pub size: u64,
+}
+
 /// An open `/proc/PID/statm`: how much memory a process has, also when no descriptor is left to ask with.
 #[derive(Debug)]
 pub struct Statm(File);
@@ -199,9 +208,14 @@ impl Statm {
 
     /// Anonymous memory resident in the process (`RssAnon`), in bytes; `None` once it is gone.
     pub fn anon_resident(&self) -> Option<u64> {
-        // It costs a third of status: resident minus shared (file and shmem) pages.
-        let [_, resident, shared, _] = self.fields()?;
-        Some(resident.saturating_sub(shared) * 4096)
+        self.extent().map(|extent| extent.anon)
+    }
+
+    /// The same with the size of the address space. It costs a third of status.
+    pub fn extent(&self) -> Option<Extent> {
+        let [size, resident, shared, _] = self.fields()?;
+        let anon = resident.saturating_sub(shared) * 4096; // shared: file and shmem pages
+        Some(Extent { anon, size })
     }
 
     /// The size of the address space, and of the program's code, in pages: what two processes with the same memory have

@@ -22,6 +22,9 @@ crate::group! {
         /// The same where the job has grown.
         /// Chosen.
         mappings_rest_growing: u64 = 1;
+        /// A space whose size and memory are as they were is passed over so many times in a row.
+        /// One mapping may have taken the place of another that was as large. Chosen.
+        still: u32 = 16;
         /// Share for which time counts that a look waits for others.
         /// It takes no cpu then, but it may keep faults of the process waiting. Chosen.
         waiting: Share = Share::one_in(4);
@@ -40,9 +43,15 @@ crate::group! {
         /// Time between looks at what the agents have taken of a cpu.
         /// Nothing but the report waits for it. Chosen.
         agents: Nanos = Nanos::millis(10);
+        /// They rest for so many times what the last one took.
+        /// A hundredth of a cpu. Chosen.
+        agents_rest: u64 = 100;
         /// Time between looks at whose memory is not its process's any more.
         /// Chosen.
         execs: Nanos = Nanos::millis(5);
+        /// They rest for so many times the cpu time that the last one took.
+        /// A program that becomes another tells of it itself; this finds those that do not. Chosen.
+        execs_rest: u64 = 40;
         /// A look that is so late is made by the second sampler.
         /// Chosen.
         late: Nanos = Nanos::micros(500);

@@ -104,7 +104,6 @@ struct Asked<'a> {
     chance: &'a mut u64,
     priority: u8,
     low_reclaim: bool,
-    enough: bool,
 }
 
 /// A number below `n`, by xorshift: it decides only who is first.
@@ -169,8 +168,9 @@ impl Ground<MemcgId> for Asked<'_> {
         self.group(id).is_none_or(small)
     }
 
+    /// No walk ends early: it goes on with the next reclaim.
     fn enough(&self) -> bool {
-        self.enough
+        false
     }
 }
 
@@ -190,18 +190,28 @@ impl Visits {
         }
     }
 
-    /// Reclaim begins to work: as gently as so many bytes allow.
+    /// Reclaim begins to work. A walk through the bins goes on where the last reclaim had enough, in the middle of a visit too:
+    /// each job gives its share before any gives a second, however little is asked for at a time.
     pub fn begin(&mut self, job: &Job) {
-        self.end_visit(job);
-        self.way = None;
-        self.took = false;
-        self.set_out(job);
+        if let Some(Way::Tree(_)) = self.way {
+            self.end_visit(job);
+            self.way = None;
+        }
+        if self.way.is_none() {
+            self.took = false;
+            self.set_out(job);
+        }
     }
 
+    /// A walk begins: as gently as the bytes allow that are wanted. But a call of an agent costs the same whatever it takes: so
+    /// a job of the usual size gives a block, and who is not visited now is visited later.
     fn set_out(&mut self, job: &Job) {
-        let usage = job.meter.usage().saturating_sub(job.meter.pool());
+        let usage = pages(job.meter.usage().saturating_sub(job.meter.pool()));
         let goal = pages(job.meter.excess());
-        self.priority = initial_priority(VisitRules::V67, pages(usage), goal);
+        let jobs = self.groups.iter().flatten().count().max(1);
+        let each = usage.0 / jobs as u64;
+        let of_a_block = (each / BATCH as u64).max(1).ilog2() as u8;
+        self.priority = initial_priority(VisitRules::V67, usage, goal).min(of_a_block);
     }
 
     /// From whom the next pages are to be taken. `in_vain`: nothing comes of those that are not protected.
@@ -228,7 +238,8 @@ impl Visits {
         };
         visit.left = visit.left.saturating_sub(taken as u64);
         self.took |= taken > 0;
-        if visit.left == 0 || taken == 0 || job.meter.excess() == 0 {
+        let stops = matches!(self.way, Some(Way::Tree(_))) && job.meter.excess() == 0;
+        if visit.left == 0 || taken == 0 || stops {
             self.end_visit(job);
         }
     }
@@ -318,7 +329,6 @@ impl Visits {
             chance: &mut self.chance,
             priority: self.priority,
             low_reclaim: self.low_reclaim,
-            enough: job.meter.excess() == 0,
         };
         let way = self.way.get_or_insert_with(|| match walk {
             Walk::MemcgLru => Way::Bins(BinWalk::new(VisitRules::V67, &mut asked)),
@@ -352,7 +362,6 @@ impl Visits {
                     chance: &mut self.chance,
                     priority: self.priority,
                     low_reclaim: self.low_reclaim,
-                    enough,
                 };
                 walk.end_visit(&mut asked, Visited { aged });
             }

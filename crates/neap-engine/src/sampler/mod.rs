@@ -255,7 +255,6 @@ impl Sampler {
         if now < self.next_agents {
             return;
         }
-        self.next_agents = now + TUNING.looks.agents.0;
         let mut processes = self.job.processes.lock();
         for space in spaces {
             let Some(body) = space.body.get().filter(|body| !body.agent.is_gone()) else {
@@ -266,6 +265,10 @@ impl Sampler {
                 process.agent_seconds = time.ran as f64 / 1e9;
             }
         }
+        drop(processes);
+        let end = neap_sys::monotonic_nanos();
+        let rest = (end - now) * TUNING.looks.agents_rest;
+        self.next_agents = now + TUNING.looks.agents.0.max(rest);
     }
 
     /// Looks whose memory is not its process's any more, and who has been stopped.
@@ -277,7 +280,7 @@ impl Sampler {
         let before = neap_sys::thread_nanos();
         self.job.look_after_agents(spaces);
         let took = neap_sys::thread_nanos() - before;
-        self.next_execs = now + TUNING.looks.execs.0.max(took * TUNING.looks.rest);
+        self.next_execs = now + TUNING.looks.execs.0.max(took * TUNING.looks.execs_rest);
     }
 
     /// Anonymous memory of each process that can be measured, with what the kernel takes for its mappings, in bytes.
@@ -288,7 +291,9 @@ impl Sampler {
             let Some(body) = space.body.get() else {
                 continue;
             };
-            let anon = body.anon_resident();
+            let extent = body.extent();
+            space.still.see(extent);
+            let anon = extent.anon;
             let anon = if space.kin.shares() {
                 space.kin.proportional(anon)
             } else {
@@ -333,6 +338,11 @@ impl Sampler {
     }
 
     fn look_at(&self, space: &Arc<Space>, now: u64) {
+        if space.told.load(Relaxed) && !space.kin.inherits() && space.still.is_passed_over() {
+            space.end_quarantine(&self.job, now);
+            return;
+        }
+        space.still.is_looked_at();
         if !space.told.load(Relaxed) {
             space.arm_agent(&self.job); // it was forking
         }
@@ -368,7 +378,7 @@ impl Sampler {
                 }
             } else if due && space.is_managed() {
                 self.look_at(space, now);
-                looked = true;
+                looked = true; // also where it was passed over: the pause is between looks at all of them
             }
         }
         if looked {

@@ -24,6 +24,7 @@ mod ranges;
 mod refused;
 mod stage;
 mod standing;
+mod still;
 mod threads;
 mod traits;
 mod vouch;
@@ -35,7 +36,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
-use neap_sys::{Gate, Lock, Pagemap, Pidfd, Process, Stop, Userfault, View, Waker, Word};
+use neap_sys::{Extent, Gate, Lock, Pagemap, Pidfd, Process, Stop, Userfault, View, Waker, Word};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
@@ -54,6 +55,7 @@ pub(crate) use ranges::Ranges;
 pub(crate) use refused::Refused;
 pub(crate) use stage::{BlockId, Stage};
 pub(crate) use standing::{Advance, Phase, Standing};
+use still::Still;
 use threads::ThreadPages;
 pub(crate) use traits::{Trait, Traits};
 
@@ -106,15 +108,16 @@ impl Body {
         task.map_or(&self.process, |task| task.process())
     }
 
-    /// Anonymous memory of the address space, in bytes. The agent's task tells of it as long as there is one; then
-    /// the process does, unless it has other memory by now.
-    pub fn anon_resident(&self) -> u64 {
-        let shared = self.agent.task().and_then(|task| task.anon_resident());
-        match shared.filter(|&bytes| bytes > 0) {
-            Some(bytes) => bytes,
+    /// How much memory the address space has. The agent's task tells of it as long as there is one; then the process does,
+    /// unless it has other memory by now.
+    pub fn extent(&self) -> Extent {
+        let shared = self.agent.task().and_then(|task| task.extent());
+        let anon = match shared.filter(|extent| extent.anon > 0) {
+            Some(extent) => return extent,
             None if self.is_left() || !self.pidfd.lives() => 0,
             None => neap_sys::anon_resident(self.pid).unwrap_or(0),
-        }
+        };
+        Extent { anon, size: 0 }
     }
 }
 
@@ -146,6 +149,7 @@ pub(crate) struct Space {
     /// What a look has registered that was given up, since mappings changed meanwhile.
     pub given_up: Lock<Ranges, 6>,
     pub mappings: Mappings,
+    pub still: Still,
     pub traits: Traits,
     /// Where pages are sure not to have been declared free unheard.
     pub vouched: Lock<Ranges, 6>,
@@ -213,6 +217,7 @@ impl Space {
             replaced: Lock::default(),
             given_up: Lock::default(),
             mappings: Mappings::default(),
+            still: Still::default(),
             traits: Traits::default(),
             vouched: Lock::default(),
             quarantine: Lock::default(),
