@@ -4,8 +4,8 @@
     tools/jobs.py [--jobs 64] [--mib 8] [--rate 200] [--rounds 40] [--reclaim 8] [--seeds 5] [--walks memcg-lru,full,cookie] [--unequal] [--loud]
 
 Each job touches its own memory at random, at a steady rate. `neap reclaim` takes so many MiB, many times. For each walk: the
-standard deviation of pgsteal over its mean, what came over what was asked for, and the processor time of the service for each page
-that left. Needs `cargo build --release -p neap-cli` and a C compiler. Nothing else should run.
+standard deviation of pgsteal over its mean, what came over what was asked for, and for each page that left the processor time of
+those who take it out (reclaim, the compressors and the agents) and of the whole service. Needs `cargo build --release -p neap-cli` and a C compiler. Nothing else should run.
 """
 import argparse
 import json
@@ -29,42 +29,63 @@ def neap(*words, check=True):
     return done.stdout
 
 
-def cpu_seconds(pid):
-    words = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+def cpu_seconds(pid, names=None):
+    """Of a process, or of its threads with these names."""
+    tasks = [pathlib.Path(f"/proc/{pid}")] if names is None else pathlib.Path(f"/proc/{pid}/task").iterdir()
+    if names is None:
+        words = (tasks[0] / "stat").read_text().rsplit(")", 1)[1].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    total = 0
+    for task in tasks:
+        try:
+            if (task / "comm").read_text().startswith(names):
+                total += int((task / "schedstat").read_text().split()[0])
+        except OSError:
+            pass  # it has ended
+    return total / 1e9
 
 
 def run(args, walk, toucher, folder):
-    """One run: pgsteal of each job, its size, what came and what was asked for in bytes, and seconds of the service."""
-    stop = folder / "stop"
+    """One run: pgsteal of each job, its size, what came and what was asked for in bytes, and the two times in seconds."""
     sizes = [args.mib << (number % 4 if args.unequal else 0) for number in range(args.jobs)]
     service = subprocess.Popen([NEAP, "serve", "all", "-m", f"{2 * sum(sizes) + 256}M", "--walk", walk, "--idle", "off"], stderr=None if args.loud else subprocess.DEVNULL)
     while not (folder / "neap/all.sock").exists():
         time.sleep(0.02)
     jobs = []
-    for number, mib in enumerate(sizes):
-        file = folder / f"job{number}"
-        words = [NEAP, "run", "--in", "all", "--name", f"job{number}", "--", str(toucher), str(mib), str(args.rate * mib // args.mib), str(file)]
-        jobs.append((subprocess.Popen(words), file))
-        while not pathlib.Path(f"{file}.ready").exists():
-            time.sleep(0.01)
-    neap("reclaim", "all", f"{args.reclaim}M", check=False)  # memory is registered by that
-    steal = lambda: [json.loads(neap("stat", "--json", f"job{number}"))["vmstat"]["pgsteal"] for number in range(args.jobs)]
-    before, began = steal(), cpu_seconds(service.pid)
-    got = 0
-    for _ in range(args.rounds):
-        done = subprocess.run([NEAP, "reclaim", "all", f"{args.reclaim}M"], capture_output=True, text=True)
-        got += int(done.stdout.split()[0]) if done.stdout.split() else 0
-    spent = cpu_seconds(service.pid) - began
-    taken = [after - first for after, first in zip(steal(), before)]
-    for job, file in jobs:
-        file.touch()
-    for job, file in jobs:
-        job.wait()
-    service.terminate()
-    service.wait()
-    stop.touch()
-    return taken, sizes, got, args.rounds * args.reclaim << 20, spent
+    try:
+        for number, mib in enumerate(sizes):
+            file = folder / f"job{number}"
+            words = [NEAP, "run", "--in", "all", "--name", f"job{number}", "--", str(toucher), str(mib), str(args.rate * mib // args.mib), str(file)]
+            jobs.append((subprocess.Popen(words), file))
+            while not pathlib.Path(f"{file}.ready").exists():
+                time.sleep(0.01)
+        neap("reclaim", "all", f"{args.reclaim}M", check=False)  # memory is registered by that
+
+        def look():
+            stats = [json.loads(neap("stat", "--json", f"job{number}")) for number in range(args.jobs)]
+            agents = sum(process["agent_seconds"] for stat in stats for process in stat["processes"])
+            return [stat["vmstat"]["pgsteal"] for stat in stats], agents
+
+        works = lambda: cpu_seconds(service.pid, ("neap-reclaim", "neap-store"))
+        before, agents = look()
+        began, worked = cpu_seconds(service.pid), works()
+        got = 0
+        for _ in range(args.rounds):
+            done = subprocess.run([NEAP, "reclaim", "all", f"{args.reclaim}M"], capture_output=True, text=True)
+            got += int(done.stdout.split()[0]) if done.stdout.split() else 0
+        spent, worked = cpu_seconds(service.pid) - began, works() - worked
+        time.sleep(0.2)  # until the agents' time was looked at
+        after, agents_after = look()
+        worked += agents_after - agents
+        taken = [late - first for late, first in zip(after, before)]
+    finally:
+        for _, file in jobs:
+            file.touch()
+        for job, _ in jobs:
+            job.wait()
+        service.terminate()
+        service.wait()
+    return taken, sizes, got, args.rounds * args.reclaim << 20, (worked, spent)
 
 
 def main():
@@ -79,7 +100,7 @@ def main():
         toucher = pathlib.Path(build) / "toucher"
         subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", toucher, ROOT / "tests/programs/toucher.c"], check=True)
         print(f"{args.jobs} jobs of {args.mib} MiB{' to ' + str(args.mib * 8) if args.unequal else ''}, {args.rate} touches a second each, {args.rounds} times {args.reclaim} MiB")
-        print("walk        stddev/mean  got/asked  us a page   (medians; each run)")
+        print("walk        stddev/mean  got/asked  us a page  with all   (medians; each run)")
         for walk in args.walks.split(","):
             spread, share, cost = [], [], []
             for _ in range(args.seeds):
@@ -93,9 +114,10 @@ def main():
                     print(sorted(taken))
                 spread.append(statistics.pstdev(parts) / max(statistics.mean(parts), 1e-9))
                 share.append(got / asked)
-                cost.append(spent * 1e6 / max(sum(taken), 1))
+                cost.append([seconds * 1e6 / max(sum(taken), 1) for seconds in spent])
             each = " ".join(f"{value:.2f}" for value in spread)
-            print(f"{walk:<12}{statistics.median(spread):>10.2f}{statistics.median(share):>11.2f}{statistics.median(cost):>11.2f}   ({each})", flush=True)
+            works, whole = (statistics.median(costs) for costs in zip(*cost))
+            print(f"{walk:<12}{statistics.median(spread):>10.2f}{statistics.median(share):>11.2f}{works:>11.2f}{whole:>10.2f}   ({each})", flush=True)
 
 
 main()
