@@ -177,7 +177,7 @@ pub struct EngineArgs {
     )]
     pub compressor: Option<CompressorKind>,
 
-    /// How the pool gives way to the swap file: second-chance, protection or off
+    /// How the pool gives way to the swap file: second-chance, referenced, protection or off
     /// [default: second-chance]
     #[arg(long, value_name = "NAME")]
     pub shrinker: Option<ShrinkerKind>,

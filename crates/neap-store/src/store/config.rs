@@ -14,6 +14,8 @@ pub enum ShrinkerKind {
     /// Kernel 6.12 on.
     #[default]
     SecondChance,
+    /// The same, but disk swap-ins hold nothing back: what the second chance does alone.
+    Referenced,
     /// Kernel 6.8 to 6.11.
     Protection,
     /// No shrinker; the pool worker still writes back when the pool is full.
@@ -25,14 +27,19 @@ impl ShrinkerKind {
     pub(crate) fn scheme(self) -> ShrinkerScheme {
         match self {
             Self::Protection => ShrinkerScheme::Old,
-            Self::SecondChance | Self::Off => ShrinkerScheme::SecondChance,
+            Self::SecondChance | Self::Referenced | Self::Off => ShrinkerScheme::SecondChance,
         }
+    }
+
+    /// Whether disk swap-ins hold the shrinker back.
+    pub(crate) fn counts_disk_swapins(self) -> bool {
+        self != Self::Referenced
     }
 }
 
 /// A shrinker name that means nothing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no shrinker is called {0:?}: use second-chance, protection or off")]
+#[error("no shrinker is called {0:?}: use second-chance, referenced, protection or off")]
 pub struct ShrinkerError(String);
 
 impl FromStr for ShrinkerKind {
@@ -41,6 +48,7 @@ impl FromStr for ShrinkerKind {
     fn from_str(text: &str) -> Result<Self, ShrinkerError> {
         match text {
             "second-chance" => Ok(Self::SecondChance),
+            "referenced" => Ok(Self::Referenced),
             "protection" => Ok(Self::Protection),
             "off" => Ok(Self::Off),
             _ => Err(ShrinkerError(text.to_owned())),
@@ -52,6 +60,7 @@ impl fmt::Display for ShrinkerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::SecondChance => "second-chance",
+            Self::Referenced => "referenced",
             Self::Protection => "protection",
             Self::Off => "off",
         })
@@ -97,6 +106,7 @@ mod tests {
     fn shrinker_names_parse_and_print() {
         for kind in [
             ShrinkerKind::SecondChance,
+            ShrinkerKind::Referenced,
             ShrinkerKind::Protection,
             ShrinkerKind::Off,
         ] {

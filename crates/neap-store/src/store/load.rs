@@ -362,7 +362,9 @@ impl Inner {
 
     fn note_disk_swapin(&mut self, owner: SpaceId) {
         self.stats.disk_swapins += 1;
-        self.owner(owner).lru.on_disk_swapin();
+        if self.config.shrinker.counts_disk_swapins() {
+            self.owner(owner).lru.on_disk_swapin();
+        }
     }
 }
 

@@ -106,6 +106,25 @@ fn a_fresh_entry_is_written_only_after_two_visits() {
     );
 }
 
+/// What is read back from the disk holds back as many entries, unless that is not counted.
+#[test]
+fn disk_swapins_hold_the_shrinker_back_where_they_count() {
+    let written_after_reads = |kind| {
+        let mut f = with_shrinker(kind);
+        let ids = f.fill(0..1000);
+        f.store.write_all(&mut f.codec, || true);
+        f.fill(1000..2000);
+        f.verify(&ids, 0); // from the disk
+        assert!(f.store.stats().disk_swapins > 0);
+        (0..10)
+            .map(|_| f.store.shrink(0, &mut f.codec).written_back)
+            .sum::<u64>()
+    };
+    let counted = written_after_reads(ShrinkerKind::SecondChance);
+    let not = written_after_reads(ShrinkerKind::Referenced);
+    assert!(counted < not, "{counted} and {not}");
+}
+
 #[test]
 fn the_oldest_entries_go_first() {
     let mut f = Fixture::swap(4000, SWAP);
