@@ -24,7 +24,7 @@ use crate::job::Job;
 use crate::listen::Caller;
 use crate::proof::{Proven, prove};
 use crate::report::ProcessReport;
-use crate::space::{Advance, Body, Ranges, Space, Stage, Trait};
+use crate::space::{Advance, Body, Ranges, Space, Stage, Trait, Unborn};
 use crate::spawn::{no_thread, try_spawn};
 
 const FEW_DESCRIPTORS: &str =
@@ -44,6 +44,8 @@ pub(crate) enum Plea {
     /// A forked child, whose userfaultfd the kernel gave us, offers the rest. `keeps`: its parent may have memory that it has
     /// not.
     Adopt { space: Arc<Space>, keeps: bool },
+    /// The same where the kernel announced nothing: it makes a userfaultfd of its own.
+    Inherit,
 }
 
 impl Plea {
@@ -69,21 +71,23 @@ impl Plea {
                 let first = !space.is_dead() && !space.claimed.swap(true, Relaxed);
                 first.then_some(Self::Adopt { space, keeps })
             }
+            Request::Inherit => job.unborn.expects(caller.number).then_some(Self::Inherit),
             _ => None,
         }
     }
 
     /// Whether the process makes a userfaultfd of its own.
     pub fn needs_device(&self) -> bool {
-        matches!(self, Self::Attach { .. })
+        !matches!(self, Self::Adopt { .. })
     }
 }
 
 /// How a forked child came by its space.
-#[derive(Clone, Copy)]
-struct Adopted {
-    /// Its parent may have memory that it has not.
-    keeps: bool,
+enum Adopted {
+    /// The kernel gave it to us. `keeps`: its parent may have memory that it has not.
+    Announced { keeps: bool },
+    /// It was expected.
+    Expected(Arc<Unborn>),
 }
 
 /// A process that was taken over, but for its agent.
@@ -105,7 +109,7 @@ pub(crate) fn words(job: &Job, number: u64) -> wire::Welcome {
     welcome.stage_bytes = TUNING.agents.stage.0;
     welcome.proof = job.proof(number);
     if !job.features.has(Features::FORK) {
-        welcome.flags |= wire::WELCOME_THAW_AROUND_FORK;
+        welcome.flags |= wire::WELCOME_THAW_AROUND_FORK | wire::WELCOME_FORK;
     }
     welcome
 }
@@ -184,9 +188,10 @@ pub(crate) fn take_over(job: &Arc<Job>, caller: &Caller, plea: Plea) -> Option<M
         }
         // If this fails the child is still served, like one that never asked.
         Plea::Adopt { space, keeps } => {
-            let adopted = Adopted { keeps };
+            let adopted = Adopted::Announced { keeps };
             admit(job, &space, caller, offer, message, Some(adopted))
         }
+        Plea::Inherit => inherit(job, caller, offer, message),
     }
 }
 
@@ -198,6 +203,19 @@ fn attach(
     family: u64,
 ) -> Option<(Arc<Space>, Message)> {
     // Its userfaultfd, and three files of its own.
+    let uffd = take_uffd(job, &mut message)?;
+    let space = job.add_space(
+        caller.group.clone(),
+        Box::new(uffd),
+        Ranges::default(),
+        (family != 0).then_some(family),
+    );
+    space.claimed.store(true, Relaxed);
+    Some((space, message))
+}
+
+/// The userfaultfd that comes first of what a process hands over.
+fn take_uffd(job: &Job, message: &mut Message) -> Option<Uffd> {
     if message.fds.len() < 4 {
         job.keeps_out(FEW_DESCRIPTORS);
         return None;
@@ -212,14 +230,34 @@ fn attach(
         job.stays_unmanaged(&error);
         return None;
     }
-    let space = job.add_space(
-        caller.group.clone(),
+    Some(uffd)
+}
+
+/// Takes over a forked child that was expected. If that fails it ends itself: what is out would read as zeros.
+fn inherit(job: &Arc<Job>, caller: &Caller, offer: Offer, mut message: Message) -> Option<Met> {
+    let unborn = job.unborn.take(caller.number)?;
+    unborn.close(job);
+    let Some(uffd) = take_uffd(job, &mut message) else {
+        job.free_number(unborn.id);
+        return None;
+    };
+    let (parent, name) = (&unborn.parent, (unborn.id, unborn.number));
+    let family = Some(parent.kin.family());
+    let space = job.add_named(
+        name,
+        parent.group.clone(),
         Box::new(uffd),
         Ranges::default(),
-        (family != 0).then_some(family),
+        family,
     );
     space.claimed.store(true, Relaxed);
-    Some((space, message))
+    space.inherit_from(parent);
+    let adopted = Adopted::Expected(unborn.clone());
+    let met = admit(job, &space, caller, offer, message, Some(adopted));
+    if met.is_none() {
+        job.end_space(&space);
+    }
+    met
 }
 
 fn admit(
@@ -258,15 +296,20 @@ fn admit(
         }
         return None;
     };
-    match adopted {
+    match &adopted {
         None if space.group.require => job.serve_early(space)?,
-        Some(Adopted { keeps: true }) => space.forget_at_birth(job, &proven.files),
+        Some(Adopted::Announced { keeps: true }) => space.forget_at_birth(job, &proven.files),
+        Some(Adopted::Expected(unborn)) => {
+            space.be_born(job, &proven.files, unborn)?;
+            job.start_serving(space);
+        }
         _ => {}
     }
     // Before the process may go on, and perhaps end, or ask for something, at once.
     space.pid.store(caller.pid, Relaxed);
     job.end_former(space);
-    let_begin(job, space, caller, adopted.is_some()).or_else(|| {
+    let announced = matches!(adopted, Some(Adopted::Announced { .. }));
+    let_begin(job, space, caller, announced).or_else(|| {
         space.pid.store(0, Relaxed);
         None
     })?;

@@ -250,6 +250,9 @@ impl Engine {
             Attendance::new()?,
         ));
         let _ = job.doors.set(doors);
+        if let Some(device) = device {
+            let _ = job.device.set(device);
+        }
         let recording = Recording::start(&job);
         let desk = control::open(&job)?;
         let mut engine = Self {
@@ -259,7 +262,7 @@ impl Engine {
             recording,
             desk,
         };
-        let started = engine.start_threads(listener, device);
+        let started = engine.start_threads(listener);
         if let Err(error) = started {
             engine.finish();
             return Err(StartError::Threads(error));
@@ -267,16 +270,10 @@ impl Engine {
         Ok(engine)
     }
 
-    fn start_threads(
-        &mut self,
-        listener: Listener,
-        device: Option<OwnedFd>,
-    ) -> std::io::Result<()> {
+    fn start_threads(&mut self, listener: Listener) -> std::io::Result<()> {
         let threads = &mut self.threads;
         let job = self.job.clone();
-        threads.push(try_spawn("neap-listen", move || {
-            listen(&job, &listener, device)
-        })?);
+        threads.push(try_spawn("neap-listen", move || listen(&job, &listener))?);
         let job = self.job.clone();
         threads.push(try_spawn("neap-attend", move || job.attendance.run(&job))?);
         let sampler = Arc::new(Lock::new(Sampler::new(self.job.clone())?));

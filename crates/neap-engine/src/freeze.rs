@@ -100,7 +100,8 @@ impl<'a> Apart<'a> {
         let spaces = job.spaces();
         let bodies = spaces.iter().filter_map(|space| space.body.get());
         let agents = bodies.filter_map(|body| body.agent.task());
-        let forks = |space: &&Arc<Space>| space.thawed.load(Relaxed) > 0 && !space.is_dead();
+        let forks =
+            |space: &&Arc<Space>| (space.is_thawed() || space.window.is_open()) && !space.is_dead();
         let forking = spaces.iter().filter(forks);
         let mut busy = job.talks.speakers();
         busy.extend(forking.map(|space| space.pid.load(Relaxed)));

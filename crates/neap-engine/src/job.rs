@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
@@ -11,14 +12,14 @@ use std::sync::atomic::{
 use std::sync::{Arc, OnceLock};
 
 use neap_control::Name;
-use neap_policy::{Effect, Illegal};
+use neap_policy::{Effect, Illegal, Vmstat};
 use neap_record::Recorded;
-use neap_store::Store;
+use neap_store::{OwnerStats, Store};
 use neap_sys::{
     Clock, Features, Keeper, Lock, Locked, MachineClock, Root, SysError, Userfault, Wake, Waker,
 };
 use neap_tuning::{Share, TUNING};
-use neap_units::{PAGE_SIZE, PageNr};
+use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::attend::Attendance;
 use crate::bell::Bell;
@@ -33,7 +34,7 @@ use crate::options::{Exhausted, Options, Swap};
 use crate::report::{ProcessReport, Roll, SamplerReport};
 use crate::room::Room;
 use crate::roster::{Rosters, Spaces};
-use crate::space::{Kin, Ranges, Space};
+use crate::space::{Children, Kin, Ranges, Space};
 use crate::spares::Spares;
 use crate::talk::Talks;
 use crate::warnings::Warnings;
@@ -54,6 +55,10 @@ pub(crate) struct Job {
     core: Lock<Recorded, 5>,
     pub store: Store,
     spaces: Rosters,
+    /// What children of forks are to have that the kernel does not announce.
+    pub unborn: Children,
+    /// What userfaultfds are made with, if it may be opened.
+    pub device: OnceLock<OwnedFd>,
     /// That of the top group: what the limit is for.
     pub meter: Arc<Meter>,
     pub groups: Groups,
@@ -157,6 +162,8 @@ impl Job {
             core: Lock::new(Recorded::new()),
             store,
             spaces: Rosters::default(),
+            unborn: Children::default(),
+            device: OnceLock::new(),
             reclaim: Bell::default(),
             compress: Bell::default(),
             shrink: Bell::default(),
@@ -215,7 +222,7 @@ impl Job {
     }
 
     /// A number that nobody guesses, and that no space has had.
-    fn new_number() -> u64 {
+    pub fn new_number() -> u64 {
         let mut bytes = [0; 8];
         let mut number = || {
             neap_sys::random(&mut bytes).expect("random numbers, which were there at the start");
@@ -257,9 +264,20 @@ impl Job {
         ranges: Ranges,
         family: Option<u64>,
     ) -> Arc<Space> {
+        let name = (self.core().add_space(), Self::new_number());
+        self.add_named(name, group, uffd, ranges, family)
+    }
+
+    /// The same where the numbers are given.
+    pub fn add_named(
+        &self,
+        (id, cookie): (SpaceId, u64),
+        group: Arc<Group>,
+        uffd: Box<dyn Userfault>,
+        ranges: Ranges,
+        family: Option<u64>,
+    ) -> Arc<Space> {
         let bell = Waker::new().ok(); // a forked child must be served though no descriptor is left
-        let id = self.core().add_space();
-        let cookie = Self::new_number();
         self.spaces.add(|others| {
             let is_relative = |other: &&Arc<Space>| Some(other.kin.family()) == family;
             let kin = match others.iter().find(is_relative) {
@@ -288,20 +306,23 @@ impl Job {
         }
         // Whoever works on the space holds its gate; wait for them before the id may be reused.
         let _gate = space.gate.write();
+        let (vmstat, stored) = self.free_number(space.id);
+        space.group.note_gone(&vmstat, &stored);
+    }
+
+    /// Frees what the number of a space holds in the table and the store, and the number. What it had done.
+    pub fn free_number(&self, id: SpaceId) -> (Vmstat, OwnerStats) {
         // The number is reused only after its last entry is gone from the store.
         let everything = PageNr(0)..PageNr(u64::MAX);
-        let effects = self.core().remove_range(space.id, everything);
-        let entries: Vec<_> = effects
-            .iter()
-            .filter_map(|effect| effect.freed_entry)
-            .collect();
+        let effects = self.core().remove_range(id, everything);
+        let freed = effects.iter().filter_map(|effect| effect.freed_entry);
+        let entries: Vec<_> = freed.collect();
         self.store.put_many(&entries);
-        let stored = self.store.forget_owner(space.id);
+        let stored = self.store.forget_owner(id);
         let mut core = self.core();
-        let vmstat = core.vmstat_of(space.id);
-        core.drop_space(space.id);
-        drop(core);
-        space.group.note_gone(&vmstat, &stored);
+        let vmstat = core.vmstat_of(id);
+        core.drop_space(id);
+        (vmstat, stored)
     }
 
     /// Gives back what a transition freed.

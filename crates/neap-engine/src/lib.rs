@@ -24,6 +24,7 @@ mod control;
 mod dst;
 mod engine;
 mod fault;
+mod forking;
 mod freeze;
 mod group;
 mod history;

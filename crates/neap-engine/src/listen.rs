@@ -5,7 +5,7 @@
 //! a thread of a few (`talk`), since it may take long.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::thread;
@@ -78,14 +78,13 @@ impl Drop for Conversation {
 }
 
 /// Accepts connections until the engine stops.
-pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd>) {
+pub(crate) fn listen(job: &Arc<Job>, listener: &Listener) {
     neap_sys::block_signals();
     // Those that it starts, too: a thread begins by changing the mappings of this process, and while one that does
     // so waits for a cpu, the sampler waits for it.
     neap_sys::raise_to_realtime();
     let mut reception = Reception {
         job: job.clone(),
-        device,
         callers: VecDeque::new(),
         rests_until: 0,
     };
@@ -106,7 +105,6 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener, device: Option<OwnedFd
 
 struct Reception {
     job: Arc<Job>,
-    device: Option<OwnedFd>,
     /// Longest silent first, more or less.
     callers: VecDeque<Caller>,
     /// Until then, in nanoseconds, no thread is asked for: there was none.
@@ -278,7 +276,7 @@ impl Reception {
         caller.number = number;
         caller.since = neap_sys::monotonic_nanos();
         caller.next = match request {
-            Request::Attach { .. } | Request::Adopt { .. } => {
+            Request::Attach { .. } | Request::Adopt { .. } | Request::Inherit => {
                 let plea = Plea::of(&self.job, &caller, request)?;
                 self.welcome(&caller, &plea)?;
                 Next::Offer(plea)
@@ -290,7 +288,7 @@ impl Reception {
 
     /// Tells a process what to offer.
     fn welcome(&self, caller: &Caller, plea: &Plea) -> Option<()> {
-        let device = self.device.as_ref().filter(|_| plea.needs_device());
+        let device = self.job.device.get().filter(|_| plea.needs_device());
         let fds: Vec<_> = device.iter().map(|device| device.as_fd()).collect();
         let words = attendant::words(&self.job, caller.number);
         if let Err(error) = caller.peer.send(bytes_of(&words), &fds) {

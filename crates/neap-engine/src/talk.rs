@@ -6,8 +6,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use bytemuck::{Zeroable, bytes_of};
 use neap_tuning::TUNING;
 use neap_wire as wire;
+use neap_wire::Request;
 
 use crate::attendant;
+use crate::forking::{self, Needs};
 use crate::job::Job;
 use crate::listen::{Caller, Next};
 use crate::spawn::{no_thread, try_spawn};
@@ -58,7 +60,7 @@ struct Hall {
 }
 
 /// Counts among those that are spoken with.
-struct Talk(Arc<Job>, i32);
+pub(crate) struct Talk(Arc<Job>, i32);
 
 impl Talk {
     fn begin(job: &Arc<Job>, pid: i32) -> Self {
@@ -155,6 +157,9 @@ fn serve(job: &Arc<Job>, first: Option<(Caller, Talk)>) {
 fn speak(job: &Arc<Job>, mut caller: Caller, talk: Talk) -> bool {
     match std::mem::replace(&mut caller.next, Next::Hello) {
         Next::Hello => {}
+        Next::Answer(Request::Fork { stack, record }) => {
+            forking::attend(job, &caller, talk, Needs { stack, record });
+        }
         Next::Answer(request) => {
             neap_sys::lower_to_ordinary(); // many pages may have to come back
             thaw::answer(job, &caller, request);
@@ -174,6 +179,7 @@ fn speak(job: &Arc<Job>, mut caller: Caller, talk: Talk) -> bool {
 /// Answers a caller for which no thread can be had. A process that is not served yet cannot be; one that is must get an answer.
 pub(crate) fn refuse_or_answer(job: &Arc<Job>, mut caller: Caller) {
     match std::mem::replace(&mut caller.next, Next::Hello) {
+        Next::Answer(Request::Fork { .. }) => forking::refuse(job, &caller),
         Next::Answer(request) => thaw::answer(job, &caller, request),
         Next::Offer(_) => {
             let error = std::io::Error::from_raw_os_error(11); // EAGAIN, which a thread that cannot start is told

@@ -30,7 +30,10 @@ pub(crate) fn answer(job: &Arc<Job>, caller: &Caller, request: Request) {
             Request::Resume => resume(job, &space),
             Request::Forked => forked(job, &space),
             Request::Foresee(bytes) => foresee(job, &space, bytes),
-            Request::Attach { .. } | Request::Adopt { .. } => {}
+            Request::Attach { .. }
+            | Request::Adopt { .. }
+            | Request::Inherit
+            | Request::Fork { .. } => {}
         },
         Whose::Another => {}
         Whose::Unknown => return,
@@ -44,6 +47,14 @@ enum Whose {
     /// Its parent's, say, whose number it has from there; or that of nobody any more.
     Another,
     Unknown,
+}
+
+/// The space that a caller names, if it is its own.
+pub(crate) fn its_space(job: &Job, caller: &Caller) -> Option<Arc<Space>> {
+    match space_of(job, caller) {
+        Whose::Its(space) => Some(space),
+        Whose::Another | Whose::Unknown => None,
+    }
 }
 
 /// A process that was made to share the memory (CLONE_VM) speaks for it as well as the one that was met.
@@ -152,7 +163,7 @@ fn let_go(job: &Arc<Job>, space: &Arc<Space>, range: Range<u64>) {
         }
         true
     };
-    bring_back(job, space, &pages(&range), || {}, end);
+    bring_back(job, space, &[pages(&range)], || {}, end);
     space.thawed.fetch_sub(1, Relaxed);
 }
 
@@ -164,7 +175,7 @@ fn thaw(job: &Arc<Job>, space: &Arc<Space>) {
     bring_back(
         job,
         space,
-        &all,
+        &[all],
         || {
             space
                 .group
@@ -215,15 +226,15 @@ fn foresee(job: &Arc<Job>, space: &Arc<Space>, bytes: u64) {
     }
 }
 
-/// Fills every page of the range that is elsewhere, after a call of `some` if there are any, until none is;
+/// Fills every page of these ranges that is elsewhere, after a call of `some` if there are any, until none is;
 /// then calls `end`, until that is true, before anything can leave again. The caller has set `thawed`, so reclaim takes no new
 /// pages.
-fn bring_back(
+pub(crate) fn bring_back(
     job: &Arc<Job>,
     space: &Arc<Space>,
-    range: &Range<PageNr>,
+    places: &[Range<PageNr>],
     some: impl Fn(),
-    end: impl Fn() -> bool,
+    mut end: impl FnMut() -> bool,
 ) {
     let mut loader = Loader::new();
     while !space.is_dead() {
@@ -232,7 +243,7 @@ fn bring_back(
             if space.is_dead() {
                 return;
             }
-            let found = elsewhere(job, space, range);
+            let found = elsewhere(job, space, places);
             let settled = !space.expects();
             if settled && found.is_empty() && end() {
                 return;
@@ -254,14 +265,16 @@ fn bring_back(
     }
 }
 
-fn elsewhere(job: &Job, space: &Space, range: &Range<PageNr>) -> Vec<PageNr> {
+fn elsewhere(job: &Job, space: &Space, places: &[Range<PageNr>]) -> Vec<PageNr> {
     let mut found = Vec::new();
-    job.core()
-        .for_range(space.id, range.clone(), |page, _, state| {
+    let core = job.core();
+    for place in places {
+        core.for_range(space.id, place.clone(), |page, _, state| {
             if !matches!(state, State::Resident { .. }) {
                 found.push(page);
             }
         });
+    }
     found
 }
 

@@ -51,9 +51,9 @@ pub fn is_armed() -> bool {
     STANDING.load(SeqCst) & ARMED != 0
 }
 
-/// Pages that are not elsewhere already stay until [`fork_ends`], as long as the process is not armed.
-pub fn fork_begins() {
-    STANDING.fetch_add(1, SeqCst);
+/// Pages that are not elsewhere already stay until [`fork_ends`], as long as the process is not armed. Whether it is.
+pub fn fork_begins() -> bool {
+    STANDING.fetch_add(1, SeqCst) & ARMED != 0
 }
 
 /// What was begun before a fork in a signal handler is not known in its child.

@@ -25,18 +25,19 @@ struct State {
     /// What `attach` mapped; all 0 while not attached.
     memory: Memory,
     thaw_around_fork: bool,
+    may_pass_on: bool,
     names: Names,
 }
 
 /// What the engine calls this address space, which tells each of them that it is the other.
 #[derive(Clone, Copy)]
-struct Names {
-    space: wire::Cookie,
+pub struct Names {
+    pub space: wire::Cookie,
     family: u64,
 }
 
 impl Names {
-    const NONE: Self = Self {
+    pub const NONE: Self = Self {
         space: wire::Cookie {
             number: 0,
             proof: 0,
@@ -54,6 +55,7 @@ static STATE: Shared = Shared(UnsafeCell::new(State {
     name_len: 0,
     memory: Memory::NONE,
     thaw_around_fork: false,
+    may_pass_on: false,
     names: Names::NONE,
 }));
 
@@ -71,6 +73,16 @@ pub fn thaw_around_fork() -> bool {
     state().thaw_around_fork
 }
 
+/// Whether a forked child can be given what is out.
+pub fn may_pass_on() -> bool {
+    state().thaw_around_fork && state().may_pass_on
+}
+
+/// What the engine calls this address space.
+pub fn names() -> Names {
+    state().names
+}
+
 /// Attaches this process if the environment names an engine.
 ///
 /// # Safety
@@ -84,8 +96,9 @@ pub unsafe fn start() {
     }
     let required = state.name[..state.name_len].ends_with(wire::REQUIRED_END.as_bytes());
     let emulated = is_emulated();
-    if !emulated && attach(wire::purpose::ATTACH, Names::NONE) {
-        hook::register_fork_handlers();
+    if !emulated && attach(wire::purpose::ATTACH, Names::NONE) == Some(true) {
+        // SAFETY: the caller's promise.
+        unsafe { hook::register_fork_handlers() };
     } else if required {
         sys::write(
             sys::STDERR,
@@ -128,7 +141,7 @@ pub fn start_in_child() {
         }
         _ => (wire::purpose::ADOPT, Names { space, family: 0 }),
     };
-    if !attach(purpose, names) && depends && engine_has_ended(space.number != 0) {
+    if attach(purpose, names) != Some(true) && depends && engine_has_ended(space.number != 0) {
         sys::write(
             sys::STDERR,
             b"neap: the engine ended while it held pages of this program, which are lost; \
@@ -152,6 +165,12 @@ fn engine_has_ended(answered: bool) -> bool {
         sys::sleep(wire::library::START_PAUSE);
     }
     false
+}
+
+/// In the child of a fork that takes over what is out, as these names: whether it is served.
+pub fn inherit(names: Names) -> bool {
+    hints::start_in_child();
+    attach(wire::purpose::INHERIT, names).is_some()
 }
 
 /// Set once the program has asked for memory that forked children find empty; they inherit it.
@@ -229,11 +248,11 @@ fn say(socket: Fd, hello: &wire::Hello) -> bool {
 }
 
 /// Whether this is from the engine that named the space, if that has a name: nobody else can tell the proof.
-fn is_engine(welcome: &wire::Welcome, space: wire::Cookie) -> bool {
+pub fn is_engine(welcome: &wire::Welcome, space: wire::Cookie) -> bool {
     welcome.magic == wire::MAGIC && (space.number == 0 || welcome.proof == space.proof)
 }
 
-fn hello(purpose: u32, (arg, arg2): (u64, u64), number: u64) -> wire::Hello {
+pub fn hello(purpose: u32, (arg, arg2): (u64, u64), number: u64) -> wire::Hello {
     wire::Hello {
         magic: wire::MAGIC,
         version: wire::VERSION,
@@ -248,7 +267,8 @@ fn hello(purpose: u32, (arg, arg2): (u64, u64), number: u64) -> wire::Hello {
     }
 }
 
-fn attach(purpose: u32, names: Names) -> bool {
+/// Hands over the address space. Whether it has an agent; `None`: the engine does not take it.
+fn attach(purpose: u32, names: Names) -> Option<bool> {
     let socket = match sys::connect(engine_name()) {
         Ok(socket) => socket,
         Err(errno) => {
@@ -260,7 +280,7 @@ fn attach(purpose: u32, names: Names) -> bool {
                       or forbidden); it runs without a limit, and what it takes is not counted\n",
                 );
             }
-            return false;
+            return None;
         }
     };
     if !sys::is_trusted(socket) {
@@ -269,7 +289,7 @@ fn attach(purpose: u32, names: Names) -> bool {
             b"neap: a process stays unmanaged: the socket that NEAP_SOCKET names is another user's\n",
         );
         sys::close(socket);
-        return false;
+        return None;
     }
     let mut device = None;
     let mut welcome = wire::Welcome::default();
@@ -298,13 +318,14 @@ fn attach(purpose: u32, names: Names) -> bool {
         if let Some(memory) = memory {
             memory.unmap();
         }
-        return false;
+        return taken.map(|_| false);
     };
     // SAFETY: the constructor or the child of a fork: the only thread, see `State`.
     let state = unsafe { &mut *STATE.0.get() };
     state.memory = memory;
     state.thaw_around_fork = welcome.flags & wire::WELCOME_THAW_AROUND_FORK != 0;
-    true
+    state.may_pass_on = welcome.flags & wire::WELCOME_FORK != 0;
+    Some(true)
 }
 
 /// Memory this library maps: the agent's, the cookie page and the staging area.
@@ -374,21 +395,32 @@ fn give_up(socket: Fd, lacks: u32, errno: i32) {
     sys::send(socket, &refusal, &[]);
 }
 
+/// A userfaultfd, or a negative errno.
+pub fn make_userfaultfd(device: Option<Fd>) -> Result<Fd, i64> {
+    let made = match device {
+        Some(device) => sys::ioctl(device, IOC_NEW, UFFD_FLAGS),
+        None => sys::call(sys::nr::USERFAULTFD, [UFFD_FLAGS, 0, 0, 0, 0, 0]),
+    };
+    if made < 0 {
+        Err(made)
+    } else {
+        Ok(Fd(made as i32))
+    }
+}
+
 /// What a process hands over, and how many they are: its userfaultfd, if it makes one, and three files of its own.
 fn open_descriptors(socket: Fd, purpose: u32, device: Option<Fd>) -> Option<([Fd; 4], usize)> {
     const O_RDONLY: usize = 0;
     let mut fds = [Fd(-1); 4];
     let mut count = 0;
-    if purpose == wire::purpose::ATTACH {
-        let made = match device {
-            Some(device) => sys::ioctl(device, IOC_NEW, UFFD_FLAGS),
-            None => sys::call(sys::nr::USERFAULTFD, [UFFD_FLAGS, 0, 0, 0, 0, 0]),
-        };
-        if made < 0 {
-            give_up(socket, lack::USERFAULTFD, -made as i32);
-            return None;
+    if purpose != wire::purpose::ADOPT {
+        match make_userfaultfd(device) {
+            Ok(made) => fds[count] = made,
+            Err(errno) => {
+                give_up(socket, lack::USERFAULTFD, -errno as i32);
+                return None;
+            }
         }
-        fds[count] = Fd(made as i32);
         count += 1;
     }
     for path in [
@@ -422,7 +454,7 @@ fn hand_over(
         ..wire::Attach::default()
     };
     let mut ready = wire::Ready::default();
-    let mut uffd = (purpose == wire::purpose::ATTACH).then_some(fds[0]);
+    let mut uffd = (purpose != wire::purpose::ADOPT).then_some(fds[0]);
     let mut extra = None;
     let sent = sys::send(socket, &attach, &fds[..count]);
     if !sent {
@@ -434,7 +466,7 @@ fn hand_over(
         && ready.refused == 0;
     // A forked child gets its userfaultfd, which the kernel gave to the engine, with the answer.
     uffd = uffd.or(extra);
-    let armed = purpose == wire::purpose::ADOPT;
+    let armed = purpose != wire::purpose::ATTACH;
     let started = agreed
         && uffd.is_some_and(|uffd| agent::start(memory.agent, memory.stage(), socket, uffd, armed));
     for fd in &fds[..count] {
@@ -443,12 +475,19 @@ fn hand_over(
     if let Some(fd) = extra {
         sys::close(fd);
     }
+    agreed.then_some((named(&ready), started))
+}
+
+/// What the engine calls a space by its answer.
+pub fn named(ready: &wire::Ready) -> Names {
     let space = wire::Cookie {
         number: ready.number,
         proof: ready.proof,
     };
-    let family = ready.family;
-    agreed.then_some((Names { space, family }, started))
+    Names {
+        space,
+        family: ready.family,
+    }
 }
 
 const _: () = assert!(size_of::<usize>() == 8, "neap needs a 64-bit target");

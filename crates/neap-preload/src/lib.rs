@@ -12,6 +12,7 @@
 mod agent;
 mod boot;
 mod environment;
+mod heir;
 mod hints;
 mod hook;
 mod sys;

@@ -50,6 +50,19 @@ crate::group! {
         /// Time for which memory that a process will have filled is waited for to be registered.
         /// Chosen.
         foresee: Nanos = Nanos::secs(2);
+        /// Bytes of the stack of a thread that forks, below its end, which are in memory while it does.
+        /// More than the library uses there between the engine's answer and the fork.
+        fork_stack: Bytes = Bytes::kib(32);
+        /// Time for which nothing is read of a process that forks.
+        /// What a fork is to be told apart from is read after it. A fork takes some milliseconds for each GiB in memory. A
+        /// thread that needs a page before its fork gets it after that. Chosen.
+        fork_quiet: Nanos = Nanos::millis(100);
+        /// Time between two looks at whether a fork is over.
+        /// Chosen.
+        fork_look: Nanos = Nanos::micros(50);
+        /// Time after a fork for which the next one of the same process waits if there is something to be read.
+        /// Other threads of a process that forks all the time are to be served, too. Chosen.
+        fork_between: Nanos = Nanos::millis(2);
         /// Times that a proof is written into a space that is changing.
         /// Chosen.
         proofs: usize = 100;

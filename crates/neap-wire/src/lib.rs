@@ -36,7 +36,7 @@ pub use read::{Bad, Offer, Request, offer, reply, request};
 /// First word of every message.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"neap");
 /// Changes with any change of this file.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// The environment variable that names the engine's socket: an absolute path.
 pub const SOCKET_ENV: &str = "NEAP_SOCKET";
 
@@ -73,6 +73,13 @@ pub mod purpose {
     /// The program will have `arg` bytes of new memory filled by the kernel: if that may take the job to where memory is
     /// registered, have it registered first.
     pub const FORESEE: u32 = 9;
+    /// The process will fork and the kernel cannot announce it: take down what its child is to have, and let no page leave
+    /// until [`FORKED`] is told on the same connection. `arg` is where the stack of the thread is, and `arg2` is 0 or where
+    /// the kernel writes to each time that the thread runs: nobody brings these pages from then on. The answer is
+    /// [`Welcome`](crate::Welcome), and then [`Ready`](crate::Ready) with the name of the child's space, and with the userfaultfd device if the engine holds that open.
+    pub const FORK: u32 = 10;
+    /// That child, which offers its address space; `number` is that of the space.
+    pub const INHERIT: u32 = 11;
 }
 
 /// The process, or one that it comes from by forks, has asked for [`purpose::WIPE`].
@@ -114,6 +121,8 @@ pub struct Cookie {
 
 /// The program must ask for [`purpose::THAW`] around a fork.
 pub const WELCOME_THAW_AROUND_FORK: u32 = 1;
+/// It may ask for [`purpose::FORK`] instead.
+pub const WELCOME_FORK: u32 = 2;
 
 /// Answer to [`Hello`].
 #[repr(C)]

@@ -53,6 +53,15 @@ pub enum Request {
     Forked,
     /// See [`purpose::FORESEE`], in bytes.
     Foresee(u64),
+    /// See [`purpose::FORK`].
+    Fork {
+        /// Where the stack of the thread is.
+        stack: u64,
+        /// Where the kernel writes to, or 0.
+        record: u64,
+    },
+    /// See [`purpose::INHERIT`].
+    Inherit,
 }
 
 /// What a process says of its address space.
@@ -117,6 +126,11 @@ pub fn request(bytes: &[u8]) -> Result<(u64, Request), Bad> {
         purpose::RESUME => Request::Resume,
         purpose::FORKED => Request::Forked,
         purpose::FORESEE => Request::Foresee(hello.arg),
+        purpose::FORK => Request::Fork {
+            stack: hello.arg.min(END),
+            record: hello.arg2.min(END),
+        },
+        purpose::INHERIT => Request::Inherit,
         _ => return Err(Bad::Nonsense),
     };
     Ok((hello.number, request))

@@ -45,7 +45,11 @@ impl Inbox {
         let space = self.space.clone();
         let gate = space.gate.write();
         if !self.read_all(rank, gate) {
-            self.job.clock.sleep(TUNING.faults.unread_pause.0);
+            let pause = match space.window.is_quiet() {
+                true => TUNING.talk.fork_look,
+                false => TUNING.faults.unread_pause,
+            };
+            self.job.clock.sleep(pause.0);
         }
     }
 
@@ -103,6 +107,9 @@ impl Inbox {
 
     /// False if there was nothing to be had now. The caller has the gate.
     fn read_under_gate(&mut self, born: &mut Vec<Born>) -> bool {
+        if self.space.window.is_quiet() {
+            return false; // it forks
+        }
         if !self.space.quiesce(&self.job) {
             return false; // the program is stopped, or starved: so are the threads that wait
         }

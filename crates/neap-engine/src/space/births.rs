@@ -106,21 +106,40 @@ impl Space {
         self: &Arc<Self>,
         job: &Job,
         child: Box<dyn Userfault>,
-        mut kept: Kept,
+        kept: Kept,
         since: Since,
     ) -> Born {
         let ranges = self.ranges.lock().clone();
         let child = job.add_space(self.group.clone(), child, ranges, Some(self.kin.family()));
-        child.kin.inherit_from(self);
-        // What children of its own find wiped is not registered in it either.
-        child.traits.inherit_from(&self.traits);
-        child.mappings.inherit_from(&self.mappings);
+        child.inherit_from(self);
         child
             .cookie_page
             .store(self.cookie_page.load(Relaxed), Relaxed);
+        let lost = self.copy_table(job, child.id, kept);
+        child.lost.inherit(&self.lost, lost);
+        since.into_iter().for_each(|event| child.hear(job, event));
+        Born(child)
+    }
+
+    /// What is known of a parent is true of its forked child.
+    pub fn inherit_from(&self, parent: &Arc<Self>) {
+        self.kin.inherit_from(parent);
+        // What children of its own find wiped is not registered in it either.
+        self.traits.inherit_from(&parent.traits);
+        self.mappings.inherit_from(&parent.mappings);
+    }
+
+    /// Gives a child's space what is out in this one. What of it has no bytes any more, and why. The caller holds the gate
+    /// exclusively.
+    pub(super) fn copy_table(
+        &self,
+        job: &Job,
+        child: SpaceId,
+        mut kept: Kept,
+    ) -> Vec<(PageNr, String)> {
         let (mut lost, mut copies) = (Vec::new(), Vec::new());
         let mut core = job.core();
-        core.fork(self.id, child.id, |page, state| {
+        core.fork(self.id, child, |page, state| {
             let entry = match state {
                 State::Stored { entry } | State::Loading { entry } => Some(entry),
                 _ => match state.slot().and_then(|slot| kept.remove(&slot)) {
@@ -152,9 +171,7 @@ impl Space {
         for entry in kept.into_values().flatten() {
             job.store.put(entry);
         }
-        child.lost.inherit(&self.lost, lost);
-        since.into_iter().for_each(|event| child.hear(job, event));
-        Born(child)
+        lost
     }
 
     /// Copies the bytes of every staged page into the store. Outside the core's lock: the exclusive

@@ -30,6 +30,7 @@ pub(crate) struct News {
 impl Space {
     /// Takes one event that is not a fault. What it changes is applied by [`Self::settle`].
     pub fn hear(&self, job: &Job, event: Event) {
+        self.window.hear(&event);
         match event {
             Event::Fault { .. } => {}
             Event::Remove(range) if range.start == self.cookie_page.load(Relaxed) => {}

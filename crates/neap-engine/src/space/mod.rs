@@ -27,6 +27,7 @@ mod standing;
 mod still;
 mod threads;
 mod traits;
+mod unborn;
 mod vouch;
 
 use std::collections::HashMap;
@@ -58,6 +59,8 @@ pub(crate) use standing::{Advance, Phase, Standing};
 use still::Still;
 use threads::ThreadPages;
 pub(crate) use traits::{Trait, Traits};
+use unborn::Window;
+pub(crate) use unborn::{Children, Unborn};
 
 /// What a process handed over about itself. A forked child that has not done so is served, so that
 /// it reads what its parent wrote, but nothing of it is evicted.
@@ -188,6 +191,8 @@ pub(crate) struct Space {
     /// While this is not 0 no page leaves: a fork is under way that the kernel cannot announce, or
     /// memory is being let go.
     pub thawed: AtomicU32,
+    /// A fork that the kernel does not announce.
+    pub window: Window,
     /// Calls its fault thread; without one that looks by itself.
     pub bell: Option<Waker>,
 }
@@ -240,6 +245,7 @@ impl Space {
             standing: Standing::default(),
             told: AtomicBool::new(false),
             thawed: AtomicU32::new(0),
+            window: Window::default(),
             bell,
         }
     }
@@ -285,7 +291,7 @@ impl Space {
     pub fn lets_go(&self) -> bool {
         let agent = self.body.get().is_some_and(|body| !body.agent.is_gone());
         let sure = !self.unsure.load(Relaxed);
-        let pauses = self.is_thawed();
+        let pauses = self.is_thawed() || self.window.is_open();
         let ready = self.told.load(Relaxed) && self.was_looked_at();
         agent && sure && ready && !self.is_dead() && !pauses
     }

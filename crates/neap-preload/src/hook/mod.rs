@@ -1,6 +1,7 @@
 //! What the library interposes or asks to be called for: forks, userfaultfds of the program's own,
 //! memory that a forked child finds wiped, and changes of mappings.
 
+mod door;
 mod fork;
 mod ioctl;
 mod madvise;
@@ -12,7 +13,9 @@ mod sbrk;
 mod turn;
 
 pub use fork::register_fork_handlers;
-pub use next::find as find_what_is_behind;
+#[cfg(target_arch = "x86_64")]
+pub use fork::{SAVED, after_fork, before_fork, end_of_fork, in_child};
+pub use next::{find as find_what_is_behind, restartable};
 
 use core::ffi::c_int;
 

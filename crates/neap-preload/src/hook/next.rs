@@ -25,6 +25,9 @@ static MUNMAP: AtomicUsize = AtomicUsize::new(0);
 static IOCTL: AtomicUsize = AtomicUsize::new(0);
 static SBRK: AtomicUsize = AtomicUsize::new(0);
 static FORK: AtomicUsize = AtomicUsize::new(0);
+static FORK_WITH_HANDLERS: AtomicUsize = AtomicUsize::new(0);
+/// Where libc has told the kernel to write to, from a thread's record on, and how much.
+static RESTARTABLE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Looks for them. Before, and where libc has no dlsym, hooks make the system calls themselves.
 ///
@@ -37,18 +40,32 @@ pub unsafe fn find() {
     }
     // SAFETY: the dynamic loader resolved this symbol, whose type POSIX fixes.
     let dlsym: Dlsym = unsafe { transmute(address) };
-    let names: [(&AtomicUsize, &[u8]); 5] = [
+    let names: [(&AtomicUsize, &[u8]); 8] = [
         (&MMAP, b"mmap\0"),
         (&MUNMAP, b"munmap\0"),
         (&IOCTL, b"ioctl\0"),
         (&SBRK, b"sbrk\0"),
         (&FORK, b"_Fork\0"),
+        (&FORK_WITH_HANDLERS, b"fork\0"),
+        (&RESTARTABLE[0], b"__rseq_offset\0"),
+        (&RESTARTABLE[1], b"__rseq_size\0"),
     ];
     for (place, name) in names {
         // SAFETY: a name that ends with NUL. The loader knows by the return address behind whom to look: it is in here.
         let found = unsafe { dlsym(BEHIND, name.as_ptr()) };
         place.store(found, Relaxed);
     }
+}
+
+/// Functions that may be libc's fork.
+pub fn forks() -> [usize; 2] {
+    [FORK.load(Relaxed), FORK_WITH_HANDLERS.load(Relaxed)]
+}
+
+/// Addresses of glibc's `__rseq_offset` and `__rseq_size`; 0 where missing.
+pub fn restartable() -> (usize, usize) {
+    let [offset, size] = RESTARTABLE.each_ref().map(|place| place.load(Relaxed));
+    (offset, size)
 }
 
 /// # Safety

@@ -1,5 +1,7 @@
 //! The x86-64 instructions.
 
+pub mod door;
+
 use core::arch::{asm, global_asm};
 
 /// `AUDIT_ARCH_X86_64`
@@ -13,6 +15,9 @@ pub mod nr {
     pub const CAPSET: usize = 126;
     pub const CLOSE: usize = 3;
     pub const WRITE: usize = 1;
+    pub const PREAD: usize = 17;
+    pub const PWRITE: usize = 18;
+    pub const RSEQ: usize = 334;
     pub const FUTEX: usize = 202;
     pub const MMAP: usize = 9;
     pub const MPROTECT: usize = 10;

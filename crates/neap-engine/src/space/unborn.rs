@@ -1,0 +1,335 @@
+//! A fork that the kernel does not announce: its child is given what was out at a moment before it.
+//!
+//! The kernel takes a child's mappings out of its parent's userfaultfd, so the child makes one of its own before it touches any
+//! memory that may be out. What it inherits is taken down before the fork. From then on until the fork is over no page leaves,
+//! and no event is read: who discards memory waits for that before it acts, and a change of mappings is seen afterwards. Pages that come in
+//! meanwhile are in the child or are not, which the kernel tells.
+//!
+//! ```text
+//! Quiet ── time is up ──> Reading
+//!   └───── the fork is over ────┴──> Made ── nothing is still to come ──> Over
+//! ```
+//!
+//! Where other threads have changed mappings meanwhile it is not known whether that was before the fork. What the
+//! child has not in these places, it has lost.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use neap_sys::{Event, Lock, Mode, Userfault, View};
+use neap_tuning::TUNING;
+use neap_units::{PAGE_SIZE, PageNr, SpaceId};
+
+use super::events::shape;
+use super::lost::Lost;
+use super::order::Shape;
+use super::{Ranges, Space, addresses, pages};
+use crate::job::Job;
+
+const EVERYTHING: Range<PageNr> = PageNr(0)..PageNr(u64::MAX);
+const WHY: &str = "another thread changed mappings there while its parent forked";
+const GONE: &str = "its parent ended while it forked";
+
+/// What a child is to have.
+pub(crate) struct Unborn {
+    /// That of its space.
+    pub number: u64,
+    pub id: SpaceId,
+    pub parent: Arc<Space>,
+    /// What was registered in its parent.
+    places: Ranges,
+    lost: Lost,
+    account: Lock<Account, 4>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Nothing is read.
+    Quiet,
+    /// It takes long: what is read is noted.
+    Reading,
+    /// The child is there. What is still to come may have been made before.
+    Made,
+    Over,
+}
+
+/// What happened since.
+struct Account {
+    phase: Phase,
+    changes: Vec<Shape>,
+    /// It is known what the parent has changed.
+    whole: bool,
+}
+
+/// The fork of a process that is under way, one at a time.
+#[derive(Default)]
+pub(crate) struct Window {
+    /// No page leaves.
+    open: AtomicBool,
+    /// No event is read.
+    quiet: AtomicBool,
+    unborn: Lock<Option<Arc<Unborn>>, 4>,
+    /// When the last one was over, in nanoseconds.
+    ended: AtomicU64,
+}
+
+impl Window {
+    /// Whether the process forks, so that no page leaves.
+    pub fn is_open(&self) -> bool {
+        self.open.load(Relaxed)
+    }
+
+    /// Whether nothing is read.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet.load(Relaxed)
+    }
+
+    /// Begins a fork, unless another is under way, or has just been and others wait to be heard.
+    pub fn begin(&self, job: &Job, uffd: &dyn Userfault) -> bool {
+        let soon = job.clock.now() < self.ended.load(Relaxed) + TUNING.talk.fork_between.0;
+        let heard = || neap_sys::wait_readable(&[uffd.as_fd()], Some(0)) == 0;
+        (!soon || heard()) && !self.open.swap(true, Relaxed)
+    }
+
+    /// Ends it.
+    pub fn end(&self, job: &Job) {
+        self.quiet.store(false, Relaxed);
+        *self.unborn.lock() = None;
+        self.ended.store(job.clock.now(), Relaxed);
+        self.open.store(false, Relaxed);
+    }
+
+    /// Takes note of an event that is read.
+    pub fn hear(&self, event: &Event) {
+        let unborn = self.is_open().then(|| self.unborn.lock().clone());
+        if let Some(unborn) = unborn.flatten() {
+            unborn.hear(event);
+        }
+    }
+}
+
+/// The children that are expected.
+#[derive(Default)]
+pub(crate) struct Children(Lock<Vec<Arc<Unborn>>, 7>);
+
+impl Children {
+    pub fn add(&self, unborn: &Arc<Unborn>) {
+        self.0.lock().push(unborn.clone());
+    }
+
+    /// Whether there is one with this number.
+    pub fn expects(&self, number: u64) -> bool {
+        self.0.lock().iter().any(|unborn| unborn.number == number)
+    }
+
+    /// The one with this number, which is the caller's from now on.
+    pub fn take(&self, number: u64) -> Option<Arc<Unborn>> {
+        let mut all = self.0.lock();
+        let at = all.iter().position(|unborn| unborn.number == number)?;
+        Some(all.swap_remove(at))
+    }
+
+    /// It will not be born, unless it was.
+    pub fn forget(&self, job: &Job, unborn: &Unborn) {
+        if self.take(unborn.number).is_some() {
+            job.free_number(unborn.id);
+        }
+    }
+}
+
+impl Unborn {
+    fn hear(&self, event: &Event) {
+        let mut account = self.account.lock();
+        let shape = shape(event);
+        match (account.phase, &shape) {
+            // Who discards does so after that is read.
+            (Phase::Made, Shape::Discard(_)) | (_, Shape::Still) | (Phase::Over, _) => {}
+            _ => account.changes.push(shape),
+        }
+    }
+
+    /// The fork takes long, and the thread that forks may wait for a page.
+    pub fn read_on(&self) {
+        let mut account = self.account.lock();
+        if account.phase == Phase::Quiet {
+            account.phase = Phase::Reading;
+            self.parent.window.quiet.store(false, Relaxed);
+        }
+    }
+
+    /// The fork is over. Waits until it is known what has changed meanwhile.
+    pub fn close(&self, job: &Job) {
+        loop {
+            {
+                let mut account = self.account.lock();
+                match account.phase {
+                    Phase::Over => return,
+                    Phase::Quiet | Phase::Reading => account.phase = Phase::Made,
+                    Phase::Made => {}
+                }
+            }
+            {
+                let _gate = self.parent.gate.write();
+                let settled = !self.parent.expects() && !self.parent.is_changing();
+                let lives = !self.parent.is_dead() && self.parent.look_for_life();
+                if settled || !lives {
+                    self.end(job, lives);
+                    return;
+                }
+            }
+            self.parent.window.quiet.store(false, Relaxed);
+            self.parent.ring();
+            job.clock.sleep(TUNING.talk.fork_look.0);
+        }
+    }
+
+    fn end(&self, job: &Job, whole: bool) {
+        {
+            let mut account = self.account.lock();
+            if account.phase == Phase::Over {
+                return;
+            }
+            account.phase = Phase::Over;
+            account.whole = whole;
+        }
+        self.parent.window.end(job);
+        self.parent.ring();
+        job.reclaim.ring();
+    }
+
+    /// Where pages that were out may be, or have been, if others have changed mappings.
+    fn doubtful(&self, out: &BTreeSet<u64>) -> BTreeSet<u64> {
+        let account = self.account.lock();
+        let mut doubtful = BTreeSet::new();
+        // In whatever order that was: until nothing is added.
+        loop {
+            let before = doubtful.len();
+            for change in &account.changes {
+                let touched = |place: &Range<u64>| -> Vec<u64> {
+                    let at = |all: &BTreeSet<u64>| -> Vec<u64> {
+                        all.range(place.clone()).copied().collect()
+                    };
+                    [at(out), at(&doubtful)].concat()
+                };
+                match change {
+                    Shape::Unmap(place) | Shape::Discard(place) => {
+                        let touched = touched(place);
+                        doubtful.extend(touched);
+                    }
+                    Shape::Move { from, to } => {
+                        let there = touched(to);
+                        let left = touched(from);
+                        doubtful.extend(there);
+                        doubtful.extend(left.iter().map(|at| at - from.start + to.start));
+                        doubtful.extend(left);
+                    }
+                    Shape::Still => {}
+                }
+            }
+            if doubtful.len() == before {
+                return doubtful;
+            }
+        }
+    }
+}
+
+impl Space {
+    /// Takes down what a child of a fork is to have that comes next, in a moment when nothing is to be read. The caller holds the
+    /// gate exclusively, and has begun the fork.
+    pub fn expect_child(self: &Arc<Self>, job: &Job) -> Arc<Unborn> {
+        let id = job.core().add_space();
+        let kept = self.keep_staged(job);
+        let lost = Lost::default();
+        lost.inherit(&self.lost, self.copy_table(job, id, kept));
+        let unborn = Arc::new(Unborn {
+            number: Job::new_number(),
+            id,
+            parent: self.clone(),
+            places: self.ranges.lock().clone(),
+            lost,
+            account: Lock::new(Account {
+                phase: Phase::Quiet,
+                changes: Vec::new(),
+                whole: false,
+            }),
+        });
+        *self.window.unborn.lock() = Some(unborn.clone());
+        self.window.quiet.store(true, Relaxed);
+        unborn
+    }
+
+    /// Registers what this child has of its parent's memory, and makes the table true. Its only thread waits for that.
+    /// `None`: it cannot be, and the child must not go on.
+    pub fn be_born(&self, job: &Job, view: &dyn View, unborn: &Unborn) -> Option<()> {
+        let mut places = unborn.places.clone();
+        job.core().for_range(self.id, EVERYTHING, |page, _, _| {
+            places.insert(addresses(page, 1)); // what a mapping grew by
+        });
+        let ranges = self.register_inherited(view, &places)?;
+        for hole in ranges.gaps(&(0..u64::MAX)) {
+            self.drop_records(job, pages(&hole)); // its parent keeps that to itself (MADV_DONTFORK)
+        }
+        let mut present = Ranges::default();
+        for range in ranges.iter() {
+            let mut note = |run: Range<u64>, _| present.insert(run);
+            view.present(range, &mut note).ok()?;
+        }
+        let mut out = BTreeSet::new();
+        job.core().for_range(unborn.id, EVERYTHING, |page, _, _| {
+            _ = out.insert(page.addr())
+        });
+        for run in present.iter() {
+            self.drop_records(job, pages(&run));
+        }
+        let whole = unborn.account.lock().whole;
+        let (doubtful, why) = match whole {
+            true => (unborn.doubtful(&out), WHY),
+            false => (out, GONE),
+        };
+        let mut lost = Vec::new();
+        for at in doubtful {
+            if ranges.find(at).is_some() && present.find(at).is_none() {
+                let page = PageNr::containing(at);
+                self.drop_records(job, page..PageNr(page.0 + 1));
+                lost.push((page, why.to_owned()));
+            }
+        }
+        self.lost.inherit(&unborn.lost, lost);
+        ranges
+            .gaps(&(0..u64::MAX))
+            .iter()
+            .for_each(|hole| self.lost.forget(hole));
+        *self.ranges.lock() = ranges;
+        Some(())
+    }
+
+    /// Whole mappings of private memory that meet these places, registered.
+    fn register_inherited(&self, view: &dyn View, places: &Ranges) -> Option<Ranges> {
+        let mappings = view.survey(0..u64::MAX, &mut |_| None).ok()?;
+        let mut ranges = Ranges::default();
+        for mapping in mappings {
+            let private = mapping.anonymous && !mapping.shared && !mapping.special;
+            if private && places.touches(&mapping.range) {
+                ranges.insert(mapping.range);
+            }
+        }
+        for range in ranges.iter() {
+            self.uffd.register(range, Mode::MissingAndWp).ok()?;
+        }
+        Some(ranges)
+    }
+
+    fn drop_records(&self, job: &Job, range: Range<PageNr>) {
+        let effects = job.core().remove_range(self.id, range);
+        for effect in effects {
+            job.release(self, effect);
+        }
+    }
+}
+
+const _: () = assert!(
+    PAGE_SIZE == 4096,
+    "addresses of pages are their first bytes"
+);
