@@ -45,6 +45,10 @@ pub(crate) fn attend(job: &Arc<Job>, caller: &Caller, talk: Talk, needs: Needs) 
         return;
     };
     let told = tell(job, caller, &unborn).is_some() && await_fork(caller, &unborn);
+    if !told {
+        // It may have lost the connection only, and fork later than this: who has not come by now must not.
+        job.unborn.forget(job, &unborn);
+    }
     unborn.close(job);
     if told {
         acknowledge(job, caller);
