@@ -296,15 +296,7 @@ fn admit(
         }
         return None;
     };
-    match &adopted {
-        None if space.group.require => job.serve_early(space)?,
-        Some(Adopted::Announced { keeps: true }) => space.forget_at_birth(job, &proven.files),
-        Some(Adopted::Expected(unborn)) => {
-            space.be_born(job, &proven.files, unborn)?;
-            job.start_serving(space);
-        }
-        _ => {}
-    }
+    make_ready(job, space, &proven, adopted.as_ref())?;
     // Before the process may go on, and perhaps end, or ask for something, at once.
     space.pid.store(caller.pid, Relaxed);
     job.end_former(space);
@@ -321,6 +313,25 @@ fn admit(
         offer,
         adopted: adopted.is_some(),
     })
+}
+
+/// What must be so before a process goes on.
+fn make_ready(
+    job: &Arc<Job>,
+    space: &Arc<Space>,
+    proven: &Proven,
+    adopted: Option<&Adopted>,
+) -> Option<()> {
+    match adopted {
+        None if space.group.require => job.serve_early(space)?,
+        Some(Adopted::Announced { keeps: true }) => space.forget_at_birth(job, &proven.files),
+        Some(Adopted::Expected(unborn)) => {
+            space.be_born(job, &proven.files, unborn)?;
+            job.start_serving(space);
+        }
+        _ => {}
+    }
+    Some(())
 }
 
 /// Waits for the agent's first word, which comes at once unless somebody has stopped it. The process may have ended before,

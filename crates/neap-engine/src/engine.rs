@@ -215,7 +215,10 @@ fn make_arena(options: &Options, pool_max: Pages) -> Result<PoolArena, SysError>
 }
 
 /// The socket that programs of this job call: whoever finds it may (the path is the secret, and who calls is asked).
-fn open_socket(shelter: &Shelter) -> Result<(Doors, Listener), StartError> {
+fn open_socket(
+    shelter: &Shelter,
+    device: Option<OwnedFd>,
+) -> Result<(Doors, Listener), StartError> {
     const NAME: &str = "s";
     let listener = Listener::bind(shelter.path(), NAME)?;
     let usual = shelter.path().join(NAME);
@@ -223,7 +226,12 @@ fn open_socket(shelter: &Shelter) -> Result<(Doors, Listener), StartError> {
     let required = format!("{NAME}{}", neap_wire::REQUIRED_END);
     let required = shelter.path().join(required);
     symlink(NAME, &required).map_err(StartError::Shelter)?;
-    Ok((Doors { usual, required }, listener))
+    let doors = Doors {
+        usual,
+        required,
+        device,
+    };
+    Ok((doors, listener))
 }
 
 impl Engine {
@@ -240,7 +248,7 @@ impl Engine {
         }
         let store = open_store(&options)?;
         let shelter = Shelter::make().map_err(StartError::Shelter)?;
-        let (doors, listener) = open_socket(&shelter)?;
+        let (doors, listener) = open_socket(&shelter, device)?;
         let job = Arc::new(Job::new(
             options,
             features,
@@ -250,9 +258,6 @@ impl Engine {
             Attendance::new()?,
         ));
         let _ = job.doors.set(doors);
-        if let Some(device) = device {
-            let _ = job.device.set(device);
-        }
         let recording = Recording::start(&job);
         let desk = control::open(&job)?;
         let mut engine = Self {

@@ -120,7 +120,7 @@ fn tell(job: &Job, caller: &Caller, unborn: &Unborn) -> Option<()> {
     ready.number = unborn.number;
     ready.proof = job.proof(unborn.number);
     ready.family = unborn.parent.kin.family();
-    let device = job.device.get().map(|device| device.as_fd());
+    let device = job.device().map(|device| device.as_fd());
     caller.peer.send(bytes_of(&ready), device.as_slice()).ok()
 }
 

@@ -12,9 +12,9 @@ use std::sync::atomic::{
 use std::sync::{Arc, OnceLock};
 
 use neap_control::Name;
-use neap_policy::{Effect, Illegal, Vmstat};
+use neap_policy::{Effect, Illegal};
 use neap_record::Recorded;
-use neap_store::{OwnerStats, Store};
+use neap_store::Store;
 use neap_sys::{
     Clock, Features, Keeper, Lock, Locked, MachineClock, Root, SysError, Userfault, Wake, Waker,
 };
@@ -57,8 +57,6 @@ pub(crate) struct Job {
     spaces: Rosters,
     /// What children of forks are to have that the kernel does not announce.
     pub unborn: Children,
-    /// What userfaultfds are made with, if it may be opened.
-    pub device: OnceLock<OwnedFd>,
     /// That of the top group: what the limit is for.
     pub meter: Arc<Meter>,
     pub groups: Groups,
@@ -127,11 +125,13 @@ pub(crate) struct Job {
     obituaries: AtomicUsize,
 }
 
-/// The paths by which programs call the engine: the second says that a program which cannot be managed is not to begin.
+/// The paths by which programs call the engine, the second of which says that a program which cannot be managed is not to begin;
+/// and what they are handed there to make a userfaultfd with, if that may be opened.
 #[derive(Debug)]
 pub(crate) struct Doors {
     pub usual: PathBuf,
     pub required: PathBuf,
+    pub device: Option<OwnedFd>,
 }
 
 impl Job {
@@ -163,7 +163,6 @@ impl Job {
             store,
             spaces: Rosters::default(),
             unborn: Children::default(),
-            device: OnceLock::new(),
             reclaim: Bell::default(),
             compress: Bell::default(),
             shrink: Bell::default(),
@@ -243,6 +242,11 @@ impl Job {
         })
     }
 
+    /// What programs make userfaultfds with, if not by system call.
+    pub fn device(&self) -> Option<&OwnedFd> {
+        self.doors.get()?.device.as_ref()
+    }
+
     /// What programs need in their environment: where they call, and who is there.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         let door = self.door(self.options.require);
@@ -308,21 +312,6 @@ impl Job {
         let _gate = space.gate.write();
         let (vmstat, stored) = self.free_number(space.id);
         space.group.note_gone(&vmstat, &stored);
-    }
-
-    /// Frees what the number of a space holds in the table and the store, and the number. What it had done.
-    pub fn free_number(&self, id: SpaceId) -> (Vmstat, OwnerStats) {
-        // The number is reused only after its last entry is gone from the store.
-        let everything = PageNr(0)..PageNr(u64::MAX);
-        let effects = self.core().remove_range(id, everything);
-        let freed = effects.iter().filter_map(|effect| effect.freed_entry);
-        let entries: Vec<_> = freed.collect();
-        self.store.put_many(&entries);
-        let stored = self.store.forget_owner(id);
-        let mut core = self.core();
-        let vmstat = core.vmstat_of(id);
-        core.drop_space(id);
-        (vmstat, stored)
     }
 
     /// Gives back what a transition freed.

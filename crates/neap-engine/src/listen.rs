@@ -288,7 +288,7 @@ impl Reception {
 
     /// Tells a process what to offer.
     fn welcome(&self, caller: &Caller, plea: &Plea) -> Option<()> {
-        let device = self.job.device.get().filter(|_| plea.needs_device());
+        let device = self.job.device().filter(|_| plea.needs_device());
         let fds: Vec<_> = device.iter().map(|device| device.as_fd()).collect();
         let words = attendant::words(&self.job, caller.number);
         if let Err(error) = caller.peer.send(bytes_of(&words), &fds) {

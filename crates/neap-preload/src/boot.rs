@@ -79,6 +79,7 @@ pub fn may_pass_on() -> bool {
 }
 
 /// What the engine calls this address space.
+#[cfg(target_arch = "x86_64")]
 pub fn names() -> Names {
     state().names
 }
@@ -168,6 +169,7 @@ fn engine_has_ended(answered: bool) -> bool {
 }
 
 /// In the child of a fork that takes over what is out, as these names: whether it is served.
+#[cfg(target_arch = "x86_64")]
 pub fn inherit(names: Names) -> bool {
     hints::start_in_child();
     attach(wire::purpose::INHERIT, names).is_some()

@@ -12,6 +12,7 @@
 mod agent;
 mod boot;
 mod environment;
+#[cfg(target_arch = "x86_64")]
 mod heir;
 mod hints;
 mod hook;

@@ -211,6 +211,18 @@ mod tests {
     }
 
     #[test]
+    fn a_fork_names_places_that_can_be() {
+        let read = |arg, arg2| request(bytes_of(&hello(purpose::FORK, arg, arg2)));
+        let (stack, record) = (7, 0);
+        assert_eq!(read(7, 0), Ok((7, Request::Fork { stack, record })));
+        let (stack, record) = (END, END);
+        assert_eq!(
+            read(u64::MAX, u64::MAX),
+            Ok((7, Request::Fork { stack, record }))
+        );
+    }
+
+    #[test]
     fn another_version_is_known_whatever_its_length() {
         let mut other = hello(purpose::ATTACH, 0, 0);
         other.version -= 1;

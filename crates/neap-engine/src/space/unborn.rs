@@ -18,6 +18,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use neap_policy::Vmstat;
+use neap_store::OwnerStats;
 use neap_sys::{Event, Lock, Mode, Userfault, View};
 use neap_tuning::TUNING;
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
@@ -141,13 +143,7 @@ impl Children {
 
 impl Unborn {
     fn hear(&self, event: &Event) {
-        let mut account = self.account.lock();
-        let shape = shape(event);
-        match (account.phase, &shape) {
-            // Who discards does so after that is read.
-            (Phase::Made, Shape::Discard(_)) | (_, Shape::Still) | (Phase::Over, _) => {}
-            _ => account.changes.push(shape),
-        }
+        self.account.lock().hear(shape(event));
     }
 
     /// The fork takes long, and the thread that forks may wait for a page.
@@ -198,35 +194,42 @@ impl Unborn {
         self.parent.ring();
         job.reclaim.ring();
     }
+}
+
+impl Account {
+    /// Takes note of a change that is read.
+    fn hear(&mut self, shape: Shape) {
+        match (self.phase, &shape) {
+            // Who discards does so after that is read.
+            (Phase::Made, Shape::Discard(_)) | (_, Shape::Still) | (Phase::Over, _) => {}
+            _ => self.changes.push(shape),
+        }
+    }
 
     /// Where pages that were out may be, or have been, if others have changed mappings.
     fn doubtful(&self, out: &BTreeSet<u64>) -> BTreeSet<u64> {
-        let account = self.account.lock();
         let mut doubtful = BTreeSet::new();
         // In whatever order that was: until nothing is added.
         loop {
             let before = doubtful.len();
-            for change in &account.changes {
-                let touched = |place: &Range<u64>| -> Vec<u64> {
-                    let at = |all: &BTreeSet<u64>| -> Vec<u64> {
-                        all.range(place.clone()).copied().collect()
-                    };
-                    [at(out), at(&doubtful)].concat()
+            for change in &self.changes {
+                let within = |place: &Range<u64>| -> Vec<u64> {
+                    let known = out.range(place.clone());
+                    known
+                        .chain(doubtful.range(place.clone()))
+                        .copied()
+                        .collect()
                 };
-                match change {
-                    Shape::Unmap(place) | Shape::Discard(place) => {
-                        let touched = touched(place);
-                        doubtful.extend(touched);
-                    }
+                let touched = match change {
+                    Shape::Unmap(place) | Shape::Discard(place) => within(place),
                     Shape::Move { from, to } => {
-                        let there = touched(to);
-                        let left = touched(from);
-                        doubtful.extend(there);
-                        doubtful.extend(left.iter().map(|at| at - from.start + to.start));
-                        doubtful.extend(left);
+                        let left = within(from);
+                        let come = left.iter().map(|at| at - from.start + to.start).collect();
+                        [within(to), come, left].concat()
                     }
-                    Shape::Still => {}
-                }
+                    Shape::Still => Vec::new(),
+                };
+                doubtful.extend(touched);
             }
             if doubtful.len() == before {
                 return doubtful;
@@ -285,7 +288,7 @@ impl Space {
         }
         let whole = unborn.account.lock().whole;
         let (doubtful, why) = match whole {
-            true => (unborn.doubtful(&out), WHY),
+            true => (unborn.account.lock().doubtful(&out), WHY),
             false => (out, GONE),
         };
         let mut lost = Vec::new();
@@ -329,7 +332,77 @@ impl Space {
     }
 }
 
+impl Job {
+    /// Frees what the number of a space holds in the table and the store, and the number. What it had done.
+    pub fn free_number(&self, id: SpaceId) -> (Vmstat, OwnerStats) {
+        // The number is reused only after its last entry is gone from the store.
+        let effects = self.core().remove_range(id, EVERYTHING);
+        let freed = effects.iter().filter_map(|effect| effect.freed_entry);
+        let entries: Vec<_> = freed.collect();
+        self.store.put_many(&entries);
+        let stored = self.store.forget_owner(id);
+        let mut core = self.core();
+        let vmstat = core.vmstat_of(id);
+        core.drop_space(id);
+        (vmstat, stored)
+    }
+}
+
 const _: () = assert!(
     PAGE_SIZE == 4096,
     "addresses of pages are their first bytes"
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(phase: Phase, changes: Vec<Shape>) -> Account {
+        let mut account = Account {
+            phase,
+            changes: Vec::new(),
+            whole: true,
+        };
+        changes.into_iter().for_each(|shape| account.hear(shape));
+        account
+    }
+
+    fn place(first: u64, pages: u64) -> Range<u64> {
+        addresses(PageNr(first), pages as usize)
+    }
+
+    fn doubtful(account: &Account, out: &[u64]) -> Vec<u64> {
+        let out = out.iter().map(|&page| PageNr(page).addr()).collect();
+        let found = account.doubtful(&out);
+        found
+            .into_iter()
+            .map(|at| PageNr::containing(at).0)
+            .collect()
+    }
+
+    #[test]
+    fn what_is_in_doubt_goes_with_each_move_whatever_was_read_first() {
+        let moves = |from, to| Shape::Move {
+            from: place(from, 4),
+            to: place(to, 4),
+        };
+        let story = vec![moves(20, 30), moves(10, 20), Shape::Unmap(place(31, 1))];
+        for turn in 0..story.len() {
+            let mut story = story.clone();
+            story.rotate_left(turn);
+            let account = account(Phase::Quiet, story);
+            let found = doubtful(&account, &[9, 10, 12, 14]);
+            assert_eq!(found, [10, 12, 20, 22, 30, 32], "from {turn} on");
+        }
+    }
+
+    #[test]
+    fn a_discard_that_is_read_after_the_fork_was_made_after_it() {
+        let discard = || vec![Shape::Discard(place(5, 2))];
+        assert!(doubtful(&account(Phase::Made, discard()), &[5, 6]).is_empty());
+        assert_eq!(doubtful(&account(Phase::Reading, discard()), &[4, 6]), [6]);
+        let unmapped = vec![Shape::Unmap(place(5, 2))];
+        assert_eq!(doubtful(&account(Phase::Made, unmapped.clone()), &[5]), [5]);
+        assert!(doubtful(&account(Phase::Over, unmapped), &[5]).is_empty());
+    }
+}

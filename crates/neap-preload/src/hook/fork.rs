@@ -1,19 +1,31 @@
 //! Around fork(2) as libc does it. vfork, posix_spawn and raw clone do not come here: the first two
 //! share the address space until exec, and the last is announced by the kernel where it can.
 //!
-//! Where the kernel announces no forks, the child is given what is out ([`heir`]), if the place is taken over at which
-//! libc's fork enters the kernel ([`door`]). Else all pages come back before.
+//! Where the kernel announces no forks, the child is given what is out (`heir.rs`), if the place is taken over at which
+//! libc's fork enters the kernel (`door.rs`). Else all pages come back before.
 
 use core::ffi::c_int;
-use core::mem::{size_of, transmute};
+use core::mem::transmute;
 use core::ptr::null;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use neap_wire::purpose;
 
-use super::{door, next, turn};
-use crate::heir::{self, Passage};
+use super::{next, turn};
 use crate::{agent, boot, sys};
+
+#[cfg(target_arch = "x86_64")]
+use super::door;
+/// Where libc enters the kernel is known for no other machine yet.
+#[cfg(not(target_arch = "x86_64"))]
+mod door {
+    pub fn is_taken() -> bool {
+        false
+    }
+    pub unsafe fn take_over() -> bool {
+        false
+    }
+}
 
 /// Forks whose beginning was told, and which go on.
 static OPEN: AtomicU32 = AtomicU32::new(0);
@@ -76,7 +88,7 @@ extern "C" fn prepare() {
 }
 
 /// Has all pages come back, and stay until [`resume`].
-fn thaw() {
+pub(super) fn thaw() {
     if boot::tell(purpose::THAW, 0, 0) {
         OPEN.fetch_add(1, Relaxed);
     } else if agent::is_armed() {
@@ -99,7 +111,7 @@ extern "C" fn parent() {
     }
 }
 
-fn resume() {
+pub(super) fn resume() {
     // It may end another fork's pause in place of its own that was never asked for: as long as this one is
     // not over nothing can leave all the same.
     let told = boot::tell(purpose::RESUME, 0, 0);
@@ -115,93 +127,12 @@ fn resume() {
 }
 
 extern "C" fn child() {
-    OPEN.store(0, Relaxed); // its parent's
-    turn::start_in_child();
+    leave_parent();
     boot::start_in_child();
 }
 
-/// What a thread that forks keeps on its stack.
-#[repr(C, align(16))]
-pub struct Kept {
-    /// Its signal mask.
-    mask: u64,
-    passage: Passage,
-}
-
-/// Bytes of [`Kept`], for the instructions that make room for it.
-pub const SAVED: usize = size_of::<Kept>();
-
-/// No page may leave, and none is out.
-const PLAIN: u64 = 0;
-/// The child is given what is out, and begins on a stack of the library's.
-const PASSED_ON: u64 = 1;
-/// All came back.
-const THAWED: u64 = 2;
-
-/// Before libc's fork enters the kernel: how its child is to begin. A signal's handler that ran in the child before it is served would read
-/// wrong bytes, so that signals wait.
-///
-/// # Safety
-/// `kept` is room for it.
-pub unsafe extern "C" fn before_fork(kept: *mut Kept) -> u64 {
-    let mask = sys::set_signal_mask(u64::MAX);
-    // SAFETY: the caller's promise.
-    let kept = unsafe {
-        kept.write(Kept {
-            mask,
-            passage: Passage::NONE,
-        });
-        &mut *kept
-    };
-    if !agent::fork_begins() {
-        return PLAIN;
-    }
-    match heir::announce((&raw const *kept).addr()) {
-        Some(passage) => {
-            kept.passage = passage;
-            PASSED_ON
-        }
-        None => {
-            thaw();
-            THAWED
-        }
-    }
-}
-
-/// In the process that has forked, or could not.
-///
-/// # Safety
-/// `kept` is what [`before_fork`] kept, with its answer.
-pub unsafe extern "C" fn after_fork(kept: *const Kept, way: u64) {
-    // SAFETY: the caller's promise.
-    let kept = unsafe { &*kept };
-    match way {
-        PASSED_ON => heir::tell_of_fork(&kept.passage),
-        THAWED => resume(),
-        _ => {}
-    }
-    agent::fork_ends();
-    sys::set_signal_mask(kept.mask);
-}
-
-/// In the child. If it is given what is out it touches no memory but the library's until that is done.
-pub extern "C" fn in_child(way: u64) {
-    match way {
-        PASSED_ON => {
-            OPEN.store(0, Relaxed);
-            turn::start_in_child();
-            heir::begin();
-        }
-        _ => child(),
-    }
-}
-
-/// In the child, once it may touch all memory.
-///
-/// # Safety
-/// `kept` is what [`before_fork`] kept.
-pub unsafe extern "C" fn end_of_fork(kept: *const Kept) {
-    // SAFETY: the caller's promise.
-    let mask = unsafe { (*kept).mask };
-    sys::set_signal_mask(mask);
+/// What is under way in the parent is not in its child.
+pub(super) fn leave_parent() {
+    OPEN.store(0, Relaxed);
+    turn::start_in_child();
 }

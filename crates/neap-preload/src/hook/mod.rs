@@ -1,6 +1,7 @@
 //! What the library interposes or asks to be called for: forks, userfaultfds of the program's own,
 //! memory that a forked child finds wiped, and changes of mappings.
 
+#[cfg(target_arch = "x86_64")]
 mod door;
 mod fork;
 mod ioctl;
@@ -8,14 +9,18 @@ mod madvise;
 mod mmap;
 mod mremap;
 mod next;
+#[cfg(target_arch = "x86_64")]
+mod passing;
 mod populate;
 mod sbrk;
 mod turn;
 
 pub use fork::register_fork_handlers;
+pub use next::find as find_what_is_behind;
 #[cfg(target_arch = "x86_64")]
-pub use fork::{SAVED, after_fork, before_fork, end_of_fork, in_child};
-pub use next::{find as find_what_is_behind, restartable};
+pub use next::restartable;
+#[cfg(target_arch = "x86_64")]
+pub use passing::{SAVED, after_fork, before_fork, end_of_fork, in_child};
 
 use core::ffi::c_int;
 

@@ -58,11 +58,13 @@ pub unsafe fn find() {
 }
 
 /// Functions that may be libc's fork.
+#[cfg(target_arch = "x86_64")]
 pub fn forks() -> [usize; 2] {
     [FORK.load(Relaxed), FORK_WITH_HANDLERS.load(Relaxed)]
 }
 
 /// Addresses of glibc's `__rseq_offset` and `__rseq_size`; 0 where missing.
+#[cfg(target_arch = "x86_64")]
 pub fn restartable() -> (usize, usize) {
     let [offset, size] = RESTARTABLE.each_ref().map(|place| place.load(Relaxed));
     (offset, size)

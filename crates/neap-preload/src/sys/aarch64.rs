@@ -1,7 +1,5 @@
 //! The AArch64 instructions.
 
-pub mod door;
-
 use core::arch::{asm, global_asm};
 
 /// `AUDIT_ARCH_AARCH64`
@@ -17,9 +15,6 @@ pub mod nr {
     pub const CAPSET: usize = 91;
     pub const CLOSE: usize = 57;
     pub const WRITE: usize = 64;
-    pub const PREAD: usize = 67;
-    pub const PWRITE: usize = 68;
-    pub const RSEQ: usize = 293;
     pub const PPOLL: usize = 73;
     pub const KILL: usize = 129;
     pub const RT_SIGPROCMASK: usize = 135;

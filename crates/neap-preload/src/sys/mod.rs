@@ -15,8 +15,6 @@ pub use aarch64::{ARCH, clone_task, cycles, nr, syscall6, weak_atfork, weak_dlsy
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{ARCH, clone_task, cycles, nr, syscall6, weak_atfork, weak_dlsym, weak_errno};
 
-#[cfg(target_arch = "aarch64")]
-pub use aarch64::door;
 pub use own::is_self;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::door;
@@ -212,12 +210,14 @@ pub fn read(fd: Fd, into: &mut [u8]) -> usize {
 }
 
 /// The same from a place on.
+#[cfg(target_arch = "x86_64")]
 pub fn read_at(fd: Fd, into: &mut [u8], place: usize) -> usize {
     let at = into.as_mut_ptr() as usize;
     let got = call(nr::PREAD, [fd.0 as usize, at, into.len(), place, 0, 0]);
     got.max(0) as usize
 }
 
+#[cfg(target_arch = "x86_64")]
 pub fn write_at(fd: Fd, bytes: &[u8], place: usize) {
     let at = bytes.as_ptr() as usize;
     call(nr::PWRITE, [fd.0 as usize, at, bytes.len(), place, 0, 0]);
