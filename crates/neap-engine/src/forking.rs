@@ -15,7 +15,7 @@ use crate::job::Job;
 use crate::listen::Caller;
 use crate::space::{Unborn, pages};
 use crate::talk::Talk;
-use crate::thaw::{bring_back, its_space};
+use crate::thaw::{self, bring_back, its_space};
 
 /// What the thread that forks needs in memory.
 #[derive(Clone, Copy)]
@@ -38,34 +38,29 @@ impl Needs {
 }
 
 /// Sees a fork through: answers once all is taken down, waits until it is over, and forgets the child if that does not come.
-/// `device`: what the child makes a userfaultfd with.
-pub(crate) fn attend(job: &Arc<Job>, caller: &Caller, talk: Talk, needs: Needs) {
+/// Whether the thread is as it was: it may have had to give up its priority.
+pub(crate) fn attend(job: &Arc<Job>, caller: &Caller, talk: Talk, needs: Needs) -> bool {
     let Some(unborn) = prepare(job, caller, needs) else {
         refuse(job, caller);
-        return;
+        return !thaws(job, caller, hear(caller, TUNING.talk.silent.0));
     };
-    let told = tell(job, caller, &unborn).is_some() && await_fork(caller, &unborn);
-    if !told {
+    let mut talk = Some(talk);
+    let word = tell(job, caller, &unborn).and_then(|()| await_fork(caller, &unborn, &mut talk));
+    let forked = word == Some(Request::Forked);
+    if !forked {
         // It may have lost the connection only, and fork later than this: who has not come by now must not.
         job.unborn.forget(job, &unborn);
     }
     unborn.close(job);
-    if told {
-        acknowledge(job, caller);
+    if !forked {
+        return !thaws(job, caller, word);
     }
+    acknowledge(job, caller);
     drop(talk); // a child that is stopped is waited for
     // It keeps the connection until it is served, or ends.
-    while hears(caller, None) {
-        let mut more = [0; size_of::<wire::Hello>()];
-        if !caller
-            .peer
-            .try_receive(&mut more)
-            .is_ok_and(|more| more.len > 0)
-        {
-            break;
-        }
-    }
+    while hear(caller, u64::MAX).is_some() {}
     job.unborn.forget(job, &unborn);
+    true
 }
 
 /// Takes down what the child is to have, once no other fork of the process is under way. `None`: it must do without.
@@ -97,20 +92,48 @@ fn prepare(job: &Arc<Job>, caller: &Caller, needs: Needs) -> Option<Arc<Unborn>>
     unborn
 }
 
-/// Waits until the process tells that it has forked, or is gone. Whether it has told.
-fn await_fork(caller: &Caller, unborn: &Unborn) -> bool {
+/// Waits until the process tells that it has forked, or must do without, or is gone. One that is stopped is waited for, and holds
+/// up nobody.
+fn await_fork(caller: &Caller, unborn: &Unborn, talk: &mut Option<Talk>) -> Option<Request> {
     if !hears(caller, Some(TUNING.talk.fork_quiet.0)) {
         unborn.read_on();
-        hears(caller, None);
+        talk.take();
     }
+    hear(caller, u64::MAX)
+}
+
+/// Brings everything back if that is the word: the process lacks something that its child would need. Whether it was.
+fn thaws(job: &Arc<Job>, caller: &Caller, word: Option<Request>) -> bool {
+    let asked = word == Some(Request::Thaw);
+    if asked {
+        neap_sys::lower_to_ordinary();
+        thaw::answer(job, caller, Request::Thaw);
+    }
+    asked
+}
+
+/// Waits for the next word, for so many nanoseconds. `None`: there is none, or the other end is gone.
+fn hear(caller: &Caller, nanos: u64) -> Option<Request> {
     let mut word = [0; size_of::<wire::Hello>()];
-    let told = caller.peer.try_receive(&mut word);
-    told.is_ok_and(|told| matches!(wire::request(&word[..told.len]), Ok((_, Request::Forked))))
+    let since = neap_sys::monotonic_nanos();
+    loop {
+        let left = nanos.checked_sub(neap_sys::monotonic_nanos() - since)?;
+        if !hears(caller, Some(left.min(TUNING.talk.silent.0))) {
+            continue;
+        }
+        match caller.peer.try_receive(&mut word) {
+            Err(error) if error.passes() => {}
+            told => {
+                let (_, request) = wire::request(&word[..told.ok()?.len]).ok()?;
+                return Some(request);
+            }
+        }
+    }
 }
 
 /// Whether the other end has said something, or is gone.
-fn hears(caller: &Caller, timeout: Option<u64>) -> bool {
-    neap_sys::wait_readable(&[caller.peer.as_fd()], timeout) != 0
+fn hears(caller: &Caller, nanos: Option<u64>) -> bool {
+    neap_sys::wait_readable(&[caller.peer.as_fd()], nanos) != 0
 }
 
 fn tell(job: &Job, caller: &Caller, unborn: &Unborn) -> Option<()> {

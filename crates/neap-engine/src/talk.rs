@@ -158,7 +158,7 @@ fn speak(job: &Arc<Job>, mut caller: Caller, talk: Talk) -> bool {
     match std::mem::replace(&mut caller.next, Next::Hello) {
         Next::Hello => {}
         Next::Answer(Request::Fork { stack, record }) => {
-            forking::attend(job, &caller, talk, Needs { stack, record });
+            return forking::attend(job, &caller, talk, Needs { stack, record });
         }
         Next::Answer(request) => {
             neap_sys::lower_to_ordinary(); // many pages may have to come back

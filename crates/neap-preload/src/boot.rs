@@ -240,6 +240,11 @@ fn is_gone(errno: i64) -> bool {
     errno == -sys::ECONNREFUSED || errno == -sys::ENOENT
 }
 
+/// As [`tell`], by a connection that is there, which is used up.
+pub fn tell_by(socket: Fd, purpose: u32) -> bool {
+    say(socket, &hello(purpose, (0, 0), state().names.space.number))
+}
+
 fn say(socket: Fd, hello: &wire::Hello) -> bool {
     let mut welcome = wire::Welcome::default();
     let told = sys::send(socket, hello, &[])

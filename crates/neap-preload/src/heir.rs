@@ -54,30 +54,39 @@ static LEGACY: Shared = Shared(UnsafeCell::new(Legacy {
     passage: Passage::NONE,
 }));
 
-/// Announces a fork of the calling thread. From the engine's answer on, no page but those around `stack` is brought for this thread. `None`:
-/// the engine is not told, or says no.
-pub fn announce(stack: usize) -> Option<Passage> {
-    let record = written_by_kernel()?;
-    let line = sys::connect(boot::engine_name()).ok()?;
+/// What comes of telling the engine of a fork.
+pub enum Announced {
+    /// The child will be given what is out.
+    Passed(Passage),
+    /// It says no, or something that the child will need is not to be had. It hears more by this connection.
+    Not(Fd),
+    /// It cannot be told.
+    No,
+}
+
+/// Announces a fork of the calling thread. From the engine's answer on, no page but those around `stack` is brought for
+/// this thread.
+pub fn announce(stack: usize) -> Announced {
+    let Ok(line) = sys::connect(boot::engine_name()) else {
+        return Announced::No;
+    };
     let mut passage = Passage {
         line,
         ..Passage::NONE
     };
-    let names = ask(&mut passage, stack, record);
-    if let Some(names) = names {
+    let record = written_by_kernel().filter(|_| reserve(&mut passage).is_some());
+    if let Some(names) = record.and_then(|record| ask(&mut passage, stack, record)) {
         // SAFETY: the engine sees one fork through at a time.
         unsafe { *LEGACY.0.get() = Legacy { names, passage } };
-        return Some(passage);
+        return Announced::Passed(passage);
     }
     passage.close_spares();
-    sys::close(line);
-    None
+    Announced::Not(line)
 }
 
-fn ask(passage: &mut Passage, stack: usize, record: usize) -> Option<Names> {
+/// Opens as many files as the child will, but for two.
+fn reserve(passage: &mut Passage) -> Option<()> {
     const O_RDONLY: usize = 0;
-    let Passage { line, spares } = passage;
-    let (files, others) = spares.split_at_mut(NEEDED - 2);
     let paths: [&[u8]; NEEDED - 2] = [
         b"/proc/self/mem\0",
         b"/proc/self/pagemap\0",
@@ -85,9 +94,15 @@ fn ask(passage: &mut Passage, stack: usize, record: usize) -> Option<Names> {
         b"/proc/self/maps\0",
         b"/proc/self/maps\0",
     ];
-    for (file, path) in files.iter_mut().zip(paths) {
-        *file = sys::open(path, O_RDONLY)?;
+    for (spare, path) in passage.spares.iter_mut().zip(paths) {
+        *spare = sys::open(path, O_RDONLY)?;
     }
+    Some(())
+}
+
+fn ask(passage: &mut Passage, stack: usize, record: usize) -> Option<Names> {
+    let Passage { line, spares } = passage;
+    let others = &mut spares[NEEDED - 2..];
     let own = boot::names();
     let mut welcome = wire::Welcome::default();
     let mut ready = wire::Ready::default();
@@ -145,6 +160,8 @@ pub fn begin() {
     // SAFETY: the parent wrote it before the fork, and no other thread is here.
     let Legacy { names, passage } = unsafe { *LEGACY.0.get() };
     passage.close_spares();
+    // Another thread may just have allowed fewer.
+    let allowed = sys::allow_descriptors(None);
     if !boot::inherit(names) {
         sys::write(
             sys::STDERR,
@@ -152,6 +169,9 @@ pub fn begin() {
               it is killed rather than let it read wrong bytes\n",
         );
         sys::kill_self();
+    }
+    if let Some(allowed) = allowed {
+        sys::allow_descriptors(Some(allowed));
     }
     sys::close(passage.line);
 }

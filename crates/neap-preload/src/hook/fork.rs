@@ -12,7 +12,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use neap_wire::purpose;
 
 use super::{next, turn};
-use crate::{agent, boot, sys};
+use crate::sys::{self, Fd};
+use crate::{agent, boot};
 
 #[cfg(target_arch = "x86_64")]
 use super::door;
@@ -83,13 +84,14 @@ pub unsafe extern "C" fn fork_without_handlers() -> c_int {
 extern "C" fn prepare() {
     if boot::thaw_around_fork() {
         agent::fork_begins();
-        thaw();
+        thaw(None);
     }
 }
 
-/// Has all pages come back, and stay until [`resume`].
-pub(super) fn thaw() {
-    if boot::tell(purpose::THAW, 0, 0) {
+/// Has all pages come back, and stay until [`resume`]. `line`: a connection to the engine, which is used up.
+pub(super) fn thaw(line: Option<Fd>) {
+    let told = line.is_some_and(|line| boot::tell_by(line, purpose::THAW));
+    if told || boot::tell(purpose::THAW, 0, 0) {
         OPEN.fetch_add(1, Relaxed);
     } else if agent::is_armed() {
         sys::write(

@@ -3,7 +3,7 @@
 use core::mem::size_of;
 
 use super::fork::{leave_parent, resume, thaw};
-use crate::heir::{self, Passage};
+use crate::heir::{self, Announced, Passage};
 use crate::{agent, boot, sys};
 
 /// What a thread that forks keeps on its stack.
@@ -43,12 +43,16 @@ pub unsafe extern "C" fn before_fork(kept: *mut Kept) -> u64 {
         return PLAIN;
     }
     match heir::announce((&raw const *kept).addr()) {
-        Some(passage) => {
+        Announced::Passed(passage) => {
             kept.passage = passage;
             PASSED_ON
         }
-        None => {
-            thaw();
+        Announced::Not(line) => {
+            thaw(Some(line));
+            THAWED
+        }
+        Announced::No => {
+            thaw(None);
             THAWED
         }
     }

@@ -6,6 +6,8 @@
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 mod filter;
+#[cfg(target_arch = "x86_64")]
+mod limit;
 mod memory;
 mod own;
 #[cfg(target_arch = "x86_64")]
@@ -15,6 +17,8 @@ pub use aarch64::{ARCH, clone_task, cycles, nr, syscall6, weak_atfork, weak_dlsy
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{ARCH, clone_task, cycles, nr, syscall6, weak_atfork, weak_dlsym, weak_errno};
 
+#[cfg(target_arch = "x86_64")]
+pub use limit::allow_descriptors;
 pub use own::is_self;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::door;

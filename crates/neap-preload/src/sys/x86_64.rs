@@ -18,6 +18,7 @@ pub mod nr {
     pub const PREAD: usize = 17;
     pub const PWRITE: usize = 18;
     pub const RSEQ: usize = 334;
+    pub const PRLIMIT: usize = 302;
     pub const FUTEX: usize = 202;
     pub const MMAP: usize = 9;
     pub const MPROTECT: usize = 10;
