@@ -85,8 +85,8 @@ int main(int argc, char **argv)
 		if (rnd() % 8)
 			memcpy(words, "neap", 4);
 		if (rnd() % 8)
-			words[1] = 10;
-		words[2] = (uint32_t)(rnd() % 10);
+			words[1] = 11;
+		words[2] = (uint32_t)(rnd() % 12);
 		say(fd, words, rnd() % 8 ? 40 : rnd() % sizeof words);
 		if (recv(fd, answer, sizeof answer, 0) > 0 && rnd() % 4) {
 			for (int w = 0; w < 32; w++)

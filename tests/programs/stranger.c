@@ -231,7 +231,7 @@ static int file_named(const char *name, int fifo)
 /* Offers this process; the connection if it was believed, else -1. */
 static int offer(int lie)
 {
-	struct hello hello = { magic, 10, 1, 0, 0, 0, 0 };
+	struct hello hello = { magic, 11, 1, 0, 0, 0, 0 };
 	struct welcome welcome = { 0 };
 	struct ready ready = { 0 };
 	int fd = dial(), device, extra, count = 4, fds[24];

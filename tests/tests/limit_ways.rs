@@ -52,7 +52,7 @@ const ANEW: [&str; 3] = [
 /// What a forked child copies before its pages are looked for, which is not done for one that copies next to nothing.
 const UNSEEN_IN_CHILD: u64 = 4 << 20;
 
-/// Those that fork. Without CAP_SYS_PTRACE everything comes back for that.
+/// Those that fork.
 const FORKS: [&str; 2] = ["read_and_forked", "written_by_another"];
 
 /// Runs each, within what is allowed. One look at the kernel's accounting that comes late may cost some MiB; not twice.

@@ -330,7 +330,7 @@ fn holds(place: &Place, cells: &[String]) {
     assert_eq!(cells[2], "yes");
     let forks = match cells[3].as_str() {
         "announced" => "ok",
-        "pages come back" => "limited",
+        "passed on" => "limited",
         other => panic!("{other}: no word of this table"),
     };
     let report = place.must_manage(forks);

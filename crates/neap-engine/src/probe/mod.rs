@@ -53,7 +53,7 @@ pub fn probe() -> Probe {
         checks.push(wish(
             "fork events",
             features.has(Features::FORK),
-            "no: before each fork every page comes back, over the limit where they do not fit",
+            "no: forks of a libc that neap does not know bring every page back, and a child of a raw clone(2) reads zeros where pages are out",
             rights.way_to(Wanted::Trace),
         ));
     }
