@@ -7,11 +7,14 @@
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::next;
-use crate::sys::door::{LONGEST, SITES, jump};
+use crate::sys::door::{LONGEST, SITES, is_fork, jump};
 use crate::sys::{self, Fd};
 
 /// How far into a function they are looked for, in bytes.
 const REACH: usize = 512;
+
+/// How far before a call its flags are loaded, at most.
+const NEAR: usize = 48;
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
@@ -43,7 +46,11 @@ fn take_over_in(memory: Fd, function: usize) -> bool {
     let got = sys::read_at(memory, &mut code, function);
     let code = &code[..got];
     for (site, kind) in SITES {
-        let Some(at) = code.windows(site.len()).position(|bytes| bytes == site) else {
+        let is_site = |at: &usize| {
+            let before = &code[at.saturating_sub(NEAR)..*at];
+            code[*at..].starts_with(site) && is_fork(kind, before)
+        };
+        let Some(at) = (0..code.len()).find(is_site) else {
             continue;
         };
         let place = function + at;
@@ -60,4 +67,74 @@ fn take_over_in(memory: Fd, function: usize) -> bool {
         }
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use core::arch::global_asm;
+
+    use super::*;
+    use crate::sys::nr;
+
+    // As libc's: what they keep in registers across the call must be there afterwards.
+    global_asm!(
+        ".macro neap_test_fork name, bytes:vararg",
+        "\\name:",
+        "push rbx",
+        "mov ebx, 0x1234567",
+        "movq xmm7, rbx",
+        "mov edi, 0x1200011",
+        "xor esi, esi",
+        "xor edx, edx",
+        "xor r8d, r8d",
+        "xor r10d, r10d",
+        ".byte \\bytes",
+        "movq rcx, xmm7",
+        "cmp rcx, rbx",
+        "jne 1f",
+        "cmp rdi, 0x1200011",
+        "je 2f",
+        "1:",
+        "mov rax, -77",
+        "2:",
+        "pop rbx",
+        "ret",
+        ".endm",
+        "neap_test_fork neap_test_clone, 0xb8, 0x38, 0, 0, 0, 0x0f, 0x05",
+        "neap_test_fork neap_test_fork, 0x6a, 0x39, 0x58, 0x0f, 0x05",
+    );
+
+    unsafe extern "C" {
+        fn neap_test_clone() -> i64;
+        fn neap_test_fork() -> i64;
+    }
+
+    /// How a child of this function ends.
+    fn forks(function: unsafe extern "C" fn() -> i64) -> (bool, u32) {
+        // SAFETY: the child does nothing but to end.
+        let child = unsafe { function() };
+        if child == 0 {
+            sys::exit(7);
+        }
+        let mut status = 0u32;
+        let at = (&raw mut status) as usize;
+        let waited = sys::call(nr::WAIT4, [child as usize, at, 0, 0, 0, 0]);
+        // SAFETY: the kernel wrote through the address, so it is read anew.
+        (waited == child && child > 0, unsafe {
+            (&raw const status).read_volatile()
+        })
+    }
+
+    #[test]
+    fn a_fork_that_is_taken_over_returns_twice_with_all_that_it_had() {
+        let memory = sys::open(b"/proc/self/mem\0", 2).unwrap();
+        // One after the other: libc has one place only.
+        for function in [neap_test_clone, neap_test_fork] {
+            assert_eq!(forks(function), (true, 7 << 8), "as it is");
+            let place = function as *const () as usize;
+            assert!(take_over_in(memory, place));
+            assert_eq!(forks(function), (true, 7 << 8), "taken over");
+        }
+        sys::close(memory);
+    }
 }

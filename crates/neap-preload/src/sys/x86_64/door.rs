@@ -22,6 +22,14 @@ pub enum Kind {
     Fork,
 }
 
+/// Whether a call makes a process as fork does, by the instructions just before it: other functions of libc, which may follow, use
+/// clone(2) otherwise.
+pub fn is_fork(kind: Kind, before: &[u8]) -> bool {
+    // mov edi, CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD
+    const FLAGS: [u8; 5] = [0xbf, 0x11, 0, 0x20, 0x01];
+    kind == Kind::Fork || before.windows(FLAGS.len()).any(|bytes| bytes == FLAGS)
+}
+
 /// Most bytes of a site.
 pub const LONGEST: usize = 7;
 
