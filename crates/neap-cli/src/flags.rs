@@ -156,7 +156,7 @@ pub struct EngineArgs {
     pub swap_size: Option<String>,
 
     /// Write no page to the swap file until neap set JOB zswap.writeback=1 (memory.zswap.writeback=0 of a cgroup): what
-    /// does not compress stays in memory
+    /// does not compress stays in memory; with --in no page of this job
     #[arg(long)]
     pub no_writeback: bool,
 
@@ -207,7 +207,7 @@ impl EngineArgs {
             swap_dir,
             no_swap,
             swap_size,
-            no_writeback,
+            no_writeback: _,
             pool_max,
             pool_beside,
             compressor,
@@ -215,18 +215,17 @@ impl EngineArgs {
             on_exhausted,
             idle,
         } = self;
-        let where_to = swap_dir.is_some() || swap_size.is_some() || *no_swap || *no_writeback;
+        let where_to = swap_dir.is_some() || swap_size.is_some() || *no_swap;
         let pool = pool_max.is_some() || *pool_beside || compressor.is_some() || shrinker.is_some();
         where_to || pool || on_exhausted.is_some() || idle.is_some()
     }
 }
 
 /// What a job in a service leaves to that.
-const OF_THE_SERVICE: [&str; 11] = [
+const OF_THE_SERVICE: [&str; 10] = [
     "swap_dir",
     "no_swap",
     "swap_size",
-    "no_writeback",
     "pool_max",
     "pool_beside",
     "compressor",
@@ -441,10 +440,10 @@ mod tests {
         assert!(run(&["--bogus", "ls"]).is_err());
         assert!(run(&[]).is_err());
         assert!(run(&["--no-swap", "--swap-dir", "/x", "ls"]).is_err());
-        assert!(run(&["--in", "a", "-m", "1G", "ls"]).is_ok());
+        assert!(run(&["--in", "a", "-m", "1G", "--no-writeback", "ls"]).is_ok());
         for of_the_service in [
             ["--in", "a", "--no-swap"],
-            ["--budget", "a", "--no-writeback"],
+            ["--budget", "a", "--pool-beside"],
         ] {
             assert!(run(&[&of_the_service[..], &["ls"]].concat()).is_err());
         }

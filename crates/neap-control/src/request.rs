@@ -41,7 +41,7 @@ pub enum Request {
 }
 
 /// A job that joins a service.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Join {
     /// What it is to be called there.
     pub name: Option<Name>,
@@ -51,10 +51,26 @@ pub struct Join {
     pub low: u64,
     /// `memory.min`: what is never taken from it for others, in bytes.
     pub min: u64,
+    /// `memory.zswap.writeback`: its pages may be written to the swap file.
+    pub writeback: bool,
     /// No process of it runs unmanaged.
     pub require: bool,
     /// The command.
     pub command: Vec<String>,
+}
+
+impl Default for Join {
+    fn default() -> Self {
+        Self {
+            name: None,
+            max: None,
+            low: 0,
+            min: 0,
+            writeback: true,
+            require: false,
+            command: Vec::new(),
+        }
+    }
 }
 
 /// A request, and whom it is about.
@@ -246,6 +262,7 @@ impl Request {
                 "memory.max": join.max,
                 "memory.low": join.low,
                 "memory.min": join.min,
+                "zswap.writeback": u64::from(join.writeback),
                 "require": join.require,
                 "command": join.command,
             }),
@@ -277,6 +294,10 @@ impl Join {
             max,
             low: size("memory.low")?,
             min: size("memory.min")?,
+            writeback: match object.get("zswap.writeback") {
+                None | Some(Value::Null) => true,
+                Some(_) => switch(object, "zswap.writeback")?,
+            },
             require: object.get("require") == Some(&Value::Bool(true)),
             command: words.map(str::to_owned).collect(),
         })
@@ -389,6 +410,7 @@ mod tests {
                 max: Some(1 << 30),
                 low: 1 << 20,
                 min: 4096,
+                writeback: false,
                 require: true,
                 command: vec!["make".into(), "a \"b\"\n".into()],
             }),

@@ -15,9 +15,7 @@ use neap_control::Name;
 use neap_policy::{Effect, Illegal};
 use neap_record::Recorded;
 use neap_store::Store;
-use neap_sys::{
-    Clock, Features, Keeper, Lock, Locked, MachineClock, Root, SysError, Userfault, Wake, Waker,
-};
+use neap_sys::{Clock, Features, Keeper, Lock, Locked, MachineClock, Root, SysError, Wake, Waker};
 use neap_tuning::{Share, TUNING};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
@@ -34,7 +32,7 @@ use crate::options::{Exhausted, Options, Swap};
 use crate::report::{ProcessReport, Roll, SamplerReport};
 use crate::room::Room;
 use crate::roster::{Rosters, Spaces};
-use crate::space::{Children, Kin, Ranges, Space};
+use crate::space::{Children, Space};
 use crate::spares::Spares;
 use crate::talk::Talks;
 use crate::warnings::Warnings;
@@ -54,7 +52,9 @@ pub(crate) struct Job {
     pub features: Features,
     core: Lock<Recorded, 5>,
     pub store: Store,
-    spaces: Rosters,
+    pub spaces: Rosters,
+    /// Numbers of spaces that have ended, and that no other has yet.
+    pub retired: Lock<Vec<SpaceId>, 7>,
     /// What children of forks are to have that the kernel does not announce.
     pub unborn: Children,
     /// That of the top group: what the limit is for.
@@ -163,6 +163,7 @@ impl Job {
             store,
             spaces: Rosters::default(),
             unborn: Children::default(),
+            retired: Lock::default(),
             reclaim: Bell::default(),
             compress: Bell::default(),
             shrink: Bell::default(),
@@ -220,18 +221,6 @@ impl Job {
         self.key.hash_one(number)
     }
 
-    /// A number that nobody guesses, and that no space has had.
-    pub fn new_number() -> u64 {
-        let mut bytes = [0; 8];
-        let mut number = || {
-            neap_sys::random(&mut bytes).expect("random numbers, which were there at the start");
-            u64::from_ne_bytes(bytes)
-        };
-        std::iter::repeat_with(&mut number)
-            .find(|&number| number != 0)
-            .unwrap_or(1)
-    }
-
     /// Where programs call, of a job that may or may not run unmanaged.
     pub fn door(&self, required: bool) -> Option<&Path> {
         let doors = self.doors.get()?;
@@ -258,60 +247,6 @@ impl Job {
 
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Relaxed)
-    }
-
-    /// A new space around a userfaultfd that has shaken hands; `family`: the number of that of the process which forked it.
-    pub fn add_space(
-        &self,
-        group: Arc<Group>,
-        uffd: Box<dyn Userfault>,
-        ranges: Ranges,
-        family: Option<u64>,
-    ) -> Arc<Space> {
-        let name = (self.core().add_space(), Self::new_number());
-        self.add_named(name, group, uffd, ranges, family)
-    }
-
-    /// The same where the numbers are given.
-    pub fn add_named(
-        &self,
-        (id, cookie): (SpaceId, u64),
-        group: Arc<Group>,
-        uffd: Box<dyn Userfault>,
-        ranges: Ranges,
-        family: Option<u64>,
-    ) -> Arc<Space> {
-        let bell = Waker::new().ok(); // a forked child must be served though no descriptor is left
-        self.spaces.add(|others| {
-            let is_relative = |other: &&Arc<Space>| Some(other.kin.family()) == family;
-            let kin = match others.iter().find(is_relative) {
-                Some(relative) => relative.kin.another(),
-                None => Kin::first(family.unwrap_or(cookie)),
-            };
-            Arc::new(Space::new(id, cookie, kin, group, uffd, bell, ranges))
-        })
-    }
-
-    /// Nothing depends on a space any more.
-    pub fn end_space(&self, space: &Space) {
-        if space.standing.is_served() {
-            space.set_dead(); // its fault thread drops it
-        } else {
-            self.drop_space(space);
-        }
-    }
-
-    /// Forgets a space whose memory is gone. Everything it held in the store is freed.
-    pub fn drop_space(&self, space: &Space) {
-        space.set_dead();
-        // It leaves its family before another of that can come.
-        if !self.spaces.remove(space, || space.kin.leave()) {
-            return;
-        }
-        // Whoever works on the space holds its gate; wait for them before the id may be reused.
-        let _gate = space.gate.write();
-        let (vmstat, stored) = self.free_number(space.id);
-        space.group.note_gone(&vmstat, &stored);
     }
 
     /// Gives back what a transition freed.

@@ -7,7 +7,7 @@
 //! | `fault` | the way in begins: a thread waits for the page |
 //! | `load` | the way in ends: find the bytes, fill, wake |
 //!
-//! Beside them: `listen` finds out who calls, in a directory of its own (`shelter`). `talk` has threads that speak with the
+//! Beside them: `numbers` has spaces come and go. `listen` finds out who calls, in a directory of its own (`shelter`). `talk` has threads that speak with the
 //! callers. `attendant` takes processes over, once what they offer is proven to be theirs (`proof`). `attend` waits for
 //! their ends. `sampler` keeps the limit, and `writeback` moves compressed pages to the swap file. `thaw` lets go of memory
 //! again. `control` has others look at the job and steer it. `freeze` stops all processes and continues them, and `prefetch` brings their memory back. `idle` has memory leave processes that do nothing. `record` writes down what the policy core is asked. `history` keeps the run over time. `strays` names processes that are not met. `warnings`
@@ -34,6 +34,7 @@ mod listen;
 mod load;
 mod meter;
 mod metrics;
+mod numbers;
 mod options;
 mod prefetch;
 mod probe;

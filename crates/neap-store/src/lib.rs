@@ -6,6 +6,7 @@
 //! and disk are the traits [`Arena`] and [`BlockFile`].
 #![forbid(unsafe_code)]
 
+mod account;
 mod arena;
 mod compress;
 mod entry;
@@ -15,6 +16,7 @@ mod stats;
 mod store;
 mod swapfile;
 
+pub use account::Account;
 pub use arena::{Arena, VecArena};
 pub use compress::{
     Codec, CodecError, Compressor, CompressorKind, Dictionary, KindError, Page, SCRATCH, TrainError,

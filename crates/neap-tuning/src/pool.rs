@@ -47,6 +47,12 @@ crate::group! {
         /// Pages that are backed at a time, if so many are free.
         /// Chosen (ADR 0018).
         backed: Pages = Pages(32);
+        /// Most compressed bytes that are on their way to the swap file through a pool that takes nothing else.
+        /// A few writes' worth. Chosen.
+        passage: Bytes = Bytes::mib(1);
+        /// Numbers of ended address spaces that are kept from reuse since entries of theirs live on in forked children.
+        /// A 16th of all numbers there are.
+        retired: usize = 4096;
         /// Entries in a chunk of the store's table.
         /// 10 KiB, so that few are allocated and little is left over.
         entries: usize = 512;

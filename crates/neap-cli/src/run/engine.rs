@@ -49,6 +49,7 @@ impl Engine {
                 low: plan.low.0,
                 min: plan.min.0,
                 max: plan.own_limit().map(|bytes| bytes.0),
+                writeback: plan.writeback,
                 require: plan.require,
                 command: Join::words(&control.command),
             };

@@ -185,7 +185,7 @@ impl Plan {
             min: Bytes::ZERO,
             limit,
             swap: Swap::Off,
-            writeback: true,
+            writeback: !args.no_writeback,
             pool_most: Bytes::ZERO,
             pool_max: PoolMax::default(),
             pool_beside: false,

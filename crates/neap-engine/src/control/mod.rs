@@ -18,15 +18,15 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
-use neap_control::{Call, Change, Join, Name, Place, Request, failure, folders, success};
+use neap_control::{Call, Join, Name, Place, Request, failure, folders, success};
 use neap_sys::{Interest, Root, Waker};
 use neap_tuning::TUNING;
-use neap_units::{Bytes, Nanos};
+use neap_units::Bytes;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::engine::StartError;
-use crate::group::{Group, NO_PROTECTION};
+use crate::group::Group;
 use crate::job::Job;
 use crate::options::Follow;
 use peer::{At, Peer};
@@ -353,66 +353,6 @@ impl Desk {
         self.errand = Some(errand());
         self.peers[at].at = At::Waits;
         None
-    }
-
-    /// Sets all or, if something is wrong, nothing.
-    fn set(&mut self, at: usize, group: &Arc<Group>, changes: &[Change]) -> Option<String> {
-        let job = self.job.clone();
-        let refuse = |line: String| Some(failure("EINVAL", &line, &json!(null)));
-        for change in changes {
-            match *change {
-                Change::MemoryLow(_) | Change::MemoryMin(_) if group.parent.is_none() => {
-                    let line = "only a job in a service has memory.low and memory.min: they protect it from others there";
-                    return refuse(line.to_owned());
-                }
-                Change::MemoryLow(bytes) | Change::MemoryMin(bytes)
-                    if bytes > 0
-                        && !group
-                            .parent
-                            .as_ref()
-                            .is_some_and(|up| job.groups.is_unit(up)) =>
-                {
-                    return refuse(NO_PROTECTION.to_owned());
-                }
-                Change::MaxPoolPercent(_) | Change::Writeback(_) | Change::Idle(_)
-                    if group.parent.is_some() =>
-                {
-                    let (key, _) = change.entry();
-                    return refuse(format!(
-                        "{key} is set for the service, not for one of its jobs"
-                    ));
-                }
-                Change::MemoryMax(bytes) if Bytes(bytes) < TUNING.limit.least => {
-                    return refuse(format!("memory.max is at least {}", TUNING.limit.least));
-                }
-                Change::MaxPoolPercent(_) if job.options.pool_beside => {
-                    let line = "the pool is no share of the limit: the job runs with --pool-beside";
-                    return refuse(line.to_owned());
-                }
-                _ => {}
-            }
-        }
-        for change in changes {
-            match *change {
-                Change::MemoryMax(bytes) if group.parent.is_some() => {
-                    job.set_max(group, Bytes(bytes));
-                }
-                Change::MemoryMax(bytes) => {
-                    self.follow = None; // what a person sets stands
-                    job.set_limit(Bytes(bytes), "");
-                }
-                Change::MemoryLow(bytes) => job.protect(group, "low", bytes),
-                Change::MemoryMin(bytes) => job.protect(group, "min", bytes),
-                Change::MaxPoolPercent(percent) => job.set_pool_percent(percent),
-                Change::Writeback(on) => job.set_writeback(on),
-                Change::Idle(millis) => job.change_idle(Nanos::millis(millis)),
-            }
-        }
-        if group.meter.usage() <= group.meter.limit().0 || self.errand.is_some() {
-            return Some(success(&job.settings(group)));
-        }
-        let id = self.peers[at].id;
-        self.begin(at, || Errand::shrink(id, group.clone()))
     }
 
     fn look_at_errand(&mut self, now: u64) {

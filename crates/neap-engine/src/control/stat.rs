@@ -162,6 +162,7 @@ impl Job {
                 "limit_bytes": own,
                 "low_bytes": group.low.load(Relaxed),
                 "min_bytes": group.min.load(Relaxed),
+                "writeback": group.account.writeback(),
                 "current_bytes": group.meter.usage(),
                 "resident_bytes": resident,
                 "pool_bytes": group.meter.pool(),

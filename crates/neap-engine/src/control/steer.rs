@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use neap_control::{Change, failure, success};
 use neap_tuning::{Share, TUNING};
 use neap_units::{Bytes, Nanos};
 use serde_json::{Value, json};
 
-use super::Kind;
 use super::frost::{Freezing, Refused, Thawing};
-use crate::group::Group;
+use super::{Desk, Kind};
+use crate::group::{Group, NO_PROTECTION};
 use crate::job::Job;
 use crate::options::Swap;
 use crate::prefetch::Prefetch;
@@ -53,7 +54,76 @@ pub(super) enum Outcome {
     Short(String, Value),
 }
 
+impl Desk {
+    /// Sets all or, if something is wrong, nothing.
+    pub(super) fn set(
+        &mut self,
+        at: usize,
+        group: &Arc<Group>,
+        changes: &[Change],
+    ) -> Option<String> {
+        let job = self.job.clone();
+        if let Some(line) = changes
+            .iter()
+            .find_map(|change| job.refuses(group, *change))
+        {
+            return Some(failure("EINVAL", &line, &json!(null)));
+        }
+        for change in changes {
+            match *change {
+                Change::MemoryMax(bytes) if group.parent.is_some() => {
+                    job.set_max(group, Bytes(bytes));
+                }
+                Change::MemoryMax(bytes) => {
+                    self.follow = None; // what a person sets stands
+                    job.set_limit(Bytes(bytes), "");
+                }
+                Change::MemoryLow(bytes) => job.protect(group, "low", bytes),
+                Change::MemoryMin(bytes) => job.protect(group, "min", bytes),
+                Change::MaxPoolPercent(percent) => job.set_pool_percent(percent),
+                Change::Writeback(on) => job.set_writeback(group, on),
+                Change::Idle(millis) => job.change_idle(Nanos::millis(millis)),
+            }
+        }
+        if group.meter.usage() <= group.meter.limit().0 || self.errand.is_some() {
+            return Some(success(&job.settings(group)));
+        }
+        let id = self.peers[at].id;
+        self.begin(at, || Errand::shrink(id, group.clone()))
+    }
+}
+
 impl Job {
+    /// Why something cannot be set for a group, if it cannot.
+    fn refuses(&self, group: &Group, change: Change) -> Option<String> {
+        let (key, _) = change.entry();
+        let least = TUNING.limit.least;
+        let is_unit = || {
+            let parent = group.parent.as_ref();
+            parent.is_some_and(|parent| self.groups.is_unit(parent))
+        };
+        match change {
+            Change::MemoryLow(_) | Change::MemoryMin(_) if group.parent.is_none() => {
+                let line = "only a job in a service has memory.low and memory.min: they protect it from others there";
+                Some(line.to_owned())
+            }
+            Change::MemoryLow(bytes) | Change::MemoryMin(bytes) if bytes > 0 && !is_unit() => {
+                Some(NO_PROTECTION.to_owned())
+            }
+            Change::MaxPoolPercent(_) | Change::Idle(_) if group.parent.is_some() => Some(format!(
+                "{key} is set for the service, not for one of its jobs"
+            )),
+            Change::MemoryMax(bytes) if Bytes(bytes) < least => {
+                Some(format!("memory.max is at least {least}"))
+            }
+            Change::MaxPoolPercent(_) if self.options.pool_beside => {
+                let line = "the pool is no share of the limit: the job runs with --pool-beside";
+                Some(line.to_owned())
+            }
+            _ => None,
+        }
+    }
+
     /// Moves the limit. The pool's share moves along. Reclaim begins at once where usage is above it.
     pub fn set_limit(&self, limit: Bytes, why: &str) {
         self.meter.set_limit(limit);
@@ -73,14 +143,17 @@ impl Job {
     }
 
     /// Lets pages go to the swap file, or not. Reclaim and the shrinker look again at once.
-    pub fn set_writeback(&self, on: bool) {
-        self.store.set_writeback(on);
+    pub fn set_writeback(&self, group: &Group, on: bool) {
+        match group.parent {
+            None => self.store.set_writeback(on),
+            Some(_) => self.store.set_account_writeback(&group.account, on),
+        }
         self.groups.forget_told_dry();
         let line = match on {
             true => "pages may be written to the swap file from now on",
             false => "no page is written to the swap file from now on",
         };
-        self.log.note(self, Kind::Set, line.to_owned());
+        self.log.note_of(self, group, Kind::Set, line.to_owned());
         self.ask_shrinker(0);
         self.sampler.ring();
         self.reclaim.ring();
@@ -134,13 +207,17 @@ impl Job {
 
     /// What was set, and what it has come to.
     pub(super) fn settings(&self, group: &Group) -> Value {
+        let writeback = match group.parent {
+            None => self.store.writeback(),
+            Some(_) => group.account.writeback(),
+        };
         let (limit, usage) = (group.meter.limit().0, group.meter.usage());
         json!({
             "memory.max": limit,
             "memory.low": group.low.load(Relaxed),
             "memory.min": group.min.load(Relaxed),
             "zswap.max_pool_percent": self.pool_percent.load(Relaxed),
-            "zswap.writeback": u64::from(self.store.writeback()),
+            "zswap.writeback": u64::from(writeback),
             "idle": self.idle.period().as_millis(),
             "pool_max_bytes": self.store.pool_max().bytes().0,
             "current_bytes": usage,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use neap_control::{Join, Name};
+use neap_store::Account;
 use neap_sys::{Pidfd, Root};
 use neap_tuning::TUNING;
 use neap_units::Bytes;
@@ -48,6 +49,8 @@ impl Job {
             Name::of(command.as_ref(), root.pid().cast_unsigned())
         });
         let meter = Meter::new(max, self.options.on_exhausted == Exhausted::Open);
+        let account = Arc::new(Account::below(&parent.account));
+        self.store.set_account_writeback(&account, wish.writeback);
         let group = Group {
             name: Some(name.clone()),
             parent: Some(parent),
@@ -56,6 +59,7 @@ impl Job {
             require: wish.require,
             low: AtomicU64::new(wish.low),
             min: AtomicU64::new(wish.min),
+            account,
             started: neap_sys::monotonic_nanos(),
             ..Group::bare(Arc::new(meter))
         };

@@ -17,6 +17,7 @@ use std::sync::atomic::{
 };
 
 use neap_control::Name;
+use neap_store::Account;
 use neap_sys::{Lock, Pidfd, Root, nearest_above};
 use neap_tuning::TUNING;
 use neap_units::{Bytes, PAGE_SIZE};
@@ -56,6 +57,8 @@ pub(crate) struct Group {
     /// `memory.min` and `memory.low`, in bytes.
     pub min: AtomicU64,
     pub low: AtomicU64,
+    /// What it has in the store, and may have there.
+    pub account: Arc<Account>,
     gone: Lock<Gone, 7>,
     pub freeze: Freeze,
     over: AtomicBool,
@@ -92,6 +95,7 @@ impl Group {
             stalls: Stalls::default(),
             min: AtomicU64::new(0),
             low: AtomicU64::new(0),
+            account: Arc::default(),
             gone: Lock::default(),
             freeze: Freeze::default(),
             over: AtomicBool::new(false),

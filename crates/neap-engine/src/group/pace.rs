@@ -130,10 +130,10 @@ impl Job {
         let resident = self.resident_of(group);
         let its = staging.iter().filter(|space| space.group.is_within(group));
         let staged: u64 = its.map(staged).sum();
-        let pool = match (self.store.can_write_back(), &group.parent) {
-            (false, _) => 0,
-            (true, None) => self.store.pool_bytes().0,
-            (true, Some(_)) => group.meter.pool(),
+        let pool = match group.parent {
+            None => self.store.writable_bytes().0,
+            Some(_) if self.store.can_write_back() && group.account.writes() => group.meter.pool(),
+            Some(_) => 0,
         };
         group
             .meter
@@ -160,7 +160,10 @@ impl Job {
         let pages = Sums::of(spaces, pages.map(|(pages, space)| pages + staged(space)));
         let writes = self.store.can_write_back();
         for group in groups {
-            let pool = if writes { group.meter.pool() } else { 0 };
+            let pool = match writes && group.account.writes() {
+                true => group.meter.pool(),
+                false => 0,
+            };
             let pages = Pages(pages.of_group(&group));
             group.meter.note_reclaimable(pages, pool);
         }

@@ -287,7 +287,7 @@ impl Reclaimer {
             who.unwrap_or_default(),
             trouble.unwrap_or_default(),
             inventory.words(),
-            inventory.advice(self.job.store.writeback()),
+            inventory.advice(self.job.store.writeback() && group.account.writes()),
         );
         self.job.tell_group(group, Kind::Exhausted, line);
     }

@@ -18,8 +18,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use neap_policy::Vmstat;
-use neap_store::OwnerStats;
 use neap_sys::{Event, Lock, Mode, Userfault, View};
 use neap_tuning::TUNING;
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
@@ -242,7 +240,7 @@ impl Space {
     /// Takes down what a child of a fork is to have that comes next, in a moment when nothing is to be read. The caller holds the
     /// gate exclusively, and has begun the fork.
     pub fn expect_child(self: &Arc<Self>, job: &Job) -> Arc<Unborn> {
-        let id = job.core().add_space();
+        let id = job.take_number(&self.group);
         let kept = self.keep_staged(job);
         let lost = Lost::default();
         lost.inherit(&self.lost, self.copy_table(job, id, kept));
@@ -329,22 +327,6 @@ impl Space {
         for effect in effects {
             job.release(self, effect);
         }
-    }
-}
-
-impl Job {
-    /// Frees what the number of a space holds in the table and the store, and the number. What it had done.
-    pub fn free_number(&self, id: SpaceId) -> (Vmstat, OwnerStats) {
-        // The number is reused only after its last entry is gone from the store.
-        let effects = self.core().remove_range(id, EVERYTHING);
-        let freed = effects.iter().filter_map(|effect| effect.freed_entry);
-        let entries: Vec<_> = freed.collect();
-        self.store.put_many(&entries);
-        let stored = self.store.forget_owner(id);
-        let mut core = self.core();
-        let vmstat = core.vmstat_of(id);
-        core.drop_space(id);
-        (vmstat, stored)
     }
 }
 

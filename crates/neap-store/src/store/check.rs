@@ -30,6 +30,7 @@ impl Inner {
             assert!(entry.refs() > 0, "{id} has no reference");
             assert!(!entry.is(Flag::Writing), "{id} is being written");
             holders[usize::from(entry.dict())] += 1;
+            owners[entry.owner().index()].entries += 1;
             let in_pool = matches!(entry.place(), Place::Pool(_));
             assert_eq!(entry.is(Flag::Listed), in_pool, "{id} on its list");
             match entry.place() {
@@ -64,6 +65,12 @@ impl Inner {
         assert_eq!(stats.swapped_pages, records.len() as u64, "pages on disk");
         let compressed: u64 = owners.iter().map(|owner| owner.compressed).sum();
         assert_eq!(stats.compressed_bytes, compressed, "compressed bytes");
+        let staying = self.owners.iter().filter(|owner| owner.stays);
+        let mut stays = (0, 0);
+        for owner in staying {
+            stays = (stays.0 + owner.compressed, stays.1 + owner.stored);
+        }
+        assert_eq!((self.stays.zswap, self.stays.pooled), stays, "what stays");
         self.extents.check(records.into_iter());
     }
 
@@ -74,6 +81,7 @@ impl Inner {
                 "bytes of owner {number}"
             );
             assert_eq!(owner.stored, counted.stored, "entries of owner {number}");
+            assert_eq!(owner.entries, counted.entries, "all of owner {number}");
             let expected = counted.stored - poor[number];
             assert_eq!(owner.list.len(), expected, "list of owner {number}");
             let mut listed = 0;

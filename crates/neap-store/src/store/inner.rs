@@ -9,6 +9,7 @@ use neap_units::{Bytes, EntryId, PAGE_SIZE, Pages, SpaceId};
 use super::config::{Config, ShrinkerKind};
 use super::dicts::Dicts;
 use super::error::Refused;
+use crate::account::{Account, Sums};
 use crate::arena::Arena;
 use crate::compress::{Dictionary, Page};
 use crate::entry::{Birth, Entry, EntryTable, Flag, LruList, Place};
@@ -17,7 +18,7 @@ use crate::stats::{OwnerStats, StoreStats};
 use crate::swapfile::{Extents, Location, record_room};
 
 /// What an address space has in the store (the kernel's per-cgroup state, SPEC 1.1).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Owner {
     /// Its entries in the pool, oldest first, but for those being written back.
     pub list: LruList,
@@ -29,6 +30,37 @@ pub(super) struct Owner {
     /// Dictionary its pages are compressed with, 0 for none.
     pub dict: u8,
     pub stats: OwnerStats,
+    /// All its entries, wherever they are.
+    pub entries: u64,
+    /// Whom they count for.
+    pub account: Option<Arc<Account>>,
+    /// Its entries may not be written to the swap file, as that account has it.
+    pub stays: bool,
+}
+
+impl Owner {
+    /// All that it has.
+    pub fn sums(&self) -> Sums {
+        Sums {
+            zswap: self.compressed,
+            pooled: self.stored,
+            swap: self.entries,
+        }
+    }
+
+    fn add(&mut self, sums: Sums) {
+        self.compressed += sums.zswap;
+        self.stored += sums.pooled;
+        self.entries += sums.swap;
+        self.account.iter().for_each(|account| account.add(sums));
+    }
+
+    fn take(&mut self, sums: Sums) {
+        self.compressed -= sums.zswap;
+        self.stored -= sums.pooled;
+        self.entries -= sums.swap;
+        self.account.iter().for_each(|account| account.take(sums));
+    }
 }
 
 pub(super) struct Inner {
@@ -49,6 +81,8 @@ pub(super) struct Inner {
     pub write_error: Option<String>,
     /// Nothing is written to the swap file (`memory.zswap.writeback=0`).
     pub writes_nothing: bool,
+    /// What the pool has of owners whose entries may not be written.
+    pub stays: Sums,
 }
 
 /// A dictionary and its number, held.
@@ -80,6 +114,7 @@ impl Inner {
             cursor: 0,
             write_error: None,
             writes_nothing: false,
+            stays: Sums::default(),
             config,
         }
     }
@@ -103,7 +138,7 @@ impl Inner {
 
     /// The check before compression (SPEC 1.5 step 4), and the dictionary to compress with.
     pub fn admit(&mut self, owner: SpaceId) -> Result<HeldDict, Refused> {
-        if !self.gate.check(Pages(self.pool.pages())) {
+        if !self.gate.check(Pages(self.pool.pages())) && !self.may_pass(owner) {
             self.stats.reject_pool_full += 1;
             return Err(Refused::PoolFull);
         }
@@ -156,16 +191,22 @@ impl Inner {
             }
         }
         self.stats.zswpout += 1;
-        self.owner(owner).stats.zswpout += 1;
+        let owner = self.owner(owner);
+        owner.stats.zswpout += 1;
+        owner.add(Sums::ENTRY);
         Ok(id)
     }
 
     /// Counts an entry as in the pool.
     fn charge(&mut self, id: EntryId) {
         let entry = *self.entries.get(id);
+        let sums = Sums::pooled(entry.len());
         let owner = self.owner(entry.owner());
-        owner.compressed += entry.len() as u64;
-        owner.stored += 1;
+        owner.add(sums);
+        if owner.stays {
+            self.stays.zswap += sums.zswap;
+            self.stays.pooled += 1;
+        }
         self.stats.compressed_bytes += entry.len() as u64;
         self.stats.stored_incompressible_pages += u64::from(entry.len() == PAGE_SIZE);
     }
@@ -175,9 +216,13 @@ impl Inner {
         let Place::Pool(handle) = entry.place() else {
             panic!("{id} is not in the pool");
         };
+        let sums = Sums::pooled(entry.len());
         let owner = self.owner(entry.owner());
-        owner.compressed -= entry.len() as u64;
-        owner.stored -= 1;
+        owner.take(sums);
+        if owner.stays {
+            self.stays.zswap -= sums.zswap;
+            self.stays.pooled -= 1;
+        }
         self.stats.compressed_bytes -= entry.len() as u64;
         self.stats.stored_incompressible_pages -= u64::from(entry.len() == PAGE_SIZE);
         let Self { pool, entries, .. } = self;
@@ -236,8 +281,14 @@ impl Inner {
                 self.stats.swapped_pages -= 1;
             }
         }
+        self.owner(entry.owner()).take(Sums::ENTRY);
         self.dicts.put(entry.dict());
         self.entries.free(id);
+    }
+
+    /// Entries in the pool.
+    pub fn pooled(&self) -> u64 {
+        self.entries.live() as u64 - self.stats.swapped_pages - self.stats.same_filled_pages
     }
 
     /// Bytes of all tables.

@@ -5,6 +5,7 @@
 //! each structure, because every operation needs the entries and the pool together, and compaction
 //! needs them all.
 
+mod accounts;
 mod check;
 mod config;
 mod dicts;
@@ -149,11 +150,11 @@ impl Store {
     #[must_use]
     pub fn holding(&self) -> Holding {
         let inner = self.lock();
-        let (stats, live) = (&inner.stats, inner.entries.live() as u64);
+        let stats = &inner.stats;
         Holding {
             bytes: Bytes::from(Pages(inner.pool.pages())).0,
             backed: Bytes::from(Pages(inner.pool.backed_pages())).0,
-            held: Bytes::from(Pages(live - stats.swapped_pages - stats.same_filled_pages)).0,
+            held: Bytes::from(Pages(inner.pooled())).0,
             compressed: stats.compressed_bytes,
         }
     }
@@ -205,7 +206,7 @@ impl Store {
         let inner = self.lock();
         match &inner.write_error {
             Some(error) => Some(format!("the swap file cannot be written: {error}")),
-            None if inner.writeback() && !inner.may_write_back() => {
+            None if inner.writeback() && !inner.has_room() => {
                 Some("the swap file is full".to_owned())
             }
             None => None,

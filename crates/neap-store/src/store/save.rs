@@ -26,7 +26,7 @@ impl Store {
         let mut inner = self.lock();
         // Kept as it is if there is a swap file, to which it goes before all that compresses. The kernel (6.18 on) keeps
         // the order of age (docs/adr/0013-pages-that-do-not-compress.md).
-        let takes_poor = inner.writeback();
+        let takes_poor = inner.writeback() && !inner.owner(owner).stays;
         let body = match packed {
             // What saves no memory need not be decompressed either (zram: `huge_class_size`).
             Packed::Bytes(len) if takes_poor && inner.pool.fills_page(len) => Body::Poor(page),

@@ -166,9 +166,14 @@ impl Store {
     pub fn shrink_owner(&self, owner: SpaceId, codec: &mut Codec) -> (Visit, Shrunk) {
         {
             let mut inner = self.lock();
-            let nothing = inner.poor.len() == 0 && inner.owner(owner).list.len() == 0;
-            if !inner.may_write_back() || nothing {
+            let poor = inner.poor.len() > 0;
+            let own = inner.owner(owner);
+            let (listed, stays) = (own.list.len() > 0, own.stays);
+            if !inner.may_write_back() || !poor && !listed {
                 return (Visit::NotCandidate, Shrunk::default());
+            }
+            if stays && !poor {
+                return (Visit::WritebackOff, Shrunk::default());
             }
         }
         let shrunk = self.poor_first(1, codec);
@@ -197,6 +202,9 @@ impl super::inner::Inner {
         }
         let scheme = self.config.shrinker.scheme();
         let owner = self.owner(owner);
+        if owner.stays {
+            return 0;
+        }
         let (len, compressed) = (owner.list.len(), Bytes(owner.compressed));
         owner.lru.count(scheme, len, compressed, owner.stored)
     }

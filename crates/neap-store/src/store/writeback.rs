@@ -213,7 +213,8 @@ enum Visited {
 impl Inner {
     /// Visits the oldest entry of an owner: spares it, or adds it to the batch.
     fn visit(&mut self, owner: SpaceId, batch: &mut Batch, blocks: &mut [u8]) -> Visited {
-        let Some(id) = self.owner(owner).list.head() else {
+        let own = self.owner(owner);
+        let Some(id) = own.list.head().filter(|_| !own.stays) else {
             return Visited::End;
         };
         let scheme = self.config.shrinker.scheme();
@@ -234,10 +235,20 @@ impl Inner {
     /// Adds the oldest of the pages that do not compress to the batch. They have no second chance: in the pool they
     /// take as much memory as in the program.
     fn visit_poor(&mut self, batch: &mut Batch, blocks: &mut [u8]) -> Visited {
-        match self.poor.head() {
-            None => Visited::End,
-            Some(_) if !batch.fits(PAGE_SIZE) => Visited::Full,
-            Some(id) => {
+        let Some(id) = self.poor.head() else {
+            return Visited::End;
+        };
+        let owner = self.entries.get(id).owner();
+        match self.owner(owner).stays {
+            true => {
+                // From now on it is one of its owner's like any other, and goes with them once they may.
+                self.unlist(id);
+                self.entries.get_mut(id).set(Flag::Poor, false);
+                self.list(id);
+                Visited::Entry
+            }
+            false if !batch.fits(PAGE_SIZE) => Visited::Full,
+            false => {
                 self.take(id, batch, blocks);
                 Visited::Entry
             }
@@ -281,6 +292,11 @@ impl Inner {
 
     /// Whether a write-back could succeed.
     pub(super) fn may_write_back(&self) -> bool {
-        self.writeback() && self.extents.room(self.spare_extents()) >= 2 * BLOCK
+        self.writeback() && self.has_room() && self.has_writable()
+    }
+
+    /// Whether the swap file has room.
+    pub(super) fn has_room(&self) -> bool {
+        self.extents.room(self.spare_extents()) >= 2 * BLOCK
     }
 }

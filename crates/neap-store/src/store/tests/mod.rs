@@ -1,5 +1,6 @@
 //! Whole-store tests: one file for each way through it.
 
+mod accounts;
 mod faults;
 mod fixture;
 mod known;
