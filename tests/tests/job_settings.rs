@@ -1,8 +1,8 @@
 //! The settings of one job of a service, by the names of a memory cgroup's files. In each test the programs look at the end
 //! whether every word of their memory is as it was.
 
-use neap_tests::paging;
 use neap_tests::service::{Place, places, wait_until};
+use neap_tests::{allowed, paging};
 
 const MIB: u64 = 1 << 20;
 
@@ -95,4 +95,120 @@ fn jobs_that_all_write_nothing_go_over_the_limit_and_end_whole() {
     for (name, job) in jobs {
         place.end(name, job);
     }
+}
+
+/// Nothing of a job can leave once as much of it is out as may be. Its neighbour's memory does.
+#[test]
+fn no_more_of_a_job_is_out_than_its_swap_max_and_others_get_on() {
+    let test = "no_more_of_a_job_is_out_than_its_swap_max_and_others_get_on";
+    let Some(_alone) = paging(test) else { return };
+    for place in places(test) {
+        let _service = place.serve(&["-m", "72M"]);
+        let bound = place.job("bound", 40, &["-m", "24M", "--swap-max", "8M"], false);
+        let out = |name| place.number(name, "/memory/swap_current_bytes");
+        let resident = |name| place.number(name, "/memory/resident_bytes");
+        wait_until("as much is out as may be", || out("bound") >= 7 * MIB);
+        assert!(out("bound") <= 8 * MIB, "{}", out("bound"));
+        assert!(resident("bound") >= 32 * MIB, "the rest stays");
+        let other = place.job("other", 48, &[], true);
+        wait_until(
+            "what the limit of all wants is taken from its neighbour",
+            || out("other") > 8 * MIB,
+        );
+        assert!(out("bound") <= 8 * MIB);
+        // On disk it counts as well, and a larger limit lets it back within its own.
+        let _ = set(&place, &["bound", "swap.max=max"]);
+        wait_until("it is within its limit", || {
+            place.number("bound", "/memory/current_bytes") <= allowed(24 * MIB)
+        });
+        place.end("other", other);
+        let said = place.end("bound", bound);
+        assert!(said.contains("memory.swap.max is reached"), "{said}");
+    }
+}
+
+#[test]
+fn the_pool_has_no_more_of_a_job_than_its_zswap_max_and_the_rest_goes_to_disk() {
+    let test = "the_pool_has_no_more_of_a_job_than_its_zswap_max_and_the_rest_goes_to_disk";
+    let Some(_alone) = paging(test) else { return };
+    for place in places(test) {
+        let _service = place.serve(&["-m", "128M"]);
+        let pool = |name| place.number(name, "/memory/zswap_current_bytes");
+        let written = |name| place.number(name, "/vmstat/zswpwb");
+        let other = place.job("other", 40, &["-m", "16M"], true);
+        for max in ["0", "256K"] {
+            let bound = place.job("bound", 40, &["-m", "16M", "--zswap-max", max], true);
+            for _ in 0..50 {
+                // What passes through it is above the limit for a moment.
+                assert!(pool("bound") <= 2 * MIB, "{max}: {}", pool("bound"));
+            }
+            assert!(written("bound") > 1000, "{max}: {}", written("bound"));
+            let peak = place.number("bound", "/memory/peak_bytes");
+            assert!(peak <= allowed(16 * MIB), "{max}: {peak}");
+            place.end("bound", bound);
+            let _ = std::fs::remove_file(place.file("bound.stop"));
+            let _ = std::fs::remove_file(place.file("bound.stop.ready"));
+        }
+        assert_eq!(written("other"), 0, "nobody else's is written");
+        let before = pool("other");
+        assert!(before > MIB, "{before}");
+        let _ = set(&place, &["other", "zswap.max=512K"]);
+        wait_until("the pool gives it to the swap file", || {
+            pool("other") <= MIB && written("other") > 0
+        });
+        place.end("other", other);
+    }
+}
+
+/// A job may write nothing, and the pool takes no more of it.
+#[test]
+fn a_job_whose_pages_can_go_nowhere_stays_and_others_get_on() {
+    let test = "a_job_whose_pages_can_go_nowhere_stays_and_others_get_on";
+    let Some(_alone) = paging(test) else { return };
+    let place = Place::own();
+    let _service = place.serve(&["-m", "64M"]);
+    let options = ["--no-writeback", "--zswap-max", "256K"];
+    let stays = place.job("stays", 32, &options, true);
+    let other = place.job("other", 48, &[], true);
+    let peak = place.number("all", "/memory/peak_bytes");
+    assert!(peak <= allowed(64 * MIB), "{peak}");
+    assert!(place.number("stays", "/memory/resident_bytes") > 28 * MIB);
+    assert!(place.number("other", "/vmstat/pgsteal") * 4096 > 8 * MIB);
+    place.end("other", other);
+    place.end("stays", stays);
+}
+
+#[test]
+fn what_cannot_be_set_is_said_in_one_line() {
+    let test = "what_cannot_be_set_is_said_in_one_line";
+    let Some(_alone) = paging(test) else { return };
+    let place = Place::own();
+    let _service = place.serve(&["-m", "64M"]);
+    let job = place.job("one", 8, &[], false);
+    for (bad, why) in [
+        ("swap.max=x", "swap.max"),
+        ("zswap.max=", "zswap.max"),
+        ("swap.max=-1", "swap.max"),
+        ("swap.high=1M", "cannot be set"),
+    ] {
+        let said = place.refusal(&["set", "one", bad], 1);
+        assert!(
+            said.starts_with("neap: error[E0306]") && said.contains(why),
+            "{bad}: {said}"
+        );
+    }
+    let said = place.refusal(&["run", "--swap-max", "1M", "-m", "64M", "--", "true"], 125);
+    assert!(said.contains("--in"), "{said}");
+    let said = place.refusal(
+        &["run", "--in", "all", "--zswap-max", "1Q", "--", "true"],
+        125,
+    );
+    assert!(said.contains("--zswap-max"), "{said}");
+    let settings = place.stat("one")["settings"].clone();
+    assert_eq!(settings["swap.max"], "max");
+    let _ = set(&place, &["one", "swap.max=16M", "zswap.max=4M"]);
+    let settings = place.stat("one")["settings"].clone();
+    assert_eq!(settings["swap.max"], 16 * MIB);
+    assert_eq!(settings["zswap.max"], 4 * MIB);
+    place.end("one", job);
 }

@@ -12,6 +12,7 @@ use crate::job::flags::{
     EventsArgs, FreezeArgs, MetricsArgs, PsArgs, ReclaimArgs, ReportArgs, SetArgs, StatArgs,
     ThawArgs, TopArgs,
 };
+use crate::run::settings::SettingArgs;
 use crate::sim::SimArgs;
 use crate::{env, exit};
 
@@ -250,13 +251,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME[:SIZE]", group = "of_service", conflicts_with = "service", conflicts_with_all = OF_THE_SERVICE)]
     pub budget: Option<String>,
 
-    /// In a service: what reclaim for others does not take from this job while others have any (memory.low)
-    #[arg(long, value_name = "SIZE", requires = "of_service")]
-    pub low: Option<String>,
-
-    /// In a service: what is never taken from this job for others (memory.min)
-    #[arg(long, value_name = "SIZE", requires = "of_service")]
-    pub min: Option<String>,
+    /// What a job of a service may have, and keeps.
+    #[command(flatten)]
+    pub settings: SettingArgs,
 
     /// What others call the job, in neap ps and the like [default: the command and neap's process]
     #[arg(long, value_name = "NAME")]

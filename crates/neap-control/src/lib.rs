@@ -2,6 +2,7 @@
 //! asked. docs/guide/control.md has them for other programs.
 #![forbid(unsafe_code)]
 
+mod change;
 mod client;
 mod name;
 mod part;
@@ -9,9 +10,10 @@ mod place;
 mod request;
 mod series;
 
+pub use change::Change;
 pub use client::{Client, Refusal, Sender};
 pub use name::{BadName, Name};
 pub use part::Part;
 pub use place::{Folder, Found, Place, folders, jobs};
-pub use request::{Call, Change, Fault, Join, LONGEST, Request, VERSION, failure, success};
+pub use request::{Call, Fault, Join, LONGEST, Request, VERSION, failure, success};
 pub use series::{AGES, Column, NoSeries, SERIES, Sample, Series};

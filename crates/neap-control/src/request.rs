@@ -1,9 +1,9 @@
 //! What may be asked of a job: a line of JSON each, and a line for the answer.
 
-use neap_tuning::{Idle, TUNING};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
+use crate::change::Change;
 use crate::name::Name;
 
 /// The version of these words. Within it fields and requests are only added.
@@ -51,6 +51,10 @@ pub struct Join {
     pub low: u64,
     /// `memory.min`: what is never taken from it for others, in bytes.
     pub min: u64,
+    /// `memory.swap.max`, in bytes; `None`: no limit.
+    pub swap_max: Option<u64>,
+    /// `memory.zswap.max`, in bytes; `None`: no limit.
+    pub zswap_max: Option<u64>,
     /// `memory.zswap.writeback`: its pages may be written to the swap file.
     pub writeback: bool,
     /// No process of it runs unmanaged.
@@ -66,6 +70,8 @@ impl Default for Join {
             max: None,
             low: 0,
             min: 0,
+            swap_max: None,
+            zswap_max: None,
             writeback: true,
             require: false,
             command: Vec::new(),
@@ -80,23 +86,6 @@ pub struct Call {
     pub job: Option<Name>,
     /// What is asked.
     pub request: Request,
-}
-
-/// One thing that is to be changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
-    /// `memory.max`: the limit, in bytes.
-    MemoryMax(u64),
-    /// `memory.low`: what others of the service do not take from it while they have any, in bytes.
-    MemoryLow(u64),
-    /// `memory.min`: what is never taken from it for others, in bytes.
-    MemoryMin(u64),
-    /// `zswap.max_pool_percent`: the most of the limit that the pool may take.
-    MaxPoolPercent(u8),
-    /// `zswap.writeback`: whether pages may be written to the swap file.
-    Writeback(bool),
-    /// `idle`: for how many milliseconds a process must do nothing before its memory leaves; 0: it stays.
-    Idle(u64),
 }
 
 /// Why a line is no request. The text is for people.
@@ -128,74 +117,6 @@ impl Fault {
             Self::Op => "EOPNOTSUPP",
             Self::Key(_) => "ENOENT",
             Self::NoObject | Self::Field(..) => "EINVAL",
-        }
-    }
-}
-
-impl Change {
-    /// What can be set.
-    pub const KEYS: [&'static str; 6] = [
-        "memory.max",
-        "memory.low",
-        "memory.min",
-        "zswap.max_pool_percent",
-        "zswap.writeback",
-        "idle",
-    ];
-
-    /// The change of `key` to `value`.
-    ///
-    /// # Errors
-    /// There is no such key, or it does not hold such a value.
-    pub fn new(key: &str, value: &Value) -> Result<Self, Fault> {
-        let number = value.as_u64();
-        match key {
-            "memory.max" => number
-                .map(Self::MemoryMax)
-                .ok_or(Fault::Field("memory.max", "a number of bytes")),
-            "memory.low" => number
-                .map(Self::MemoryLow)
-                .ok_or(Fault::Field("memory.low", "a number of bytes")),
-            "memory.min" => number
-                .map(Self::MemoryMin)
-                .ok_or(Fault::Field("memory.min", "a number of bytes")),
-            "zswap.max_pool_percent" => number
-                .and_then(|percent| u8::try_from(percent).ok())
-                .filter(|percent| (1..=100).contains(percent))
-                .map(Self::MaxPoolPercent)
-                .ok_or(Fault::Field(
-                    "zswap.max_pool_percent",
-                    "a number from 1 to 100",
-                )),
-            "zswap.writeback" => match number {
-                Some(0) => Ok(Self::Writeback(false)),
-                Some(1) => Ok(Self::Writeback(true)),
-                _ => Err(Fault::Field("zswap.writeback", "0 or 1")),
-            },
-            "idle" => number
-                .filter(|&millis| Self::is_idle_time(millis))
-                .map(Self::Idle)
-                .ok_or(Fault::Field("idle", "a time of 100 ms to 30 days, or off")),
-            _ => Err(Fault::Key(key.chars().take(40).collect())),
-        }
-    }
-
-    /// Whether a process may have to do nothing for so many milliseconds.
-    fn is_idle_time(millis: u64) -> bool {
-        let Idle { least, most, .. } = TUNING.idle;
-        millis == 0 || (least.as_millis().into()..=most.as_millis().into()).contains(&millis)
-    }
-
-    /// Its key, and the value as a number.
-    #[must_use]
-    pub fn entry(self) -> (&'static str, u64) {
-        match self {
-            Self::MemoryMax(bytes) => (Self::KEYS[0], bytes),
-            Self::MemoryLow(bytes) => (Self::KEYS[1], bytes),
-            Self::MemoryMin(bytes) => (Self::KEYS[2], bytes),
-            Self::MaxPoolPercent(percent) => (Self::KEYS[3], percent.into()),
-            Self::Writeback(on) => (Self::KEYS[4], on.into()),
-            Self::Idle(millis) => (Self::KEYS[5], millis),
         }
     }
 }
@@ -262,6 +183,8 @@ impl Request {
                 "memory.max": join.max,
                 "memory.low": join.low,
                 "memory.min": join.min,
+                "swap.max": join.swap_max,
+                "zswap.max": join.zswap_max,
                 "zswap.writeback": u64::from(join.writeback),
                 "require": join.require,
                 "command": join.command,
@@ -276,24 +199,22 @@ impl Join {
     const COMMAND: usize = 1024;
 
     fn read(object: &Map<String, Value>) -> Result<Self, Fault> {
-        let max = match object.get("memory.max") {
-            None | Some(Value::Null) => None,
-            Some(max) => {
-                let max = max.as_u64();
-                Some(max.ok_or(Fault::Field("memory.max", "a number of bytes"))?)
-            }
-        };
         let size = |key: &'static str| match object.get(key) {
-            None | Some(Value::Null) => Ok(0),
-            Some(size) => size.as_u64().ok_or(Fault::Field(key, "a number of bytes")),
+            None | Some(Value::Null) => Ok(None),
+            Some(size) => {
+                let size = size.as_u64().ok_or(Fault::Field(key, "a number of bytes"));
+                size.map(Some)
+            }
         };
         let command = object.get("command").and_then(Value::as_array);
         let words = command.into_iter().flatten().filter_map(Value::as_str);
         Ok(Self {
             name: name(object, "name")?,
-            max,
-            low: size("memory.low")?,
-            min: size("memory.min")?,
+            max: size("memory.max")?,
+            low: size("memory.low")?.unwrap_or(0),
+            min: size("memory.min")?.unwrap_or(0),
+            swap_max: size("swap.max")?,
+            zswap_max: size("zswap.max")?,
             writeback: match object.get("zswap.writeback") {
                 None | Some(Value::Null) => true,
                 Some(_) => switch(object, "zswap.writeback")?,
@@ -386,6 +307,8 @@ pub fn failure(code: &str, message: &str, result: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use neap_units::NO_LIMIT;
+
     use super::*;
 
     #[test]
@@ -401,6 +324,7 @@ mod tests {
             Request::Thaw { prefetch: false },
             Request::Set(vec![Change::MemoryMax(3 << 30), Change::MaxPoolPercent(20)]),
             Request::Set(vec![Change::MemoryLow(0), Change::MemoryMin(1 << 20)]),
+            Request::Set(vec![Change::SwapMax(NO_LIMIT), Change::ZswapMax(0)]),
             Request::Set(vec![Change::Writeback(false)]),
             Request::Set(vec![Change::Writeback(true)]),
             Request::Leave,
@@ -410,6 +334,8 @@ mod tests {
                 max: Some(1 << 30),
                 low: 1 << 20,
                 min: 4096,
+                swap_max: Some(0),
+                zswap_max: Some(1 << 20),
                 writeback: false,
                 require: true,
                 command: vec!["make".into(), "a \"b\"\n".into()],

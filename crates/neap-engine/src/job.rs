@@ -17,7 +17,7 @@ use neap_record::Recorded;
 use neap_store::Store;
 use neap_sys::{Clock, Features, Keeper, Lock, Locked, MachineClock, Root, SysError, Wake, Waker};
 use neap_tuning::{Share, TUNING};
-use neap_units::{PAGE_SIZE, PageNr, SpaceId};
+use neap_units::{Bytes, PAGE_SIZE, PageNr, SpaceId};
 
 use crate::attend::Attendance;
 use crate::bell::Bell;
@@ -36,6 +36,7 @@ use crate::space::{Children, Space};
 use crate::spares::Spares;
 use crate::talk::Talks;
 use crate::warnings::Warnings;
+use crate::writeback::RELIEF;
 
 const SIGKILL: i32 = 9;
 
@@ -356,11 +357,21 @@ impl Job {
         let beside = self.options.pool_beside && !self.groups.top().freeze.writes();
         // A job that is being frozen keeps its pool, but for what does not compress.
         let kept = self.groups.empties() && priority <= u64::from(neap_policy::DEF_PRIORITY);
-        if (beside || kept) && !self.store.waits_for_disk() {
+        let relief = priority == RELIEF;
+        if (beside || kept) && !relief && !self.store.waits_for_disk() {
             return;
         }
         self.priority.fetch_min(priority, Relaxed);
         self.shrink.ring();
+    }
+
+    /// Whether pages of a group may leave its programs now: its account in the store has room, or is given some soon.
+    pub fn lets_out(&self, group: &Group) -> bool {
+        let account = &group.account;
+        if account.excess() > Bytes(0) && account.writes() {
+            self.ask_shrinker(RELIEF);
+        }
+        self.store.lets_in(account)
     }
 
     /// Whether pages may be on their way to the swap file.

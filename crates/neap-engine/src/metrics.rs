@@ -109,7 +109,7 @@ const EVENTS: [Event; 11] = [
 ];
 
 /// Figures that are no counters of events.
-const STATES: [(&str, &str, &str, &str); 13] = [
+const STATES: [(&str, &str, &str, &str); 15] = [
     ("memory", "limit_bytes", "bytes", "The limit"),
     (
         "memory",
@@ -160,6 +160,18 @@ const STATES: [(&str, &str, &str, &str); 13] = [
         "metadata_bytes",
         "bytes",
         "Page table and tables of the store",
+    ),
+    (
+        "memory",
+        "swap_current_bytes",
+        "bytes",
+        "Pages that are out, compressed or on disk",
+    ),
+    (
+        "memory",
+        "zswap_current_bytes",
+        "bytes",
+        "What the compressed ones in memory take",
     ),
     (
         "neap",

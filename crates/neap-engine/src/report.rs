@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use neap_tuning::TUNING;
+use neap_units::PAGE_SIZE;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -39,6 +40,10 @@ pub struct MemoryReport {
     pub overhead_bytes: u64,
     /// Page table of neap, now.
     pub metadata_bytes: u64,
+    /// Size of the pages that are out, compressed or on disk.
+    pub swap_current_bytes: u64,
+    /// What the compressed ones in memory take.
+    pub zswap_current_bytes: u64,
 }
 
 /// How the sampler came to its work, in microseconds: what a limit was exceeded by may have come meanwhile.
@@ -176,6 +181,7 @@ impl Job {
         let (resident, own) = self.meter.now();
         let pressure = self.groups.top().stalls.report(); // no other lock of its place is held
         let generations = self.generations(self.groups.top());
+        let account = &self.groups.top().account;
         let core = self.core();
         let metadata = core.metadata_bytes().0;
         let vmstat = core.vmstat().named();
@@ -194,6 +200,8 @@ impl Job {
                 pool_compressed_bytes: peaks.pool.compressed,
                 overhead_bytes: peaks.own,
                 metadata_bytes: metadata + self.store.metadata_bytes().0,
+                swap_current_bytes: account.swap() * PAGE_SIZE as u64,
+                zswap_current_bytes: account.zswap(),
             },
             vmstat: vmstat.into_iter().collect(),
             sampler: SamplerReport {

@@ -11,6 +11,8 @@ use crate::job::Job;
 
 /// Gentler than any priority of the kernel's: only what does not compress.
 const POOR: u8 = DEF_PRIORITY + 1;
+/// Gentler still: only of accounts that have more in the pool than they may.
+pub(crate) const RELIEF: u64 = DEF_PRIORITY as u64 + 2;
 
 /// Has pages that do not compress written as soon as they are enough for a long write: in the pool they take as much
 /// memory as in the program.
@@ -43,10 +45,15 @@ pub(crate) fn run(job: &Arc<Job>) {
 /// Until something was written, where the pool waits for it: entries with a second chance are only passed over
 /// at first, once each.
 fn write_back(job: &Job, priority: u8, codec: &mut Codec) {
+    job.store.relieve(codec);
     if job.groups.top().freeze.writes() {
         job.store.write_all(codec, || {
             job.groups.top().freeze.writes() && !job.is_stopping()
         });
+        return;
+    }
+    if u64::from(priority) == RELIEF {
+        job.reclaim.ring();
         return;
     }
     if priority == POOR {

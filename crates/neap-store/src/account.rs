@@ -4,19 +4,38 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use neap_units::{Bytes, NO_LIMIT, PAGE_SIZE};
+
 /// One account. What it has counts for those above it, too, and what these may not it may not either.
 ///
 /// The store changes the sums under its lock; anybody may read them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Account {
     above: Option<Arc<Account>>,
     /// `memory.zswap.writeback` is 0.
     writes_nothing: AtomicBool,
+    /// `memory.zswap.max` and `memory.swap.max` in bytes; [`NO_LIMIT`]: none.
+    zswap_max: AtomicU64,
+    swap_max: AtomicU64,
     /// Bytes of its entries in the pool (`memory.zswap.current`), and how many they are.
     zswap: AtomicU64,
     pooled: AtomicU64,
     /// All its entries: in the pool, on disk, and those of one word (`memory.swap.current`, in pages).
     swap: AtomicU64,
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Self {
+            above: None,
+            writes_nothing: AtomicBool::new(false),
+            zswap_max: AtomicU64::new(NO_LIMIT),
+            swap_max: AtomicU64::new(NO_LIMIT),
+            zswap: AtomicU64::new(0),
+            pooled: AtomicU64::new(0),
+            swap: AtomicU64::new(0),
+        }
+    }
 }
 
 impl Account {
@@ -58,6 +77,69 @@ impl Account {
         self.writes_nothing.store(!on, Relaxed);
     }
 
+    /// Most bytes of its entries in the pool.
+    #[must_use]
+    pub fn zswap_max(&self) -> u64 {
+        self.zswap_max.load(Relaxed)
+    }
+
+    /// Moves that limit. What is above it goes to the swap file, if it may.
+    pub fn set_zswap_max(&self, bytes: u64) {
+        self.zswap_max.store(bytes, Relaxed);
+    }
+
+    /// Most bytes of pages that it may have out.
+    #[must_use]
+    pub fn swap_max(&self) -> u64 {
+        self.swap_max.load(Relaxed)
+    }
+
+    /// Moves that limit. What is above it stays where it is, and no page more leaves.
+    pub fn set_swap_max(&self, bytes: u64) {
+        self.swap_max.store(bytes, Relaxed);
+    }
+
+    /// Whether one page more may be out, by `memory.swap.max` of all levels (page_counter_try_charge).
+    #[must_use]
+    pub fn may_swap(&self) -> bool {
+        self.chain()
+            .all(|account| account.swap() < whole_pages(account.swap_max()))
+    }
+
+    /// Whether half of what may be out at some level is: then pages that come back leave no copy (mem_cgroup_swap_full).
+    #[must_use]
+    pub fn is_half_out(&self) -> bool {
+        self.chain()
+            .any(|account| account.swap() * 2 >= whole_pages(account.swap_max()))
+    }
+
+    /// Whether the pool has as much of it as it may, by `memory.zswap.max` of some level (obj_cgroup_may_zswap).
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let full = |account: &Self| {
+            let max = account.zswap_max();
+            max < NO_LIMIT && whole_pages(account.zswap()) >= whole_pages(max)
+        };
+        self.chain().any(full)
+    }
+
+    /// How much more the pool has of it than it may, at the level where that is most.
+    #[must_use]
+    pub fn excess(&self) -> Bytes {
+        let over = |account: &Self| account.zswap().saturating_sub(account.zswap_max());
+        Bytes(self.chain().map(over).max().unwrap_or(0))
+    }
+
+    /// What keeps its pages with the programs, in words.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&'static str> {
+        match () {
+            () if !self.may_swap() => Some("memory.swap.max is reached"),
+            () if self.is_full() && !self.writes() => Some("memory.zswap.max is reached"),
+            () => None,
+        }
+    }
+
     /// Bytes of its entries in the pool.
     #[must_use]
     pub fn zswap(&self) -> u64 {
@@ -93,6 +175,10 @@ impl Account {
             account.swap.fetch_sub(sums.swap, Relaxed);
         }
     }
+}
+
+fn whole_pages(bytes: u64) -> u64 {
+    bytes / PAGE_SIZE as u64
 }
 
 /// What is counted of entries.
@@ -145,5 +231,30 @@ mod tests {
         assert!(inner.is_within(&job) && inner.is_within(&inner) && !other.is_within(&job));
         job.set_writeback(false);
         assert!(!inner.writes() && inner.writeback() && !job.writes() && other.writes());
+    }
+
+    #[test]
+    fn limits_are_met_at_each_level_in_whole_pages() {
+        let job = Arc::new(Account::default());
+        let inner = Account::below(&job);
+        assert!(inner.may_swap() && !inner.is_half_out() && !inner.is_full());
+        job.set_swap_max(3 * 4096 + 4095);
+        inner.add(Sums::ENTRY);
+        assert!(inner.may_swap() && !inner.is_half_out());
+        inner.add(Sums::ENTRY);
+        assert!(inner.may_swap() && inner.is_half_out());
+        inner.add(Sums::ENTRY);
+        assert!(!inner.may_swap() && inner.trouble().is_some());
+        job.set_swap_max(NO_LIMIT);
+        job.set_zswap_max(8192);
+        inner.add(Sums::pooled(8191));
+        assert!(!inner.is_full(), "not two whole pages");
+        inner.add(Sums::pooled(2));
+        assert!(inner.is_full() && inner.excess() == Bytes(1));
+        assert_eq!(inner.trouble(), None, "it may write");
+        job.set_zswap_max(0);
+        inner.take(Sums::pooled(8193));
+        assert!(inner.is_full(), "0 lets nothing in");
+        assert_eq!(inner.excess(), Bytes(0));
     }
 }

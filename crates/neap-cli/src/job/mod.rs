@@ -150,6 +150,8 @@ fn change(word: &str) -> Result<Change, Failure> {
         .ok_or_else(|| Failure::Setting(format!("{word:?} is not KEY=VALUE")))?;
     let value = match key {
         "memory.max" | "memory.low" | "memory.min" => size(key, text)?.0.into(),
+        "swap.max" | "zswap.max" if text == "max" => text.into(),
+        "swap.max" | "zswap.max" => size(key, text)?.0.into(),
         "idle" => match text.parse() {
             Ok(IdleTime(time)) => time.as_millis().into(),
             Err(bad) => return Err(Failure::Setting(bad.to_string())),

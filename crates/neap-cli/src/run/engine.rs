@@ -46,8 +46,10 @@ impl Engine {
         if let Some(service) = &plan.service {
             let join = Join {
                 name: control.name,
-                low: plan.low.0,
-                min: plan.min.0,
+                low: plan.settings.low.0,
+                min: plan.settings.min.0,
+                swap_max: plan.settings.swap_max.map(|bytes| bytes.0),
+                zswap_max: plan.settings.zswap_max.map(|bytes| bytes.0),
                 max: plan.own_limit().map(|bytes| bytes.0),
                 writeback: plan.writeback,
                 require: plan.require,

@@ -14,6 +14,7 @@ pub mod limit;
 pub mod member;
 pub mod plan;
 pub mod report;
+pub mod settings;
 mod signals;
 pub mod swap;
 pub mod wait;

@@ -15,8 +15,9 @@ use crate::env::{self, Lookup};
 use crate::failure::Failure;
 use crate::flags::{EngineArgs, RunArgs};
 use crate::machine::{self, Root};
-use crate::run::limit::{self, Limit, limit};
+use crate::run::limit::{Limit, limit};
 use crate::run::member::Wanted;
+use crate::run::settings::Settings;
 use crate::run::swap::{self, Inspect, Wish};
 
 /// The decisions of one run.
@@ -24,9 +25,8 @@ use crate::run::swap::{self, Inspect, Wish};
 pub struct Plan {
     /// The service that has the engine; then most of what follows is that one's to know.
     pub service: Option<Wanted>,
-    /// What protects the job from others there, by `memory.low` and `memory.min`.
-    pub low: Bytes,
-    pub min: Bytes,
+    /// What the job may have there, and keeps.
+    pub settings: Settings,
     /// The limit.
     pub limit: Limit,
     /// The swap file.
@@ -110,8 +110,7 @@ impl Plan {
                 .chain(nested)
                 .collect(),
             service: None,
-            low: Bytes::ZERO,
-            min: Bytes::ZERO,
+            settings: Settings::default(),
             limit,
             swap: swap.swap,
             writeback: !args.no_writeback,
@@ -133,17 +132,12 @@ impl Plan {
     /// # Errors
     /// As [`make`](Self::make).
     pub fn of_run(args: &RunArgs, sources: Sources<'_>) -> Result<Self, Failure> {
-        let size = |flag, text: &Option<String>| match text {
-            Some(text) => limit::size(sources.root, flag, text),
-            None => Ok(Bytes::ZERO),
-        };
         let plan = match service(args, sources.env)? {
             Some(service) => Self::in_service(&args.engine, service, sources)?,
             None => Self::make(&args.engine, sources)?,
         };
         Ok(Self {
-            low: size("--low", &args.low)?,
-            min: size("--min", &args.min)?,
+            settings: Settings::read(&args.settings, sources.root)?,
             require: args.require,
             ..plan
         })
@@ -181,8 +175,7 @@ impl Plan {
         Ok(Self {
             warnings: limit.warning.clone().into_iter().collect(),
             service: Some(service),
-            low: Bytes::ZERO,
-            min: Bytes::ZERO,
+            settings: Settings::default(),
             limit,
             swap: Swap::Off,
             writeback: !args.no_writeback,

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use neap_control::Name;
 use neap_tuning::TUNING;
+use neap_units::PAGE_SIZE;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -31,6 +32,8 @@ pub struct Stat {
     /// Of a service: its jobs. Of a job: runs within it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<Vec<Value>>,
+    /// What can be set, as it is.
+    pub settings: Value,
     /// As in `--stats`, but the processes are those that live.
     #[serde(flatten)]
     pub report: Report,
@@ -76,6 +79,7 @@ impl Job {
             jobs: is_top
                 .then(|| self.jobs())
                 .filter(|jobs| self.options.serves || !jobs.is_empty()),
+            settings: self.settings(group),
             report,
         }
     }
@@ -120,6 +124,8 @@ impl Job {
                 peak_bytes: peak,
                 peak_resident_bytes: peaks.resident,
                 peak_pool_bytes: peaks.pool.bytes,
+                swap_current_bytes: group.account.swap() * PAGE_SIZE as u64,
+                zswap_current_bytes: group.account.zswap(),
                 ..MemoryReport::default()
             },
             processes: self.processes_of(group),
@@ -166,6 +172,7 @@ impl Job {
                 "current_bytes": group.meter.usage(),
                 "resident_bytes": resident,
                 "pool_bytes": group.meter.pool(),
+                "swap_current_bytes": group.account.swap() * PAGE_SIZE as u64,
                 "peak_bytes": group.meter.peaks().0,
                 "frozen": group.freeze.is_frozen(),
                 "pressure": group.stalls.report(),

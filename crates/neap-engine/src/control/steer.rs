@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use neap_control::{Change, failure, success};
 use neap_tuning::{Share, TUNING};
-use neap_units::{Bytes, Nanos};
+use neap_units::{Bytes, NO_LIMIT, Nanos};
 use serde_json::{Value, json};
 
 use super::frost::{Freezing, Refused, Thawing};
@@ -17,6 +17,7 @@ use crate::options::Swap;
 use crate::prefetch::Prefetch;
 use crate::reclaim::Inventory;
 use crate::space::Phase;
+use crate::writeback::RELIEF;
 
 /// What lasts for a while, for one connection.
 pub(super) struct Errand {
@@ -80,6 +81,8 @@ impl Desk {
                 }
                 Change::MemoryLow(bytes) => job.protect(group, "low", bytes),
                 Change::MemoryMin(bytes) => job.protect(group, "min", bytes),
+                Change::SwapMax(bytes) => job.set_swap_max(group, bytes),
+                Change::ZswapMax(bytes) => job.set_zswap_max(group, bytes),
                 Change::MaxPoolPercent(percent) => job.set_pool_percent(percent),
                 Change::Writeback(on) => job.set_writeback(group, on),
                 Change::Idle(millis) => job.change_idle(Nanos::millis(millis)),
@@ -159,6 +162,32 @@ impl Job {
         self.reclaim.ring();
     }
 
+    /// Moves how many of a group's pages may be out.
+    fn set_swap_max(&self, group: &Group, bytes: u64) {
+        group.account.set_swap_max(bytes);
+        self.note_limit(group, "swap.max", bytes);
+    }
+
+    /// Moves how much of the pool a group may have. What is above it is written to the swap file, if it may be.
+    fn set_zswap_max(&self, group: &Group, bytes: u64) {
+        group.account.set_zswap_max(bytes);
+        self.note_limit(group, "zswap.max", bytes);
+        self.ask_shrinker(RELIEF);
+    }
+
+    /// Tells of a limit that was moved. What was in vain before may not be now.
+    fn note_limit(&self, group: &Group, which: &str, bytes: u64) {
+        self.groups.forget_told_dry();
+        let words = match bytes {
+            NO_LIMIT => "max".to_owned(),
+            bytes => Bytes(bytes).to_string(),
+        };
+        let line = format!("memory.{which} is {words} from now on");
+        self.log.note_of(self, group, Kind::Set, line);
+        self.sampler.ring();
+        self.reclaim.ring();
+    }
+
     /// Has memory leave processes that have done nothing for so long; 0: not any more.
     pub fn change_idle(self: &Arc<Self>, period: Nanos) {
         self.set_idle(period);
@@ -211,11 +240,14 @@ impl Job {
             None => self.store.writeback(),
             Some(_) => group.account.writeback(),
         };
+        let account = &group.account;
         let (limit, usage) = (group.meter.limit().0, group.meter.usage());
         json!({
             "memory.max": limit,
             "memory.low": group.low.load(Relaxed),
             "memory.min": group.min.load(Relaxed),
+            "swap.max": limit_of(account.swap_max()),
+            "zswap.max": limit_of(account.zswap_max()),
             "zswap.max_pool_percent": self.pool_percent.load(Relaxed),
             "zswap.writeback": u64::from(writeback),
             "idle": self.idle.period().as_millis(),
@@ -355,6 +387,14 @@ impl Errand {
             from,
             begun,
         };
+    }
+}
+
+/// A limit, as the files of a memory cgroup show it.
+fn limit_of(bytes: u64) -> Value {
+    match bytes {
+        NO_LIMIT => "max".into(),
+        bytes => bytes.into(),
     }
 }
 

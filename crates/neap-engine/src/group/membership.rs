@@ -7,7 +7,7 @@ use neap_control::{Join, Name};
 use neap_store::Account;
 use neap_sys::{Pidfd, Root};
 use neap_tuning::TUNING;
-use neap_units::Bytes;
+use neap_units::{Bytes, NO_LIMIT};
 
 use super::{Group, NoPlace, SIGKILL};
 use crate::control::Kind;
@@ -51,6 +51,8 @@ impl Job {
         let meter = Meter::new(max, self.options.on_exhausted == Exhausted::Open);
         let account = Arc::new(Account::below(&parent.account));
         self.store.set_account_writeback(&account, wish.writeback);
+        account.set_swap_max(wish.swap_max.unwrap_or(NO_LIMIT));
+        account.set_zswap_max(wish.zswap_max.unwrap_or(NO_LIMIT));
         let group = Group {
             name: Some(name.clone()),
             parent: Some(parent),

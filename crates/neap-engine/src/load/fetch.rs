@@ -234,6 +234,24 @@ impl Loader {
         }
     }
 
+    /// Which of the pages that were found leave a copy where they were.
+    fn keep(&self, job: &Job, space: &Space) -> Keep {
+        // A copy is out as well as the page, as to memory.swap.max.
+        let roomy = !space.group.account.is_half_out();
+        Keep {
+            pool: roomy
+                && self.inbound.len() >= TUNING.loads.keep_from
+                && job.keeps_copies(TUNING.loads.keep_below)
+                && space.copies.wanted(),
+            disk: roomy
+                && self
+                    .inbound
+                    .iter()
+                    .any(|inbound| inbound.source == Source::SwapFile)
+                && job.store.keeps_swapped(),
+        }
+    }
+
     /// Puts the pages into the program, run by run. `last`: those that cannot be filled now stay stored.
     fn fill(
         &mut self,
@@ -248,16 +266,7 @@ impl Loader {
             return Served::Done;
         }
         self.look_again(&job.core(), space.id);
-        let keep = Keep {
-            pool: self.inbound.len() >= TUNING.loads.keep_from
-                && job.keeps_copies(TUNING.loads.keep_below)
-                && space.copies.wanted(),
-            disk: self
-                .inbound
-                .iter()
-                .any(|inbound| inbound.source == Source::SwapFile)
-                && job.store.keeps_swapped(),
-        };
+        let keep = self.keep(job, space);
         let mut served = Served::Done;
         let mut from = 0;
         while from < self.inbound.len() {

@@ -281,13 +281,21 @@ impl Reclaimer {
             "the program goes over its limit"
         };
         let who = group.name.as_ref().map(|name| format!("{name}: "));
-        let trouble = self.job.store.swap_trouble().map(|why| format!("{why}; "));
+        let own = group.account.trouble();
+        let trouble = own
+            .map(str::to_owned)
+            .or_else(|| self.job.store.swap_trouble());
+        let trouble = trouble.map(|why| format!("{why}; "));
+        let advice = match own {
+            Some(_) => "give a larger -m, or set a larger swap.max or zswap.max",
+            None => inventory.advice(self.job.store.writeback() && group.account.writes()),
+        };
         let line = format!(
             "{}nothing more can be reclaimed ({}{}): {over}; {}",
             who.unwrap_or_default(),
             trouble.unwrap_or_default(),
             inventory.words(),
-            inventory.advice(self.job.store.writeback() && group.account.writes()),
+            advice,
         );
         self.job.tell_group(group, Kind::Exhausted, line);
     }

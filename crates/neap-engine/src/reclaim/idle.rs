@@ -16,7 +16,9 @@ impl Reclaimer {
         }
         let spaces = self.job.spaces();
         let job = self.job.clone();
-        let is_idle = |space: &&Arc<Space>| job.idle.holds(space.cookie) && !rests(space);
+        let is_idle = |space: &&Arc<Space>| {
+            job.idle.holds(space.cookie) && !rests(space) && job.lets_out(&space.group)
+        };
         for space in spaces.iter().filter(is_idle) {
             self.store_untouched(space);
             while space.idle.load(Relaxed) > 0 && !self.is_called_away() {

@@ -197,8 +197,9 @@ impl Reclaimer {
         };
         let from = visited.as_deref().unwrap_or(group);
         let spaces = self.job.spaces_of(from);
-        // Who is stopped, forks or has no agent is passed over.
-        let able = spaces.iter().filter(|space| !rests(space));
+        // Who is stopped, forks or has no agent is passed over, and so is whose pages can go nowhere.
+        let lets_out = |space: &&Arc<Space>| !rests(space) && self.job.lets_out(&space.group);
+        let able = spaces.iter().filter(lets_out);
         let able: Vec<SpaceId> = able.map(|space| space.id).collect();
         let chosen = self.job.core().choose_space(&able);
         let mut taken = 0;
@@ -240,6 +241,7 @@ impl Reclaimer {
     fn store_overdue(&mut self, group: &Group, all: bool) -> Taken {
         let mut spaces = self.work.staging();
         spaces.retain(|space| space.group.is_within(group));
+        self.send_home_what_stays(&spaces);
         let mut sum = self.work.take_done();
         let overdue = self.work.overdue(group, &spaces);
         let left = overdue.min(self.work.allowance());
@@ -262,6 +264,17 @@ impl Reclaimer {
             }
         }
         sum
+    }
+
+    /// What the store takes no more of goes home at once: staged, it would be refused block by block, before what can leave.
+    fn send_home_what_stays(&mut self, spaces: &[Arc<Space>]) {
+        for space in spaces {
+            let stays = space.group.account.trouble().is_some();
+            let blocks = space.body.get().map_or(0, |body| body.stage.blocks());
+            for _ in 0..if stays { blocks } else { 0 } {
+                self.store_block(space, &mut Taken::default());
+            }
+        }
     }
 
     fn store_block(&mut self, space: &Arc<Space>, sum: &mut Taken) {

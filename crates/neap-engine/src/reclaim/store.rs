@@ -6,12 +6,12 @@ use neap_policy::{Core, State, Step};
 use neap_store::Refused;
 use neap_sys::Piece;
 use neap_tuning::TUNING;
-use neap_units::{EntryId, PAGE_SIZE, PageId, SlotId};
+use neap_units::{Bytes, EntryId, PAGE_SIZE, PageId, SlotId};
 
 use super::workers::Work;
 use crate::load::{Filler, return_staged};
 use crate::space::{Body, Space, offer};
-use crate::writeback::write_poor;
+use crate::writeback::{RELIEF, write_poor};
 
 /// What became of one staged page.
 enum Outcome {
@@ -205,6 +205,21 @@ fn unchanged(
     None
 }
 
+/// Whether a page that the store has refused may be taken later: something is written to the swap file for it.
+fn waits_for_room(job: &crate::job::Job, space: &Space, refused: Refused) -> bool {
+    match refused {
+        Refused::PoolFull => {
+            job.ask_shrinker(0);
+            job.store.can_write_back()
+        }
+        Refused::ZswapMax => {
+            job.ask_shrinker(RELIEF);
+            space.group.account.writes() && job.store.can_write_back()
+        }
+        _ => false,
+    }
+}
+
 fn store_page(
     job: &crate::job::Job,
     space: &Space,
@@ -222,15 +237,14 @@ fn store_page(
         None => match job.store.store(space.id, bytes, codec) {
             Ok(entry) => entry,
             Err(refused) => {
-                let full = matches!(refused, Refused::PoolFull);
-                if full {
-                    job.ask_shrinker(0);
-                }
-                let for_good = !full || !job.store.can_write_back();
-                return abort(job, space, body, slot, for_good);
+                let waits = waits_for_room(job, space, refused);
+                return abort(job, space, body, slot, !waits);
             }
         },
     };
+    if space.group.account.excess() > Bytes(0) {
+        job.ask_shrinker(RELIEF);
+    }
     let relatives = space.kin.relatives(job, space.id);
     let mut core = job.core();
     let page = page_in(&core, space, body, slot);

@@ -99,6 +99,7 @@ struct Visit {
 
 /// What a walk asks.
 struct Asked<'a> {
+    job: &'a Job,
     lru: &'a mut MemcgLru<MemcgId>,
     groups: &'a [Option<Arc<Group>>],
     chance: &'a mut u64,
@@ -118,9 +119,12 @@ fn pages(bytes: u64) -> Pages {
     Pages(bytes / PAGE_SIZE as u64)
 }
 
-/// What of a group may leave, by its estimate: all but what the pool holds of it.
-fn evictable(group: &Group) -> Pages {
-    pages(group.meter.usage().saturating_sub(group.meter.pool()))
+/// What of a group may leave, by its estimate: all but what the pool holds of it, or nothing where the store takes no more.
+fn evictable(job: &Job, group: &Group) -> Pages {
+    match job.lets_out(group) {
+        true => pages(group.meter.usage().saturating_sub(group.meter.pool())),
+        false => Pages(0),
+    }
 }
 
 impl Asked<'_> {
@@ -164,7 +168,10 @@ impl Ground<MemcgId> for Asked<'_> {
     }
 
     fn too_small(&self, id: MemcgId) -> bool {
-        let small = |group: &Group| too_small(evictable(group), self.priority, !group.is_over());
+        let small = |group: &Group| {
+            let evictable = evictable(self.job, group);
+            too_small(evictable, self.priority, !group.is_over())
+        };
         self.group(id).is_none_or(small)
     }
 
@@ -294,7 +301,12 @@ impl Visits {
                 continue;
             };
             let group = self.groups[id.index()].clone()?;
-            let (size, usage) = (job.resident_of(&group), pages(group.meter.usage()));
+            // Of whom nothing can leave is passed over, as the kernel does where there is no swap for a cgroup.
+            let size = match job.lets_out(&group) {
+                true => job.resident_of(&group),
+                false => Pages(0),
+            };
+            let usage = pages(group.meter.usage());
             let target = group.protection().scan(size, usage, self.low_reclaim);
             let left = target.pages.min(size).0 >> self.priority;
             let aged = aged_of(job, &group);
@@ -324,6 +336,7 @@ impl Visits {
     fn step(&mut self, job: &Job) -> Option<MemcgId> {
         let walk = job.options.walk;
         let mut asked = Asked {
+            job,
             lru: &mut self.lru,
             groups: &self.groups,
             chance: &mut self.chance,
@@ -357,6 +370,7 @@ impl Visits {
             Some(Way::Bins(walk)) => {
                 let aged = aged_of(job, &visit.group) > visit.aged;
                 let mut asked = Asked {
+                    job,
                     lru: &mut self.lru,
                     groups: &self.groups,
                     chance: &mut self.chance,

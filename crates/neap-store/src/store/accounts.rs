@@ -5,9 +5,11 @@ use std::sync::Arc;
 use neap_tuning::TUNING;
 use neap_units::{Bytes, Pages, SpaceId};
 
-use super::Store;
+use super::error::Refused;
 use super::inner::Inner;
+use super::{Shrunk, Store};
 use crate::account::Account;
+use crate::compress::Codec;
 
 impl Store {
     /// A new owner counts for this account. What an earlier one of its number has left does, too.
@@ -50,7 +52,90 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Whether the store would take pages of an account: not where `memory.swap.max` is reached, nor where `memory.zswap.max` is,
+    /// unless they may go on to the swap file.
+    #[must_use]
+    pub fn lets_in(&self, account: &Account) -> bool {
+        account.may_swap() && (!account.is_full() || self.lock().passes_on(account))
+    }
+
+    /// Writes pages of accounts of which the pool has more than it may.
+    pub fn relieve(&self, codec: &mut Codec) -> Shrunk {
+        let owners = self.lock().exceeding();
+        let mut sum = Shrunk::default();
+        for owner in owners {
+            let mut vain = 0;
+            loop {
+                let (budget, listed) = self.lock().to_write(owner);
+                if budget == 0 || vain > listed * 2 {
+                    break;
+                }
+                let walk = self.walk(owner, budget, codec);
+                sum.scanned += walk.visited;
+                sum.written_back += walk.written;
+                match walk {
+                    _ if walk.visited == 0 => break,
+                    _ if walk.written > 0 => vain = 0,
+                    _ => vain += walk.visited,
+                }
+            }
+        }
+        if sum.written_back > 0 {
+            self.tidy_swap(codec);
+        }
+        sum
+    }
+}
+
 impl Inner {
+    /// The check of `memory.swap.max` (SPEC 5.1).
+    pub(super) fn allow_entry(&mut self, owner: SpaceId) -> Result<(), Refused> {
+        let account = self.owner(owner).account.as_ref();
+        match account.is_none_or(|account| account.may_swap()) {
+            true => Ok(()),
+            false => Err(Refused::SwapMax),
+        }
+    }
+
+    /// The same before compression, and that of `memory.zswap.max` (SPEC 1.4). Where the kernel writes an entry of the account
+    /// back at once, this lets some more in, which are written soon: whoever stores does not wait for a disk.
+    pub(super) fn allow(&mut self, owner: SpaceId) -> Result<(), Refused> {
+        self.allow_entry(owner)?;
+        let account = self.owner(owner).account.clone();
+        match account.is_none_or(|account| !account.is_full() || self.passes_on(&account)) {
+            true => Ok(()),
+            false => Err(Refused::ZswapMax),
+        }
+    }
+
+    /// Whether a page of an account that may have none in the pool goes on to the swap file from there.
+    fn passes_on(&self, account: &Account) -> bool {
+        let few = account.excess() < TUNING.pool.passage;
+        few && account.writes() && self.can_write()
+    }
+
+    fn can_write(&self) -> bool {
+        self.writeback() && self.has_room() && self.write_error.is_none()
+    }
+
+    /// Owners of which the pool has more than their accounts may have there, and whose entries may be written.
+    fn exceeding(&self) -> Vec<SpaceId> {
+        let all = self.owners.iter().enumerate();
+        let exceeds = all.filter(|(_, own)| own.excess() > Bytes(0));
+        exceeds.map(|(at, _)| SpaceId(at as u16)).collect()
+    }
+
+    /// How many entries of an owner are to be written for its account, about, and how many it has.
+    fn to_write(&mut self, owner: SpaceId) -> (u64, u64) {
+        let own = self.owner(owner);
+        let entries = own.excess().0.saturating_mul(own.stored) / own.compressed.max(1);
+        let some = own.excess() > Bytes(0);
+        let most = TUNING.freeze.entries;
+        let budget = entries.clamp(TUNING.pool.entries_held as u64, most);
+        (if some { budget } else { 0 }, own.list.len())
+    }
+
     /// Looks whether an owner's entries may be written.
     fn judge(&mut self, owner: usize) {
         let own = &mut self.owners[owner];
@@ -83,9 +168,6 @@ impl Inner {
     pub(super) fn may_pass(&mut self, owner: SpaceId) -> bool {
         let writable = self.stats.compressed_bytes - self.stays.zswap;
         let few = self.stays.pooled > 0 && writable < TUNING.pool.passage.0;
-        few && !self.owner(owner).stays
-            && self.writeback()
-            && self.has_room()
-            && self.write_error.is_none()
+        few && !self.owner(owner).stays && self.can_write()
     }
 }

@@ -11,6 +11,13 @@ pub enum Refused {
     /// ([`crate::Store::shrink_worker`]) should run.
     #[error("the pool is full")]
     PoolFull,
+    /// The pool has as much of its account as it may (`memory.zswap.max`): [`crate::Store::relieve`] should run, if pages of
+    /// the account may be written.
+    #[error("its memory.zswap.max is reached")]
+    ZswapMax,
+    /// As many pages of its account are out as may be (`memory.swap.max`).
+    #[error("its memory.swap.max is reached")]
+    SwapMax,
     /// The page does not compress, and would not gain by being kept as it is.
     #[error("the page does not compress")]
     CompressPoor,

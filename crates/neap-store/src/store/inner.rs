@@ -48,6 +48,13 @@ impl Owner {
         }
     }
 
+    /// How much more the pool has of its account than it may, of an owner whose entries there may be written.
+    pub fn excess(&self) -> Bytes {
+        let account = self.account.as_ref();
+        let account = account.filter(|_| !self.stays && self.list.len() > 0);
+        account.map_or(Bytes(0), |account| account.excess())
+    }
+
     fn add(&mut self, sums: Sums) {
         self.compressed += sums.zswap;
         self.stored += sums.pooled;
@@ -138,6 +145,7 @@ impl Inner {
 
     /// The check before compression (SPEC 1.5 step 4), and the dictionary to compress with.
     pub fn admit(&mut self, owner: SpaceId) -> Result<HeldDict, Refused> {
+        self.allow(owner)?;
         if !self.gate.check(Pages(self.pool.pages())) && !self.may_pass(owner) {
             self.stats.reject_pool_full += 1;
             return Err(Refused::PoolFull);

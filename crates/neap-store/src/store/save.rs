@@ -18,12 +18,18 @@ impl Store {
         codec: &mut Codec,
     ) -> Result<EntryId, Refused> {
         if let Some(word) = same_filled(page) {
-            return self.lock().insert(owner, Body::Same(word));
+            let mut inner = self.lock();
+            inner.allow_entry(owner)?;
+            return inner.insert(owner, Body::Same(word));
         }
         let dict = self.lock().admit(owner)?;
         let packed = codec.pack(page, dict.as_ref().map(|(_, dict)| &**dict));
         let held = dict.map_or(0, |(number, _)| number);
         let mut inner = self.lock();
+        if let Err(refused) = inner.allow_entry(owner) {
+            inner.dicts.put(held); // others of its account have come meanwhile
+            return Err(refused);
+        }
         // Kept as it is if there is a swap file, to which it goes before all that compresses. The kernel (6.18 on) keeps
         // the order of age (docs/adr/0013-pages-that-do-not-compress.md).
         let takes_poor = inner.writeback() && !inner.owner(owner).stays;

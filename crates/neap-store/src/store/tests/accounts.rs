@@ -173,3 +173,84 @@ fn what_an_owner_left_counts_for_who_has_its_number_next() {
     assert!(!t.f.store.owns(STAYS) && t.goes.swap() == 0);
     t.f.store.check();
 }
+
+#[test]
+fn no_page_more_is_out_than_swap_max_says() {
+    let mut t = two(4000);
+    t.goes.set_swap_max(20 * 4096);
+    let inner = Arc::new(Account::below(&t.goes));
+    t.f.store.open_owner(SpaceId(3), &inner);
+    let mut ids = t.fill(GOES, 0..10);
+    ids.extend(t.fill(SpaceId(3), 10..20));
+    for owner in [GOES, SpaceId(3)] {
+        for page in [page(99), [7; 4096], noise(99)] {
+            let refused = t.f.store.store(owner, &page, &mut t.f.codec);
+            assert_eq!(refused, Err(Refused::SwapMax));
+        }
+    }
+    assert!(!t.f.store.lets_in(&inner) && t.f.store.lets_in(&t.stays));
+    write_all(&t.f.store, &mut t.f.codec);
+    let refused = t.f.store.store(GOES, &page(99), &mut t.f.codec);
+    assert_eq!(refused, Err(Refused::SwapMax), "on disk it counts, too");
+    let forced = t.f.store.store_raw(GOES, &page(98));
+    ids.push(forced.expect("a fork cannot wait"));
+    t.f.verify(&ids[..20], 0);
+    t.f.store.put_many(&ids);
+    assert_eq!((t.goes.swap(), t.goes.zswap()), (0, 0));
+    t.fill(GOES, 0..20);
+    t.f.store.check();
+}
+
+#[test]
+fn what_the_pool_has_beyond_zswap_max_goes_to_the_swap_file_and_only_that() {
+    let mut t = two(4000);
+    let before = t.fill(GOES, 0..400);
+    let others = t.fill(OWNER, 1000..1100);
+    let most = t.goes.zswap() / 2;
+    t.goes.set_zswap_max(most);
+    t.f.store.relieve(&mut t.f.codec);
+    let left = t.goes.zswap();
+    assert!(left <= most && left > most / 2, "{left} of {most}");
+    assert_eq!(t.on_disk(&others), 0);
+    t.f.verify(&before, 0);
+    // 0: pages pass through the pool.
+    t.goes.set_zswap_max(0);
+    let (mut ids, mut numbers) = (Vec::new(), Vec::new());
+    for n in 2000..4000 {
+        match t.f.store.store(GOES, &page(n), &mut t.f.codec) {
+            Ok(id) => {
+                ids.push(id);
+                numbers.push(n);
+            }
+            Err(refused) => {
+                assert_eq!(refused, Refused::ZswapMax);
+                assert!(!t.f.store.lets_in(&t.goes));
+                t.f.store.relieve(&mut t.f.codec);
+                assert_eq!((t.goes.zswap(), t.on_disk(&ids)), (0, ids.len()));
+                assert!(t.f.store.lets_in(&t.goes));
+            }
+        }
+    }
+    assert!(ids.len() > 1000);
+    for (&id, n) in ids.iter().zip(numbers) {
+        t.f.verify(&[id], n);
+    }
+    t.f.store.check();
+}
+
+#[test]
+fn an_account_that_may_neither_write_nor_keep_is_refused() {
+    let mut t = two(4000);
+    let before = t.fill(STAYS, 0..100);
+    t.stays.set_zswap_max(4096);
+    let refused = t.f.store.store(STAYS, &page(100), &mut t.f.codec);
+    assert_eq!(refused, Err(Refused::ZswapMax));
+    let shrunk = t.f.store.relieve(&mut t.f.codec);
+    assert_eq!(
+        (shrunk.scanned, t.on_disk(&before)),
+        (0, 0),
+        "nothing is tried"
+    );
+    t.f.verify(&before, 0);
+    t.f.store.check();
+}

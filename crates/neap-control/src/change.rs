@@ -1,0 +1,104 @@
+//! What can be changed while a job runs.
+
+use neap_tuning::{Idle, TUNING};
+use neap_units::NO_LIMIT;
+use serde_json::Value;
+
+use crate::request::Fault;
+
+/// One thing that is to be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// `memory.max`: the limit, in bytes.
+    MemoryMax(u64),
+    /// `memory.low`: what others of the service do not take from it while they have any, in bytes.
+    MemoryLow(u64),
+    /// `memory.min`: what is never taken from it for others, in bytes.
+    MemoryMin(u64),
+    /// `swap.max`: the most of its pages that may be out, in bytes; [`NO_LIMIT`]: there is no such limit.
+    SwapMax(u64),
+    /// `zswap.max`: the most that its pages may take in the pool, in bytes, or [`NO_LIMIT`].
+    ZswapMax(u64),
+    /// `zswap.max_pool_percent`: the most of the limit that the pool may take.
+    MaxPoolPercent(u8),
+    /// `zswap.writeback`: whether pages may be written to the swap file.
+    Writeback(bool),
+    /// `idle`: for how many milliseconds a process must do nothing before its memory leaves; 0: it stays.
+    Idle(u64),
+}
+
+impl Change {
+    /// What can be set.
+    pub const KEYS: [&'static str; 8] = [
+        "memory.max",
+        "memory.low",
+        "memory.min",
+        "swap.max",
+        "zswap.max",
+        "zswap.max_pool_percent",
+        "zswap.writeback",
+        "idle",
+    ];
+
+    /// The change of `key` to `value`.
+    ///
+    /// # Errors
+    /// There is no such key, or it does not hold such a value.
+    pub fn new(key: &str, value: &Value) -> Result<Self, Fault> {
+        let number = value.as_u64();
+        let limit = number.or_else(|| (value == "max").then_some(NO_LIMIT));
+        let no_limit = |key| Fault::Field(key, "a number of bytes, or max");
+        match key {
+            "memory.max" => number
+                .map(Self::MemoryMax)
+                .ok_or(Fault::Field("memory.max", "a number of bytes")),
+            "memory.low" => number
+                .map(Self::MemoryLow)
+                .ok_or(Fault::Field("memory.low", "a number of bytes")),
+            "memory.min" => number
+                .map(Self::MemoryMin)
+                .ok_or(Fault::Field("memory.min", "a number of bytes")),
+            "swap.max" => limit.map(Self::SwapMax).ok_or(no_limit("swap.max")),
+            "zswap.max" => limit.map(Self::ZswapMax).ok_or(no_limit("zswap.max")),
+            "zswap.max_pool_percent" => number
+                .and_then(|percent| u8::try_from(percent).ok())
+                .filter(|percent| (1..=100).contains(percent))
+                .map(Self::MaxPoolPercent)
+                .ok_or(Fault::Field(
+                    "zswap.max_pool_percent",
+                    "a number from 1 to 100",
+                )),
+            "zswap.writeback" => match number {
+                Some(0) => Ok(Self::Writeback(false)),
+                Some(1) => Ok(Self::Writeback(true)),
+                _ => Err(Fault::Field("zswap.writeback", "0 or 1")),
+            },
+            "idle" => number
+                .filter(|&millis| Self::is_idle_time(millis))
+                .map(Self::Idle)
+                .ok_or(Fault::Field("idle", "a time of 100 ms to 30 days, or off")),
+            _ => Err(Fault::Key(key.chars().take(40).collect())),
+        }
+    }
+
+    /// Whether a process may have to do nothing for so many milliseconds.
+    fn is_idle_time(millis: u64) -> bool {
+        let Idle { least, most, .. } = TUNING.idle;
+        millis == 0 || (least.as_millis().into()..=most.as_millis().into()).contains(&millis)
+    }
+
+    /// Its key, and the value as a number.
+    #[must_use]
+    pub fn entry(self) -> (&'static str, u64) {
+        match self {
+            Self::MemoryMax(bytes) => (Self::KEYS[0], bytes),
+            Self::MemoryLow(bytes) => (Self::KEYS[1], bytes),
+            Self::MemoryMin(bytes) => (Self::KEYS[2], bytes),
+            Self::SwapMax(bytes) => (Self::KEYS[3], bytes),
+            Self::ZswapMax(bytes) => (Self::KEYS[4], bytes),
+            Self::MaxPoolPercent(percent) => (Self::KEYS[5], percent.into()),
+            Self::Writeback(on) => (Self::KEYS[6], on.into()),
+            Self::Idle(millis) => (Self::KEYS[7], millis),
+        }
+    }
+}
