@@ -216,7 +216,7 @@ fn a_limit_that_is_made_smaller_holds_and_a_larger_one_is_used() {
         assert_eq!(case.number("/memory/limit_bytes"), 32 * MIB);
         let large = ["memory.max=160M", "zswap.max_pool_percent=30"];
         case.must(&["set", &case.name, large[0], large[1]]);
-        let unknown = case.must_fail(&["set", &case.name, "memory.high=1G"], "E0306");
+        let unknown = case.must_fail(&["set", &case.name, "swap.high=1G"], "E0306");
         assert!(unknown.contains("memory.max"), "{unknown}");
         case.must_fail(&["set", &case.name, "memory.max=1M"], "E0304");
         assert_eq!(

@@ -1,7 +1,7 @@
 //! The settings of one job of a service, by the names of a memory cgroup's files. In each test the programs look at the end
 //! whether every word of their memory is as it was.
 
-use neap_tests::service::{Place, places, wait_until};
+use neap_tests::service::{Place, path, places, wait_until};
 use neap_tests::{allowed, paging};
 
 const MIB: u64 = 1 << 20;
@@ -54,14 +54,14 @@ fn a_switch_of_a_job_holds_for_what_runs_within_it() {
         "outer",
         "--no-writeback",
         "--",
-        neap_tests::service::path(&place.neap),
+        path(&place.neap),
         "run",
         "--name",
         "inner",
         "--",
-        neap_tests::service::path(&place.waits),
+        path(&place.waits),
         "40",
-        neap_tests::service::path(&stop),
+        path(&stop),
         "busy",
     ]);
     let ready = place.file("inner.stop.ready");
@@ -133,17 +133,18 @@ fn the_pool_has_no_more_of_a_job_than_its_zswap_max_and_the_rest_goes_to_disk() 
     let Some(_alone) = paging(test) else { return };
     for place in places(test) {
         let _service = place.serve(&["-m", "128M"]);
-        let pool = |name| place.number(name, "/memory/zswap_current_bytes");
-        let written = |name| place.number(name, "/vmstat/zswpwb");
+        let number = |name: &str, what| place.number(&format!("all/{name}"), what);
+        let pool = |name| number(name, "/memory/zswap_current_bytes");
+        let written = |name| number(name, "/vmstat/zswpwb");
         let other = place.job("other", 40, &["-m", "16M"], true);
         for max in ["0", "256K"] {
             let bound = place.job("bound", 40, &["-m", "16M", "--zswap-max", max], true);
-            for _ in 0..50 {
+            for _ in 0..12 {
                 // What passes through it is above the limit for a moment.
                 assert!(pool("bound") <= 2 * MIB, "{max}: {}", pool("bound"));
             }
             assert!(written("bound") > 1000, "{max}: {}", written("bound"));
-            let peak = place.number("bound", "/memory/peak_bytes");
+            let peak = number("bound", "/memory/peak_bytes");
             assert!(peak <= allowed(16 * MIB), "{max}: {peak}");
             place.end("bound", bound);
             let _ = std::fs::remove_file(place.file("bound.stop"));
@@ -211,4 +212,61 @@ fn what_cannot_be_set_is_said_in_one_line() {
     assert_eq!(settings["swap.max"], 16 * MIB);
     assert_eq!(settings["zswap.max"], 4 * MIB);
     place.end("one", job);
+}
+
+/// memory.high takes memory away, holds up who takes more, and kills nobody.
+#[test]
+fn a_job_above_its_high_gives_memory_and_waits_and_is_not_killed() {
+    let test = "a_job_above_its_high_gives_memory_and_waits_and_is_not_killed";
+    let Some(_alone) = paging(test) else { return };
+    for place in places(test) {
+        let _service = place.serve(&["-m", "256M", "--on-exhausted", "kill"]);
+        let rich = place.job("rich", 40, &[], false);
+        let job = place.job("high", 64, &["--high", "24M"], false);
+        let number = |what| place.number("all/high", what);
+        wait_until("it is at its high", || {
+            number("/memory/current_bytes") <= allowed(24 * MIB)
+        });
+        assert!(number("/neap/high") > 0, "it went above");
+        assert!(number("/memory/swap_current_bytes") > 32 * MIB);
+        assert!(place.number("all/rich", "/memory/resident_bytes") >= 40 * MIB);
+        let _ = set(&place, &["high", "memory.high=max"]);
+        place.end("high", job);
+        // Nothing of it can leave: it goes on above its high, waits, and ends whole.
+        let options = ["--high", "64M", "--swap-max", "0"];
+        let held = place.job("held", 67, &options, false);
+        let events = place.start(&["events", "all/held"]);
+        assert!(place.number("all/held", "/memory/resident_bytes") >= 67 * MIB);
+        assert!(place.number("all/held", "/neap/high") > 0);
+        assert!(place.number("all/held", "/pressure/some/total_us") > 100_000);
+        place.end("held", held);
+        place.end("rich", rich);
+        drop(_service);
+        let (_, said, _) = events.wait();
+        assert!(said.contains("throttled"), "{said}");
+    }
+}
+
+#[test]
+fn a_plain_run_has_a_high_that_may_be_moved() {
+    let test = "a_plain_run_has_a_high_that_may_be_moved";
+    let Some(_alone) = paging(test) else { return };
+    let place = Place::own();
+    let stop = place.file("plain.stop");
+    let words = [
+        "run", "--name", "plain", "-m", "256M", "--high", "40M", "--",
+    ];
+    let program = [path(&place.waits), "64", path(&stop)];
+    let run = place.start(&[&words[..], &program].concat());
+    let ready = place.file("plain.stop.ready");
+    wait_until("it waits", || ready.exists());
+    let current = || place.number("plain", "/memory/current_bytes");
+    wait_until("it is at its high", || current() <= allowed(40 * MIB));
+    let _ = set(&place, &["plain", "memory.high=16M"]);
+    wait_until("it is at a lower one", || current() <= allowed(16 * MIB));
+    let _ = set(&place, &["plain", "memory.high=max"]);
+    assert_eq!(place.stat("plain")["settings"]["memory.high"], "max");
+    let low = place.refusal(&["set", "plain", "memory.high=1M"], 1);
+    assert!(low.contains("memory.high is at least 4MiB"), "{low}");
+    place.end("plain", run);
 }

@@ -11,6 +11,8 @@ use crate::request::Fault;
 pub enum Change {
     /// `memory.max`: the limit, in bytes.
     MemoryMax(u64),
+    /// `memory.high`: above it memory is reclaimed and who takes more waits, in bytes, or [`NO_LIMIT`].
+    MemoryHigh(u64),
     /// `memory.low`: what others of the service do not take from it while they have any, in bytes.
     MemoryLow(u64),
     /// `memory.min`: what is never taken from it for others, in bytes.
@@ -29,8 +31,9 @@ pub enum Change {
 
 impl Change {
     /// What can be set.
-    pub const KEYS: [&'static str; 8] = [
+    pub const KEYS: [&'static str; 9] = [
         "memory.max",
+        "memory.high",
         "memory.low",
         "memory.min",
         "swap.max",
@@ -58,6 +61,7 @@ impl Change {
             "memory.min" => number
                 .map(Self::MemoryMin)
                 .ok_or(Fault::Field("memory.min", "a number of bytes")),
+            "memory.high" => limit.map(Self::MemoryHigh).ok_or(no_limit("memory.high")),
             "swap.max" => limit.map(Self::SwapMax).ok_or(no_limit("swap.max")),
             "zswap.max" => limit.map(Self::ZswapMax).ok_or(no_limit("zswap.max")),
             "zswap.max_pool_percent" => number
@@ -92,13 +96,14 @@ impl Change {
     pub fn entry(self) -> (&'static str, u64) {
         match self {
             Self::MemoryMax(bytes) => (Self::KEYS[0], bytes),
-            Self::MemoryLow(bytes) => (Self::KEYS[1], bytes),
-            Self::MemoryMin(bytes) => (Self::KEYS[2], bytes),
-            Self::SwapMax(bytes) => (Self::KEYS[3], bytes),
-            Self::ZswapMax(bytes) => (Self::KEYS[4], bytes),
-            Self::MaxPoolPercent(percent) => (Self::KEYS[5], percent.into()),
-            Self::Writeback(on) => (Self::KEYS[6], on.into()),
-            Self::Idle(millis) => (Self::KEYS[7], millis),
+            Self::MemoryHigh(bytes) => (Self::KEYS[1], bytes),
+            Self::MemoryLow(bytes) => (Self::KEYS[2], bytes),
+            Self::MemoryMin(bytes) => (Self::KEYS[3], bytes),
+            Self::SwapMax(bytes) => (Self::KEYS[4], bytes),
+            Self::ZswapMax(bytes) => (Self::KEYS[5], bytes),
+            Self::MaxPoolPercent(percent) => (Self::KEYS[6], percent.into()),
+            Self::Writeback(on) => (Self::KEYS[7], on.into()),
+            Self::Idle(millis) => (Self::KEYS[8], millis),
         }
     }
 }

@@ -51,6 +51,8 @@ pub struct Join {
     pub low: u64,
     /// `memory.min`: what is never taken from it for others, in bytes.
     pub min: u64,
+    /// `memory.high`, in bytes; `None`: no limit.
+    pub high: Option<u64>,
     /// `memory.swap.max`, in bytes; `None`: no limit.
     pub swap_max: Option<u64>,
     /// `memory.zswap.max`, in bytes; `None`: no limit.
@@ -70,6 +72,7 @@ impl Default for Join {
             max: None,
             low: 0,
             min: 0,
+            high: None,
             swap_max: None,
             zswap_max: None,
             writeback: true,
@@ -183,6 +186,7 @@ impl Request {
                 "memory.max": join.max,
                 "memory.low": join.low,
                 "memory.min": join.min,
+                "memory.high": join.high,
                 "swap.max": join.swap_max,
                 "zswap.max": join.zswap_max,
                 "zswap.writeback": u64::from(join.writeback),
@@ -213,6 +217,7 @@ impl Join {
             max: size("memory.max")?,
             low: size("memory.low")?.unwrap_or(0),
             min: size("memory.min")?.unwrap_or(0),
+            high: size("memory.high")?,
             swap_max: size("swap.max")?,
             zswap_max: size("zswap.max")?,
             writeback: match object.get("zswap.writeback") {
@@ -324,6 +329,7 @@ mod tests {
             Request::Thaw { prefetch: false },
             Request::Set(vec![Change::MemoryMax(3 << 30), Change::MaxPoolPercent(20)]),
             Request::Set(vec![Change::MemoryLow(0), Change::MemoryMin(1 << 20)]),
+            Request::Set(vec![Change::MemoryHigh(NO_LIMIT)]),
             Request::Set(vec![Change::SwapMax(NO_LIMIT), Change::ZswapMax(0)]),
             Request::Set(vec![Change::Writeback(false)]),
             Request::Set(vec![Change::Writeback(true)]),
@@ -334,6 +340,7 @@ mod tests {
                 max: Some(1 << 30),
                 low: 1 << 20,
                 min: 4096,
+                high: Some(1 << 29),
                 swap_max: Some(0),
                 zswap_max: Some(1 << 20),
                 writeback: false,

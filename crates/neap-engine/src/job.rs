@@ -28,7 +28,7 @@ use crate::history::History;
 use crate::idle::Idle;
 use crate::load::{Desks, Errands};
 use crate::meter::Meter;
-use crate::options::{Exhausted, Options, Swap};
+use crate::options::{Options, Swap};
 use crate::report::{ProcessReport, Roll, SamplerReport};
 use crate::room::Room;
 use crate::roster::{Rosters, Spaces};
@@ -144,9 +144,7 @@ impl Job {
         spares: Spares,
         attendance: Attendance,
     ) -> Self {
-        let meter = Meter::new(options.limit, options.on_exhausted == Exhausted::Open)
-            .with_pool_beside(options.pool_beside);
-        let meter = Arc::new(meter);
+        let meter = Arc::new(Meter::of(&options));
         let root = (!options.serves).then(Root::own);
         Self {
             groups: Groups::new(Group::top(root, options.require, meter.clone())),

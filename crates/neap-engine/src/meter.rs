@@ -5,12 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use neap_store::Holding;
 use neap_sys::Lock;
 use neap_tuning::TUNING;
-use neap_units::{Bytes, PAGE_SIZE, Pages};
+use neap_units::{Bytes, NO_LIMIT, PAGE_SIZE, Pages};
+
+use crate::options::{Exhausted, Options};
 
 /// The estimate: what the kernel said last, corrected by what neap has done since.
 #[derive(Debug)]
 pub(crate) struct Meter {
     limit: AtomicU64,
+    /// `memory.high`, in bytes: above it memory is reclaimed, and who takes more waits. [`NO_LIMIT`]: there is none.
+    high: AtomicU64,
     /// The limit leaves the pool out.
     pool_beside: bool,
     estimate: AtomicU64,
@@ -68,6 +72,7 @@ impl Meter {
         let zero = || AtomicU64::new(0);
         let meter = Self {
             limit: AtomicU64::new(0),
+            high: AtomicU64::new(NO_LIMIT),
             pool_beside: false,
             floor: zero(),
             has_floor,
@@ -96,6 +101,14 @@ impl Meter {
         meter
     }
 
+    /// That of all.
+    pub fn of(options: &Options) -> Self {
+        let has_floor = options.on_exhausted == Exhausted::Open;
+        let meter = Self::new(options.limit, has_floor).with_pool_beside(options.pool_beside);
+        meter.set_high(options.high.map_or(NO_LIMIT, |high| high.0));
+        meter
+    }
+
     /// Moves the limit. The next look at usage plans by it.
     pub fn set_limit(&self, limit: Bytes) {
         let limit = limit.min(TUNING.limit.most);
@@ -105,6 +118,21 @@ impl Meter {
         self.floor.store(floor, Relaxed);
         self.limit.store(limit.0, Relaxed);
         self.settles.store(true, Relaxed);
+    }
+
+    /// Moves `memory.high`.
+    pub fn set_high(&self, bytes: u64) {
+        self.high.store(bytes, Relaxed);
+    }
+
+    /// `memory.high`, in bytes.
+    pub fn high(&self) -> u64 {
+        self.high.load(Relaxed)
+    }
+
+    /// How much usage is above that.
+    pub fn over_high(&self) -> u64 {
+        self.usage().saturating_sub(self.high())
     }
 
     /// Whether the limit was made smaller, and usage was not within it since.
@@ -220,7 +248,11 @@ impl Meter {
     /// What reclaim leaves to the programs just now: who asks for memory may have all of it.
     pub fn kept(&self) -> Pages {
         match self.asked_to.load(Relaxed) {
-            u64::MAX => self.floor(),
+            u64::MAX => {
+                let share = TUNING.limit.floor.of(self.high());
+                let of_high = share.max(TUNING.limit.floor_least.0);
+                self.floor().min(Bytes(of_high).whole_pages())
+            }
             _ => Pages(0),
         }
     }
@@ -283,9 +315,19 @@ impl Meter {
 
     /// How many bytes reclaim still has to free; 0: none.
     pub fn excess(&self) -> u64 {
+        self.pressed().max(self.over_high())
+    }
+
+    /// The same for the limit, or for somebody who has asked for it.
+    fn pressed(&self) -> u64 {
         let asked = self.asked_to.load(Relaxed);
         let to = self.reclaim_to.load(Relaxed).min(asked);
         self.usage().saturating_sub(to)
+    }
+
+    /// Whether that is so: else `memory.high` alone wants memory, for which nothing goes over the limit.
+    pub fn is_pressed(&self) -> bool {
+        self.pressed() > 0
     }
 
     /// Whether reclaim does not keep up: of what lies between its mark and where faults must wait, seven eighths

@@ -32,7 +32,7 @@ type Event = (
     fn(&Counters) -> &AtomicU64,
 );
 
-const EVENTS: [Event; 11] = [
+const EVENTS: [Event; 12] = [
     ("vmstat", "pgfault", "faults", "Fault served", |c| {
         &c.pgfault
     }),
@@ -91,6 +91,13 @@ const EVENTS: [Event; 11] = [
         "visits",
         "Visit of reclaim to a job below its memory.low",
         |c| &c.low,
+    ),
+    (
+        "neap",
+        "high",
+        "events",
+        "Thread that took memory while its job was above memory.high",
+        |c| &c.high,
     ),
     (
         "neap",

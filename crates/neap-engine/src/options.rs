@@ -74,6 +74,8 @@ impl fmt::Debug for Control {
 pub struct Options {
     /// Anonymous memory + pool + neap's own memory stay within this.
     pub limit: Bytes,
+    /// Above this memory is reclaimed, and threads that take more wait (`memory.high`); `None`: there is no such mark.
+    pub high: Option<Bytes>,
     /// The swap file.
     pub swap: Swap,
     /// Pages may be written to the swap file (`memory.zswap.writeback`).

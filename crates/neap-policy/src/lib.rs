@@ -51,9 +51,9 @@ pub use job::{Core, Hint, Listed, Vmstat};
 pub use limits::{Pacer, Plan, PoolGate, staged_blocks, zswap_max_allows};
 pub use lru::{Mm, Promotion, Shadow};
 pub use memcg::{
-    Charged, Cookie, GroupTree, Limits, MemcgId, Memcgs, MinLow, OverLimit, Protection,
-    ProtectionLevel, ScanTarget, TreeWalk, effective_protection, high_delay, over_high_delay,
-    swap_high_delay,
+    CHARGE_BATCH, Charged, Cookie, GroupTree, Limits, MemcgId, Memcgs, MinLow, OverLimit,
+    Protection, ProtectionLevel, SHORTEST_DELAY, ScanTarget, TreeWalk, effective_protection,
+    high_delay, over_high_delay, swap_high_delay,
 };
 pub use memcg_lru::{
     BinWalk, Groups, MEMCG_NR_BINS, MemcgLru, MemcgOp, MemcgPlace, MemcgSeg, MemcgTrigger,

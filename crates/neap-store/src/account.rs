@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use neap_policy::zswap_max_allows;
 use neap_units::{Bytes, NO_LIMIT, PAGE_SIZE};
 
 /// One account. What it has counts for those above it, too, and what these may not it may not either.
@@ -116,11 +117,12 @@ impl Account {
     /// Whether the pool has as much of it as it may, by `memory.zswap.max` of some level (obj_cgroup_may_zswap).
     #[must_use]
     pub fn is_full(&self) -> bool {
-        let full = |account: &Self| {
-            let max = account.zswap_max();
-            max < NO_LIMIT && whole_pages(account.zswap()) >= whole_pages(max)
+        let level = |account: &Self| {
+            let max = Some(account.zswap_max()).filter(|max| *max < NO_LIMIT);
+            let max = max.map(|max| Bytes(max).whole_pages());
+            (Bytes(account.zswap()), max)
         };
-        self.chain().any(full)
+        !zswap_max_allows(self.chain().map(level))
     }
 
     /// How much more the pool has of it than it may, at the level where that is most.

@@ -42,7 +42,7 @@ pub struct SetArgs {
     /// The job: its name, the beginning of it, the number of one of its processes, or the path of its socket
     #[arg(value_name = "JOB")]
     pub job: String,
-    /// What to set: memory.max=3G (or 50% of RAM), swap.max=2G, zswap.max=512M (or max), zswap.max_pool_percent=25,
+    /// What to set: memory.max=3G (or 50% of RAM), memory.high=2G, swap.max=2G, zswap.max=512M (or max), zswap.max_pool_percent=25,
     /// zswap.writeback=0, idle=10m; of a job in a service memory.low=1G, memory.min=1G
     #[arg(value_name = "KEY=VALUE", required = true)]
     pub changes: Vec<String>,

@@ -150,8 +150,8 @@ fn change(word: &str) -> Result<Change, Failure> {
         .ok_or_else(|| Failure::Setting(format!("{word:?} is not KEY=VALUE")))?;
     let value = match key {
         "memory.max" | "memory.low" | "memory.min" => size(key, text)?.0.into(),
-        "swap.max" | "zswap.max" if text == "max" => text.into(),
-        "swap.max" | "zswap.max" => size(key, text)?.0.into(),
+        "memory.high" | "swap.max" | "zswap.max" if text == "max" => text.into(),
+        "memory.high" | "swap.max" | "zswap.max" => size(key, text)?.0.into(),
         "idle" => match text.parse() {
             Ok(IdleTime(time)) => time.as_millis().into(),
             Err(bad) => return Err(Failure::Setting(bad.to_string())),
@@ -272,14 +272,14 @@ mod tests {
             "idle=90",
             "memory.max",
             "memory.max=3X",
-            "memory.high=1G",
+            "memory.hihg=1G",
             "zswap.max_pool_percent=x",
             "zswap.writeback=2",
         ] {
             let failure = change(bad).unwrap_err();
             assert_eq!(failure.code(), "E0306", "{bad}");
         }
-        let unknown = change("memory.high=1G").unwrap_err();
+        let unknown = change("memory.hihg=1G").unwrap_err();
         assert_eq!(unknown.to_string().lines().count(), 1);
         assert!(unknown.to_string().contains("memory.max"), "{unknown}");
     }

@@ -46,6 +46,7 @@ impl Engine {
         if let Some(service) = &plan.service {
             let join = Join {
                 name: control.name,
+                high: plan.settings.high.map(|bytes| bytes.0),
                 low: plan.settings.low.0,
                 min: plan.settings.min.0,
                 swap_max: plan.settings.swap_max.map(|bytes| bytes.0),
@@ -211,6 +212,7 @@ fn start(options: Options) -> Result<Engine, Failure> {
 fn options(plan: &Plan) -> Options {
     Options {
         limit: plan.limit.bytes,
+        high: plan.settings.high,
         swap: plan.swap.clone(),
         writeback: plan.writeback,
         pool_max: plan.pool_most,

@@ -150,6 +150,7 @@ impl Plan {
     pub fn alone(args: &RunArgs, sources: Sources<'_>) -> Result<Self, Failure> {
         let plan = Self::make(&args.engine, sources)?;
         Ok(Self {
+            settings: Settings::read(&args.settings, sources.root)?,
             require: args.require,
             ..plan
         })

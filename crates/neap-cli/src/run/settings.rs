@@ -10,6 +10,10 @@ use crate::run::limit;
 /// Flags of `neap run` that set them.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SettingArgs {
+    /// Above this, memory is reclaimed and threads that take more wait, and nothing else happens (memory.high)
+    #[arg(long, value_name = "SIZE")]
+    pub high: Option<String>,
+
     /// In a service: what reclaim for others does not take from this job while others have any (memory.low)
     #[arg(long, value_name = "SIZE", requires = "of_service")]
     pub low: Option<String>,
@@ -30,6 +34,8 @@ pub struct SettingArgs {
 /// The settings. `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
+    /// `memory.high`.
+    pub high: Option<Bytes>,
     /// What protects the job from others, by `memory.low` and `memory.min`.
     pub low: Bytes,
     pub min: Bytes,
@@ -49,6 +55,7 @@ impl Settings {
             text.map(|text| limit::size(root, flag, text)).transpose()
         };
         Ok(Self {
+            high: size("--high", &args.high)?,
             low: size("--low", &args.low)?.unwrap_or(Bytes::ZERO),
             min: size("--min", &args.min)?.unwrap_or(Bytes::ZERO),
             swap_max: size("--swap-max", &args.swap_max)?,

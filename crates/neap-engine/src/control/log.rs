@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use neap_control::Name;
 use neap_sys::{Lock, Waker};
 use neap_tuning::TUNING;
+use neap_units::Bytes;
 use serde::Serialize;
 
 use crate::group::Group;
@@ -39,11 +40,13 @@ pub(crate) enum Kind {
     Leave,
     /// The service is to end: its jobs are asked to.
     Stop,
+    /// Threads that take memory wait, for `memory.high`.
+    Throttled,
 }
 
 impl Kind {
     /// All of them, in the order of their numbers.
-    pub const NAMES: [&'static str; 12] = [
+    pub const NAMES: [&'static str; 13] = [
         "limit",
         "over",
         "exhausted",
@@ -56,6 +59,7 @@ impl Kind {
         "join",
         "leave",
         "stop",
+        "throttled",
     ];
 
     fn name(self) -> &'static str {
@@ -182,6 +186,23 @@ impl Log {
             let line = "memory is reclaimed before the job gets more";
             self.note(job, Kind::Limit, line.to_owned());
         }
+    }
+
+    /// A thread of a group begins to wait for `memory.high`. Told once a second at most, of the lowest level that is above.
+    pub fn throttled(&self, job: &Job, group: &Group) {
+        let over = |level: &&Group| level.meter.over_high() > 0;
+        let Some(level) = group.chain().find(over) else {
+            return;
+        };
+        let now = neap_sys::monotonic_nanos();
+        let last = level.told_high.load(Relaxed);
+        if last > 0 && now < last + TUNING.control.event.0 {
+            return;
+        }
+        level.told_high.store(now, Relaxed);
+        let high = Bytes(level.meter.high());
+        let line = format!("above memory.high, which is {high}: threads that take memory wait");
+        self.note_of(job, level, Kind::Throttled, line);
     }
 
     /// The number of the next event.

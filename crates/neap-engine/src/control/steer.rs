@@ -79,6 +79,10 @@ impl Desk {
                     self.follow = None; // what a person sets stands
                     job.set_limit(Bytes(bytes), "");
                 }
+                Change::MemoryHigh(bytes) => {
+                    group.meter.set_high(bytes);
+                    job.note_limit(group, "high", bytes);
+                }
                 Change::MemoryLow(bytes) => job.protect(group, "low", bytes),
                 Change::MemoryMin(bytes) => job.protect(group, "min", bytes),
                 Change::SwapMax(bytes) => job.set_swap_max(group, bytes),
@@ -118,6 +122,9 @@ impl Job {
             )),
             Change::MemoryMax(bytes) if Bytes(bytes) < least => {
                 Some(format!("memory.max is at least {least}"))
+            }
+            Change::MemoryHigh(bytes) if Bytes(bytes) < least => {
+                Some(format!("memory.high is at least {least}"))
             }
             Change::MaxPoolPercent(_) if self.options.pool_beside => {
                 let line = "the pool is no share of the limit: the job runs with --pool-beside";
@@ -244,6 +251,7 @@ impl Job {
         let (limit, usage) = (group.meter.limit().0, group.meter.usage());
         json!({
             "memory.max": limit,
+            "memory.high": limit_of(group.meter.high()),
             "memory.low": group.low.load(Relaxed),
             "memory.min": group.min.load(Relaxed),
             "swap.max": limit_of(account.swap_max()),

@@ -159,6 +159,7 @@ fn store(plan: &Plan, disk_erred: &Arc<AtomicBool>) -> Store {
 fn job(plan: &Plan, machine: &Machine, store: Store) -> Job {
     let options = Options {
         limit: Pages(1 << 18).bytes(),
+        high: None,
         swap: match plan.swap {
             0 => Swap::Off,
             size => Swap::Dir {

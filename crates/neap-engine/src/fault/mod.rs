@@ -11,6 +11,7 @@ mod inbox;
 mod patience;
 mod rank;
 mod serve;
+mod throttle;
 mod watch;
 mod zeros;
 
@@ -32,6 +33,7 @@ use gaps::Gaps;
 use inbox::Inbox;
 use patience::{Patience, Span, Terms, Times};
 use rank::Rank;
+use throttle::Throttle;
 use watch::Doing;
 pub(crate) use watch::Watch;
 
@@ -116,6 +118,7 @@ pub(crate) struct FaultThread {
     hears_more: bool,
     /// Its library called during the first look, and nobody has heard it since.
     unheard: bool,
+    throttle: Throttle,
 }
 
 impl FaultThread {
@@ -143,6 +146,7 @@ impl FaultThread {
             next_notes: 0,
             hears_more: false,
             unheard: false,
+            throttle: Throttle::default(),
         }
     }
 

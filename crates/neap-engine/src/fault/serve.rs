@@ -7,14 +7,26 @@ use neap_sys::{Progress, Stop, Word};
 use neap_tuning::TUNING;
 use neap_units::{PAGE_SIZE, PageNr};
 
+use super::throttle::Throttled;
 use super::{Fault, FaultThread, Served};
-use crate::space::{Phase, Space, Trait, addresses};
+use crate::space::{Body, Phase, Space, Trait, addresses};
 
 static ZEROS: [u8; TUNING.faults.fresh.0 as usize * PAGE_SIZE] =
     [0; TUNING.faults.fresh.0 as usize * PAGE_SIZE];
 
 impl FaultThread {
     pub(super) fn serve(&mut self, fault: Fault) -> Served {
+        let before = self.space.charged.load(Relaxed);
+        let served = self.find_and_fill(fault);
+        let got = self.space.charged.load(Relaxed) - before;
+        if got > 0 {
+            let pages = got / PAGE_SIZE as u64;
+            self.throttle.owe(&self.space.group, fault.thread, pages);
+        }
+        served
+    }
+
+    fn find_and_fill(&mut self, fault: Fault) -> Served {
         if self.space.expects() {
             return Served::Later; // only this thread reads and applies, so it stays true that it does not
         }
@@ -74,6 +86,21 @@ impl FaultThread {
     /// Whether a fill must wait for reclaim, which says when that is in vain. Our own agent never waits: it moves pages
     /// for reclaim.
     pub(super) fn must_wait(&mut self, fault: &Fault) -> bool {
+        let agent = |body: &Body| body.agent.is_thread(fault.thread);
+        let is_agent = || self.space.body.get().is_some_and(agent);
+        let now = || self.job.clock.now();
+        match self.throttle.holds(&self.space.group, fault.thread, now) {
+            Throttled::No => {}
+            _ if is_agent() => {}
+            throttled => {
+                self.held = true;
+                if throttled == Throttled::Begins {
+                    self.job.log.throttled(&self.job, &self.space.group);
+                    self.job.reclaim.ring();
+                }
+                return true;
+            }
+        }
         let full = |space: &Space| !space.group.has_room();
         if full(&self.space) {
             self.job.room.wait(&self.space);
@@ -164,7 +191,7 @@ impl FaultThread {
         }
         drop(core);
         self.space.group.count(|events| &events.fresh, count);
-        self.space.group.charge(count * PAGE_SIZE as u64);
+        self.space.charge(count * PAGE_SIZE as u64);
     }
 
     /// The most pages that may become memory for one fault, by the room there is.

@@ -32,6 +32,8 @@ pub(crate) struct Counters {
     pub idle: AtomicU64,
     /// Times that reclaim took from a group below its `memory.low`.
     pub low: AtomicU64,
+    /// Times that a thread which took memory was above `memory.high`.
+    pub high: AtomicU64,
     /// Moves that the kernel refused.
     pub busy: AtomicU64,
 }

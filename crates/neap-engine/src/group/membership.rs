@@ -36,19 +36,19 @@ impl Job {
         if wish.low.max(wish.min) > 0 && !self.groups.is_unit(&parent) {
             return Err(("EINVAL", NO_PROTECTION.to_owned()));
         }
-        let max = match wish.max {
-            Some(bytes) if Bytes(bytes) < TUNING.limit.least => {
-                let least = TUNING.limit.least;
-                return Err(("EINVAL", format!("memory.max is at least {least}")));
+        let least = TUNING.limit.least;
+        for (key, size) in [("memory.max", wish.max), ("memory.high", wish.high)] {
+            if size.is_some_and(|bytes| Bytes(bytes) < least) {
+                return Err(("EINVAL", format!("{key} is at least {least}")));
             }
-            Some(bytes) => Bytes(bytes),
-            None => TUNING.limit.most,
-        };
+        }
+        let max = wish.max.map_or(TUNING.limit.most, Bytes);
         let name = wish.name.unwrap_or_else(|| {
             let command = wish.command.first().map_or("job", |word| word);
             Name::of(command.as_ref(), root.pid().cast_unsigned())
         });
         let meter = Meter::new(max, self.options.on_exhausted == Exhausted::Open);
+        meter.set_high(wish.high.unwrap_or(NO_LIMIT));
         let account = Arc::new(Account::below(&parent.account));
         self.store.set_account_writeback(&account, wish.writeback);
         account.set_swap_max(wish.swap_max.unwrap_or(NO_LIMIT));

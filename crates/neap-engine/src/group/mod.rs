@@ -20,7 +20,7 @@ use neap_control::Name;
 use neap_store::Account;
 use neap_sys::{Lock, Pidfd, Root, nearest_above};
 use neap_tuning::TUNING;
-use neap_units::{Bytes, PAGE_SIZE};
+use neap_units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
 use crate::freeze::Freeze;
 use crate::meter::Meter;
@@ -64,6 +64,8 @@ pub(crate) struct Group {
     over: AtomicBool,
     /// The user knows that nothing more can be reclaimed.
     told_dry: AtomicBool,
+    /// When it was last told that threads wait for `memory.high`, in nanoseconds.
+    pub told_high: AtomicU64,
 }
 
 impl Group {
@@ -100,6 +102,7 @@ impl Group {
             freeze: Freeze::default(),
             over: AtomicBool::new(false),
             told_dry: AtomicBool::new(false),
+            told_high: AtomicU64::new(0),
         }
     }
 
@@ -169,6 +172,24 @@ impl Group {
     pub fn excess(&self) -> u64 {
         let all = self.chain().map(|group| group.meter.excess());
         all.max().unwrap_or(0)
+    }
+
+    /// Whether it, or a group above, takes more than its `memory.high`.
+    pub fn is_over_high(&self) -> bool {
+        self.chain().any(|group| group.meter.over_high() > 0)
+    }
+
+    /// Notes that a thread which takes memory is above `memory.high`, at each level that is. How long it waits (over_high_delay)
+    /// if it owes so many pages.
+    pub fn note_high(&self, owed: Pages) -> Nanos {
+        let over = |group: &&Self| group.meter.over_high() > 0;
+        for level in self.chain().filter(over) {
+            level.count(|events| &events.high, 1);
+        }
+        let pages = |bytes: u64| Bytes(bytes).whole_pages();
+        let levels = self.chain().filter(over);
+        let levels = levels.map(|group| (pages(group.meter.usage()), pages(group.meter.high())));
+        neap_policy::over_high_delay(levels, owed)
     }
 
     /// The user is told that nothing more can be reclaimed. Whether he was before.

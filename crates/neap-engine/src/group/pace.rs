@@ -20,7 +20,11 @@ pub(crate) fn pacer(limit: Bytes) -> Pacer {
 
 /// The pace of each group below the top.
 #[derive(Debug, Default)]
-pub(crate) struct Paces(HashMap<u64, Pacer>);
+pub(crate) struct Paces {
+    limits: HashMap<u64, Pacer>,
+    /// Of `memory.high`, the top's too: when to register memory, and when to look.
+    highs: HashMap<u64, Pacer>,
+}
 
 /// Sums over the spaces of each group and of those below it, by one look at each space.
 struct Sums(HashMap<u64, u64>);
@@ -56,19 +60,26 @@ pub(crate) struct Wants {
     pub next: Option<Nanos>,
 }
 
+impl Wants {
+    fn look_by(&mut self, next: Nanos) {
+        self.next = Some(self.next.map_or(next, |before| before.min(next)));
+    }
+}
+
 impl Paces {
     /// Looks at what each group uses: `resident` has the bytes of each space.
     pub fn look(&mut self, job: &Job, resident: &[(Arc<Space>, u64)], now: Nanos) -> Wants {
         let mut wants = Wants::default();
         let groups = job.groups.below();
+        self.look_at_highs(job, now, &mut wants);
         if groups.is_empty() {
-            self.0.clear();
+            self.limits.clear();
             return wants;
         }
         let compressed = job
             .store
             .compressed_of(resident.iter().map(|(space, _)| space.id));
-        self.0
+        self.limits
             .retain(|number, _| groups.iter().any(|group| group.number == *number));
         let spaces = || resident.iter().map(|(space, _)| space);
         let anon = Sums::of(spaces(), resident.iter().map(|(_, bytes)| *bytes));
@@ -93,14 +104,32 @@ impl Paces {
                 if plan.arm {
                     wants.armed.push(group.clone());
                 }
-                wants.next = Some(
-                    wants
-                        .next
-                        .map_or(plan.next_sample, |next| next.min(plan.next_sample)),
-                );
+                wants.look_by(plan.next_sample);
             }
         }
         wants
+    }
+
+    /// What `memory.high` wants, of the groups that have one below their limit. Memory is reclaimed above it, and not before.
+    fn look_at_highs(&mut self, job: &Job, now: Nanos, wants: &mut Wants) {
+        let mut groups = job.groups.within(job.groups.top());
+        groups.retain(|group| group.meter.high() < group.meter.limit().0);
+        self.highs
+            .retain(|number, _| groups.iter().any(|group| group.number == *number));
+        for group in groups {
+            let (high, usage) = (Bytes(group.meter.high()), group.meter.usage());
+            let pacer = self
+                .highs
+                .entry(group.number)
+                .or_insert_with(|| pacer(high));
+            pacer.set_limit(high);
+            let plan = pacer.observe(now, Bytes(usage));
+            wants.reclaims |= usage > high.0;
+            wants.look_by(plan.next_sample);
+            if plan.arm {
+                wants.armed.push(group);
+            }
+        }
     }
 
     /// What a group with a limit does next.
@@ -109,7 +138,10 @@ impl Paces {
             return None;
         }
         let limit = group.meter.limit();
-        let pacer = self.0.entry(group.number).or_insert_with(|| pacer(limit));
+        let pacer = self
+            .limits
+            .entry(group.number)
+            .or_insert_with(|| pacer(limit));
         pacer.set_limit(limit);
         pacer.observe_native(now, Bytes(unexplained));
         let plan = pacer.observe(now, Bytes(group.meter.usage()));

@@ -188,7 +188,7 @@ fn copy_home(job: &Job, space: &Space, body: &Body, filler: &mut Filler, flock: 
             space.group.count(|events| &events.returned, 1);
             space.came_back.fetch_add(1, Relaxed);
             // The frame in the stage is still there until its block is recycled.
-            space.group.charge(PAGE_SIZE as u64);
+            space.charge(PAGE_SIZE as u64);
             Served::Done
         }
         Err(stop) => {

@@ -403,7 +403,7 @@ impl Loader {
         for effect in freed {
             job.release(space, effect);
         }
-        space.group.charge((done * PAGE_SIZE) as u64);
+        space.charge((done * PAGE_SIZE) as u64);
         Ok(done)
     }
 

@@ -253,7 +253,7 @@ impl Reclaimer {
         let bout = &mut self.bouts[at];
         bout.supply = supply;
         let may_go_over = self.job.options.on_exhausted == Exhausted::Open;
-        let open = supply != Supply::Flows && may_go_over;
+        let open = supply != Supply::Flows && may_go_over && bout.group.meter.is_pressed();
         bout.group.meter.set_open(open);
         self.tell(&self.bouts[at]);
     }

@@ -185,6 +185,8 @@ pub(crate) struct Space {
     pub came_back: AtomicU64,
     /// Time for which some thread waited, in nanoseconds.
     pub stalled: AtomicU64,
+    /// Bytes that it was given so far.
+    pub charged: AtomicU64,
     pub standing: Standing,
     /// The agent knows that the program depends on the engine.
     pub told: AtomicBool,
@@ -242,6 +244,7 @@ impl Space {
             idle: AtomicU64::new(0),
             came_back: AtomicU64::new(0),
             stalled: AtomicU64::new(0),
+            charged: AtomicU64::new(0),
             standing: Standing::default(),
             told: AtomicBool::new(false),
             thawed: AtomicU32::new(0),
@@ -285,6 +288,12 @@ impl Space {
         if let Some(bell) = &self.bell {
             bell.wake();
         }
+    }
+
+    /// Pages appeared in it.
+    pub fn charge(&self, bytes: u64) {
+        self.group.charge(bytes);
+        self.charged.fetch_add(bytes, Relaxed);
     }
 
     /// Whether pages may leave: an agent is there to move them, it is known what there is, and nobody asked for a pause.

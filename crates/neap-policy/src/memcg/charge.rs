@@ -8,7 +8,7 @@ use crate::counters::Counter;
 
 /// Pages a charge takes at once and over-high work is counted in (SPEC 0:
 /// MEMCG_CHARGE_BATCH).
-pub(crate) const CHARGE_BATCH: u64 = 64;
+pub const CHARGE_BATCH: u64 = 64;
 
 /// Pages charged to one cgroup that a CPU has not handed out yet.
 #[derive(Clone, Copy, Debug, Default)]

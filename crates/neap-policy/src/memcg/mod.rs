@@ -5,10 +5,10 @@ mod iter;
 mod protection;
 mod throttle;
 
-pub use charge::{Charged, OverLimit};
+pub use charge::{CHARGE_BATCH, Charged, OverLimit};
 pub use iter::{Cookie, GroupTree, TreeWalk};
 pub use protection::{MinLow, Protection, ProtectionLevel, ScanTarget, effective_protection};
-pub use throttle::{high_delay, over_high_delay, swap_high_delay};
+pub use throttle::{SHORTEST_DELAY, high_delay, over_high_delay, swap_high_delay};
 
 use neap_units::{Bytes, Pages};
 

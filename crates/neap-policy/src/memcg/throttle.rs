@@ -15,6 +15,8 @@ const SCALING: u32 = 14;
 const HZ: u64 = 1000;
 /// Longest wait in ticks.
 const MAX_DELAY: u64 = 2 * HZ;
+/// Waits that are not worth it: a hundredth of a second, or less.
+pub const SHORTEST_DELAY: Nanos = Nanos(10_000_000);
 
 /// Ticks for an overage of one level.
 fn penalty(usage: u64, high: u64) -> u64 {

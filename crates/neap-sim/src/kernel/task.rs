@@ -15,8 +15,6 @@ use super::{Op, Reply};
 const MAX_RECLAIM_RETRIES: u32 = 16;
 /// Smallest reclaim of a task over high that tries again.
 const HIGH_AGAIN: u64 = 32;
-/// Waits that are not worth it.
-const SHORTEST_DELAY: Nanos = Nanos(10_000_000);
 /// Longest wait of a task above high.
 const LONGEST_DELAY: Nanos = Nanos(2_000_000_000);
 
@@ -310,7 +308,7 @@ impl Entry {
         let owed = Pages(self.owed);
         mm.memcgs.count_swap_high(memcg);
         let delay = high_delay(&mm.memcgs, memcg, owed) + swap_high_delay(&mm.memcgs, memcg, owed);
-        if delay <= SHORTEST_DELAY {
+        if delay <= neap_policy::SHORTEST_DELAY {
             return done;
         }
         if high.reclaimed > 0 || high.retries > 0 {
