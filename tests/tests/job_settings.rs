@@ -270,3 +270,45 @@ fn a_plain_run_has_a_high_that_may_be_moved() {
     assert!(low.contains("memory.high is at least 4MiB"), "{low}");
     place.end("plain", run);
 }
+
+#[test]
+fn a_job_of_a_service_is_frozen_to_disk_and_the_pool_keeps_what_others_have() {
+    let test = "a_job_of_a_service_is_frozen_to_disk_and_the_pool_keeps_what_others_have";
+    let Some(_alone) = paging(test) else { return };
+    for place in places(test) {
+        let _service = place.serve(&["-m", "256M"]);
+        let jobs = ["one", "two"].map(|name| (name, place.job(name, 40, &[], false)));
+        let keeps = place.job("keeps", 16, &["--no-writeback"], false);
+        let number = |name: &str, what| place.number(&format!("all/{name}"), what);
+        let done = |words: &[&str]| {
+            let output = place.ask(words);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(
+                output.status.success() && said.is_empty(),
+                "{words:?}: {said}"
+            );
+        };
+        done(&["reclaim", "all/two", "24M"]);
+        let pool = number("two", "/memory/zswap_current_bytes");
+        assert!(pool > 0);
+        done(&["freeze", "all/one", "--to-disk"]);
+        assert_eq!(number("one", "/memory/zswap_current_bytes"), 0);
+        assert!(number("one", "/vmstat/zswpwb") * 4096 > 32 * MIB);
+        assert_eq!(number("one", "/neap/frozen"), 1);
+        assert_eq!(number("two", "/vmstat/zswpwb"), 0, "it stays in the pool");
+        assert!(number("two", "/memory/zswap_current_bytes") >= pool);
+        // One that is frozen already may go on to disk.
+        done(&["freeze", "all/two"]);
+        assert!(number("two", "/memory/zswap_current_bytes") > 0);
+        done(&["freeze", "all/two", "--to-disk"]);
+        assert_eq!(number("two", "/memory/zswap_current_bytes"), 0);
+        let said = place.refusal(&["freeze", "all/keeps", "--to-disk"], 1);
+        assert!(said.contains("zswap.writeback is 0"), "{said}");
+        done(&["thaw", "all/one", "--prefetch"]);
+        done(&["thaw", "all/two"]);
+        place.end("keeps", keeps);
+        for (name, job) in jobs {
+            place.end(name, job);
+        }
+    }
+}

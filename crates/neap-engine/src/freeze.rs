@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use neap_sys::{Lock, Member, Root, Stand};
 use neap_tuning::TUNING;
-use neap_units::{PAGE_SIZE, Pages};
+use neap_units::Pages;
 
 use crate::control::Kind;
 use crate::group::Group;
@@ -362,11 +362,6 @@ impl Job {
         let spaces = self.spaces_of(group);
         let each: Vec<u64> = spaces.iter().filter_map(part).collect();
         (each.iter().sum(), each.len())
-    }
-
-    /// Pages that the pool holds and that a swap file could take.
-    pub fn pages_to_write(&self) -> u64 {
-        self.store.holding().held / PAGE_SIZE as u64
     }
 }
 

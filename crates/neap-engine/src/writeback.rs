@@ -11,7 +11,7 @@ use crate::job::Job;
 
 /// Gentler than any priority of the kernel's: only what does not compress.
 const POOR: u8 = DEF_PRIORITY + 1;
-/// Gentler still: only of accounts that have more in the pool than they may.
+/// Gentler still: only of accounts that have more in the pool than they may, and of jobs that are being frozen to disk.
 pub(crate) const RELIEF: u64 = DEF_PRIORITY as u64 + 2;
 
 /// Has pages that do not compress written as soon as they are enough for a long write: in the pool they take as much
@@ -46,11 +46,11 @@ pub(crate) fn run(job: &Arc<Job>) {
 /// at first, once each.
 fn write_back(job: &Job, priority: u8, codec: &mut Codec) {
     job.store.relieve(codec);
-    if job.groups.top().freeze.writes() {
-        job.store.write_all(codec, || {
-            job.groups.top().freeze.writes() && !job.is_stopping()
-        });
-        return;
+    let mut frozen = job.groups.within(job.groups.top());
+    frozen.retain(|group| group.freeze.writes());
+    for group in frozen {
+        let goes_on = || group.freeze.writes() && !job.is_stopping();
+        job.store.write_all(&group.account, codec, goes_on);
     }
     if u64::from(priority) == RELIEF {
         job.reclaim.ring();

@@ -15,6 +15,7 @@ use crate::job::Job;
 use crate::options::Swap;
 use crate::prefetch::Prefetch;
 use crate::reclaim::Inventory;
+use crate::writeback::RELIEF;
 
 /// What is being done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,22 +54,18 @@ impl Freezing {
             let line = "it is a service; name one of its jobs";
             return Err(("EOPNOTSUPP", line));
         }
-        if to_disk && group.parent.is_some() {
-            let line = "the pool is the service's; a job of it can be frozen, and not to disk";
-            return Err(("EOPNOTSUPP", line));
-        }
         if to_disk && matches!(job.options.swap, Swap::Off) {
             return Err((
                 "EINVAL",
                 "the job has no swap file, and nothing can go to disk",
             ));
         }
-        if to_disk && !job.store.writeback() {
+        if to_disk && !(job.store.writeback() && group.account.writes()) {
             let line = "zswap.writeback is 0, and nothing can go to disk; set it to 1 first";
             return Err(("EINVAL", line));
         }
         let first = group.freeze.begin();
-        let goes_on = to_disk && job.pages_to_write() > 0;
+        let goes_on = to_disk && group.account.pooled() > 0;
         if !(first || goes_on) {
             return Err(("EALREADY", "the job is frozen already"));
         }
@@ -107,7 +104,7 @@ impl Freezing {
             Phase::Take => {
                 self.is_over(job.pages_in_memory(&self.group)) || self.group.freeze.is_in_vain()
             }
-            Phase::Write => self.is_over(job.pages_to_write()),
+            Phase::Write => self.is_over(self.group.account.pooled()),
         };
         match self.phase {
             Phase::Stop => self.stop(job),
@@ -119,7 +116,7 @@ impl Freezing {
                     return self.end(job);
                 }
                 self.group.freeze.set_writes(true);
-                job.ask_shrinker(0);
+                job.ask_shrinker(RELIEF);
                 self.turn(Phase::Write);
             }
             Phase::Write if over => {
@@ -127,7 +124,7 @@ impl Freezing {
                 return self.end(job);
             }
             Phase::Take => job.reclaim.ring(),
-            Phase::Write => job.ask_shrinker(0),
+            Phase::Write => job.ask_shrinker(RELIEF),
         }
         Outcome::UnderWay
     }
@@ -185,20 +182,26 @@ impl Freezing {
         let (stopped, running, _) = self.group.freeze.tell();
         let (anonymous, programs) = job.anonymous(&self.group);
         let stats = job.store.stats();
+        let pool = match self.group.parent {
+            None => stats.pool_bytes,
+            Some(_) => self.group.account.zswap(),
+        };
         let mut result = json!({
             "stopped_processes": stopped,
             "running_processes": running,
             "reclaimed_bytes": self.before.saturating_sub(self.group.meter.usage()),
             "resident_bytes": anonymous,
-            "pool_bytes": stats.pool_bytes,
+            "pool_bytes": pool,
             "swap_used_bytes": stats.swap_used_bytes,
         });
         if anonymous > TUNING.freeze.kept.0 * programs as u64 {
             result["held"] = Inventory::take(job, &self.group).words_of_programs().into();
         }
-        if self.to_disk && job.pages_to_write() > 0 {
-            let why = job.store.swap_trouble().unwrap_or_default();
-            let pool = Bytes(job.pages_to_write() * PAGE_SIZE as u64);
+        let left = self.group.account.pooled();
+        if self.to_disk && left > 0 {
+            let switched_off = || "zswap.writeback is 0 for a run within it".to_owned();
+            let why = job.store.swap_trouble().unwrap_or_else(switched_off);
+            let pool = Bytes(left * PAGE_SIZE as u64);
             result["not_written"] = format!("{pool} of pages stay in the pool; {why}").into();
         }
         result

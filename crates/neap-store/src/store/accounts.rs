@@ -126,6 +126,20 @@ impl Inner {
         exceeds.map(|(at, _)| SpaceId(at as u16)).collect()
     }
 
+    /// The owners that count for an account.
+    pub(super) fn owners_of(&self, account: &Account) -> Vec<SpaceId> {
+        let owners = (0..self.owners.len()).map(|owner| SpaceId(owner as u16));
+        owners
+            .filter(|owner| self.counts_for(*owner, account))
+            .collect()
+    }
+
+    /// Whether an owner counts for an account.
+    pub(super) fn counts_for(&self, owner: SpaceId, account: &Account) -> bool {
+        let own = self.owners[owner.index()].account.as_ref();
+        own.is_some_and(|own| own.is_within(account))
+    }
+
     /// How many entries of an owner are to be written for its account, about, and how many it has.
     fn to_write(&mut self, owner: SpaceId) -> (u64, u64) {
         let own = self.owner(owner);

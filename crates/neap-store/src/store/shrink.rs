@@ -6,6 +6,7 @@ use neap_tuning::TUNING;
 use neap_units::{Bytes, Pages, SpaceId};
 
 use super::Store;
+use crate::account::Account;
 use crate::compress::Codec;
 
 /// Entries the pool worker visits in one owner's turn: 32 in the newest kernels. With 1, as up to
@@ -128,12 +129,21 @@ impl Store {
         shrunk
     }
 
-    /// Writes back all that can go, whatever the shrinker thinks of it, as long as `goes_on`. It ends where a walk over all
-    /// entries, each with its second chance, writes nothing.
-    pub fn write_all(&self, codec: &mut Codec, goes_on: impl Fn() -> bool) -> Shrunk {
-        let mut sum = self.poor_first(1, codec);
-        let owners = self.lock().owners.len();
-        for owner in (0..owners).map(|owner| SpaceId(owner as u16)) {
+    /// Writes back all of an account that can go, whatever the shrinker thinks of it, as long as `goes_on`, and nothing of others.
+    /// It ends where a walk over all entries, each with its second chance, writes nothing.
+    pub fn write_all(
+        &self,
+        account: &Account,
+        codec: &mut Codec,
+        goes_on: impl Fn() -> bool,
+    ) -> Shrunk {
+        let written = self.write_poor_of(account, codec);
+        let mut sum = Shrunk {
+            scanned: written,
+            written_back: written,
+        };
+        let owners = self.lock().owners_of(account);
+        for owner in owners {
             let mut vain = 0;
             while goes_on() {
                 let listed = self.lock().owner(owner).list.len();

@@ -11,6 +11,7 @@ use neap_units::{EntryId, PAGE_SIZE, SpaceId};
 
 use super::Store;
 use super::inner::Inner;
+use crate::account::Account;
 use crate::compress::Codec;
 use crate::entry::{Flag, Place};
 use crate::swapfile::{BLOCK, EXTENT, Location, Record, Region, next_record, record_room};
@@ -40,6 +41,16 @@ impl Batch {
     }
 }
 
+/// Whose entries are written.
+#[derive(Clone, Copy)]
+enum Whose<'a> {
+    Owner(SpaceId),
+    /// Those that do not compress, of all owners.
+    Poor,
+    /// The same of an account.
+    PoorOf(&'a Account),
+}
+
 /// What a walk of a list came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Walk {
@@ -57,7 +68,13 @@ impl Store {
         while walk.visited < budget {
             let mut batch = Batch::default();
             let before = walk.visited;
-            let full = self.collect(Some(owner), budget, &mut walk.visited, &mut batch, codec);
+            let full = self.collect(
+                Whose::Owner(owner),
+                budget,
+                &mut walk.visited,
+                &mut batch,
+                codec,
+            );
             if !batch.items.is_empty() {
                 let written = self.write(&mut batch, codec);
                 walk.written += written;
@@ -77,7 +94,7 @@ impl Store {
         let mut sum = 0;
         while self.lock().poor.len() >= least.max(1) {
             let mut batch = Batch::default();
-            self.collect(None, u64::MAX, &mut 0, &mut batch, codec);
+            self.collect(Whose::Poor, u64::MAX, &mut 0, &mut batch, codec);
             let written = match batch.items.is_empty() {
                 true => 0, // no room
                 false => self.write(&mut batch, codec),
@@ -90,11 +107,37 @@ impl Store {
         sum
     }
 
+    /// Writes the pages of an account that do not compress; returns how many. Those of others are passed over, in their order.
+    pub(super) fn write_poor_of(&self, account: &Account, codec: &mut Codec) -> u64 {
+        let mut left = self.lock().poor.len();
+        let mut sum = 0;
+        while left > 0 {
+            let (mut batch, mut visited) = (Batch::default(), 0);
+            self.collect(
+                Whose::PoorOf(account),
+                left,
+                &mut visited,
+                &mut batch,
+                codec,
+            );
+            let written = match batch.items.is_empty() {
+                true => 0,
+                false => self.write(&mut batch, codec),
+            };
+            sum += written;
+            if visited == 0 || written < batch.items.len() as u64 {
+                break;
+            }
+            left = left.saturating_sub(visited);
+        }
+        sum
+    }
+
     /// Walks an owner's list, or that of pages that do not compress, until the budget is used, the list is empty, or
     /// the batch is full (then true).
     fn collect(
         &self,
-        owner: Option<SpaceId>,
+        whose: Whose<'_>,
         budget: u64,
         count: &mut u64,
         batch: &mut Batch,
@@ -114,9 +157,12 @@ impl Store {
                 if *count >= budget {
                     return false;
                 }
-                let visited = match owner {
-                    Some(owner) => inner.visit(owner, batch, &mut codec.blocks),
-                    None => inner.visit_poor(batch, &mut codec.blocks),
+                let visited = match whose {
+                    Whose::Owner(owner) => inner.visit(owner, batch, &mut codec.blocks),
+                    Whose::Poor => inner.visit_poor(None, batch, &mut codec.blocks),
+                    Whose::PoorOf(account) => {
+                        inner.visit_poor(Some(account), batch, &mut codec.blocks)
+                    }
                 };
                 match visited {
                     Visited::Entry => *count += 1,
@@ -234,11 +280,20 @@ impl Inner {
 
     /// Adds the oldest of the pages that do not compress to the batch. They have no second chance: in the pool they
     /// take as much memory as in the program.
-    fn visit_poor(&mut self, batch: &mut Batch, blocks: &mut [u8]) -> Visited {
+    fn visit_poor(
+        &mut self,
+        of: Option<&Account>,
+        batch: &mut Batch,
+        blocks: &mut [u8],
+    ) -> Visited {
         let Some(id) = self.poor.head() else {
             return Visited::End;
         };
         let owner = self.entries.get(id).owner();
+        if of.is_some_and(|account| !self.counts_for(owner, account)) {
+            self.poor.rotate(&mut self.entries, id);
+            return Visited::Entry;
+        }
         match self.owner(owner).stays {
             true => {
                 // From now on it is one of its owner's like any other, and goes with them once they may.

@@ -46,7 +46,6 @@ fn write_all(store: &Store, codec: &mut Codec) {
         store.shrink(0, codec);
         store.shrink_worker(codec);
         store.shrink_poor(1, codec);
-        store.write_all(codec, || true);
     }
 }
 
@@ -252,5 +251,30 @@ fn an_account_that_may_neither_write_nor_keep_is_refused() {
         "nothing is tried"
     );
     t.f.verify(&before, 0);
+    t.f.store.check();
+}
+
+#[test]
+fn all_of_one_account_is_written_and_nothing_of_others() {
+    let mut t = two(4000);
+    t.f.store.set_account_writeback(&t.stays, true);
+    let (mut own, mut others) = (Vec::new(), Vec::new());
+    for n in 0..300 {
+        let (owner, ids) = match n % 3 {
+            0 => (STAYS, &mut others),
+            _ => (GOES, &mut own),
+        };
+        let bytes = if n % 2 == 0 { page(n) } else { noise(n) };
+        let id = t.f.store.store(owner, &bytes, &mut t.f.codec);
+        ids.push((id.expect("room"), bytes));
+    }
+    let written = t.f.store.write_all(&t.goes, &mut t.f.codec, || true);
+    assert_eq!((written.written_back, t.goes.pooled()), (200, 0));
+    let on_disk = |(id, _): &(EntryId, _)| t.f.store.is_on_disk(*id);
+    assert!(own.iter().all(on_disk) && !others.iter().any(on_disk));
+    assert_eq!(t.f.store.poor_pages(), 50);
+    for (id, bytes) in own.iter().chain(&others) {
+        assert!(t.f.take_out(*id).0 == *bytes);
+    }
     t.f.store.check();
 }

@@ -1,10 +1,12 @@
 //! A store over arrays, and pages to put into it.
 
+use std::sync::Arc;
+
 use neap_units::{Bytes, EntryId, PAGE_SIZE, Pages, SpaceId};
 
 use crate::{
-    Arena, BlockFile, Codec, CompressorKind, Config, HashKey, MemFile, NoFile, Page, Refused,
-    Source, Store, VecArena,
+    Account, Arena, BlockFile, Codec, CompressorKind, Config, HashKey, MemFile, NoFile, Page,
+    Refused, Source, Store, VecArena,
 };
 
 pub(super) const OWNER: SpaceId = SpaceId(0);
@@ -39,6 +41,13 @@ impl Fixture {
         let store = Store::new(config, arena, file, hash_key());
         let codec = store.codec();
         Self { store, codec }
+    }
+
+    /// An account for [`OWNER`].
+    pub fn account(&self) -> Arc<Account> {
+        let account = Arc::default();
+        self.store.open_owner(OWNER, &account);
+        account
     }
 
     pub fn put_in(&mut self, page: &Page) -> Result<EntryId, Refused> {

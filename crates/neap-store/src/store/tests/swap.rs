@@ -63,24 +63,32 @@ fn everything_can_go_to_the_swap_file_and_comes_back() {
 fn all_is_written_in_one_call_whatever_has_a_second_chance() {
     for shrinker in [ShrinkerKind::SecondChance, ShrinkerKind::Off] {
         let mut f = with_shrinker(shrinker);
+        let all = f.account();
         let ids = f.fill(0..1000);
         let raw = f.put_in(&noise(7)).expect("kept raw");
-        let none = f.store.write_all(&mut f.codec, || false);
+        let none = f.store.write_all(&all, &mut f.codec, || false);
         assert_eq!(
             none.written_back, 1,
             "what does not compress goes in any case"
         );
-        assert_eq!(f.store.write_all(&mut f.codec, || true).written_back, 1000);
+        assert_eq!(
+            f.store.write_all(&all, &mut f.codec, || true).written_back,
+            1000
+        );
         f.store.check();
         assert_eq!(f.store.stats().pool_bytes, 0);
         assert!(ids.iter().all(|&id| f.store.is_on_disk(id)));
-        assert_eq!(f.store.write_all(&mut f.codec, || true).written_back, 0);
+        assert_eq!(
+            f.store.write_all(&all, &mut f.codec, || true).written_back,
+            0
+        );
         f.verify(&ids, 0);
         f.store.put(raw);
     }
     let mut f = Fixture::pool(4000);
+    let all = f.account();
     f.fill(0..1000);
-    let written = f.store.write_all(&mut f.codec, || true).written_back;
+    let written = f.store.write_all(&all, &mut f.codec, || true).written_back;
     assert_eq!(written, 0, "there is no swap file");
 }
 
