@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use neap_control::{failure, success};
 use neap_tuning::TUNING;
-use neap_units::{Bytes, PAGE_SIZE};
+use neap_units::{PAGE_SIZE, Pages};
 use serde_json::{Value, json};
 
 use super::steer::{Errand, Outcome};
@@ -201,7 +201,7 @@ impl Freezing {
         if self.to_disk && left > 0 {
             let switched_off = || "zswap.writeback is 0 for a run within it".to_owned();
             let why = job.store.swap_trouble().unwrap_or_else(switched_off);
-            let pool = Bytes(left * PAGE_SIZE as u64);
+            let pool = Pages(left).bytes();
             result["not_written"] = format!("{pool} of pages stay in the pool; {why}").into();
         }
         result

@@ -42,7 +42,8 @@ impl Two {
 
 /// All ways to the swap file, until nothing more goes.
 fn write_all(store: &Store, codec: &mut Codec) {
-    for _ in 0..8 {
+    for _ in 0..32 {
+        (0..6).for_each(|owner| _ = store.shrink_owner(SpaceId(owner), codec));
         store.shrink(0, codec);
         store.shrink_worker(codec);
         store.shrink_poor(1, codec);

@@ -120,7 +120,7 @@ fn disk_swapins_hold_the_shrinker_back_where_they_count() {
     let written_after_reads = |kind| {
         let mut f = with_shrinker(kind);
         let ids = f.fill(0..1000);
-        f.store.write_all(&mut f.codec, || true);
+        f.store.write_all(&f.account(), &mut f.codec, || true);
         f.fill(1000..2000);
         f.verify(&ids, 0); // from the disk
         assert!(f.store.stats().disk_swapins > 0);
