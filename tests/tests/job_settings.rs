@@ -110,6 +110,10 @@ fn no_more_of_a_job_is_out_than_its_swap_max_and_others_get_on() {
         wait_until("as much is out as may be", || out("bound") >= 7 * MIB);
         assert!(out("bound") <= 8 * MIB, "{}", out("bound"));
         assert!(resident("bound") >= 32 * MIB, "the rest stays");
+        wait_until("it is said that nothing more can leave", || {
+            let warnings = place.stat("all")["warnings"].to_string();
+            warnings.contains("memory.swap.max is reached")
+        });
         let other = place.job("other", 48, &[], true);
         wait_until(
             "what the limit of all wants is taken from its neighbour",
