@@ -67,7 +67,7 @@ impl Store {
         for owner in owners {
             let mut vain = 0;
             loop {
-                let (budget, listed) = self.lock().to_write(owner);
+                let (budget, listed) = self.lock().room_to_write(owner);
                 if budget == 0 || vain > listed * 2 {
                     break;
                 }
@@ -141,7 +141,7 @@ impl Inner {
     }
 
     /// How many entries of an owner are to be written for its account, about, and how many it has.
-    fn to_write(&mut self, owner: SpaceId) -> (u64, u64) {
+    fn room_to_write(&mut self, owner: SpaceId) -> (u64, u64) {
         let own = self.owner(owner);
         let entries = own.excess().0.saturating_mul(own.stored) / own.compressed.max(1);
         let some = own.excess() > Bytes(0);
