@@ -15,6 +15,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use neap_tests::service::{Place, Told, path, places};
 use neap_tests::{Dice, WITHOUT_RAW_CLONE, paging, program};
 
+/// What is set for one job.
+const KEYS: [&str; 7] = [
+    "memory.max",
+    "memory.low",
+    "memory.min",
+    "memory.high",
+    "swap.max",
+    "zswap.max",
+    "zswap.writeback",
+];
+
 /// Jobs at a time.
 const JOBS: usize = 8;
 /// Requests at a time.
@@ -261,8 +272,18 @@ impl<'a> Round<'a> {
             11 => self.ask("look", &["stat", "--json", either]),
             12 => self.ask("freeze --to-disk", &["freeze", name, "--to-disk"]),
             _ => {
-                let key = self.dice.of(&["memory.max", "memory.low", "memory.min"]);
-                let change = format!("{key}={}", self.dice.mib(8, 96));
+                let key = self.dice.of(&KEYS);
+                let value = match key {
+                    "zswap.writeback" => self.dice.below(2).to_string(),
+                    "memory.high" | "swap.max" | "zswap.max" if self.dice.below(3) == 0 => {
+                        "max".to_owned()
+                    }
+                    "memory.high" => self.dice.mib(48, 96),
+                    "swap.max" => self.dice.mib(1, 64),
+                    "zswap.max" => self.dice.mib(0, 8),
+                    _ => self.dice.mib(8, 96),
+                };
+                let change = format!("{key}={value}");
                 self.ask("set job", &["set", name, &change]);
             }
         }
@@ -330,7 +351,7 @@ impl<'a> Round<'a> {
             let mut all = REFUSALS.iter().chain(&WARNINGS);
             line.starts_with("  try: ") || all.any(|known| line.contains(known))
         });
-        let to_disk = request.what.ends_with("--to-disk") && err.contains("and not to disk");
+        let to_disk = request.what.ends_with("--to-disk") && err.contains("zswap.writeback is 0");
         if !(to_disk || known) {
             self.faults
                 .push(format!("{}: {status} {err}", request.what));
