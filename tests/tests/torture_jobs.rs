@@ -351,7 +351,7 @@ impl<'a> Round<'a> {
             let mut all = REFUSALS.iter().chain(&WARNINGS);
             line.starts_with("  try: ") || all.any(|known| line.contains(known))
         });
-        let to_disk = request.what.ends_with("--to-disk") && err.contains("zswap.writeback is 0");
+        let to_disk = request.what.ends_with("--to-disk") && err.contains("nothing can go to disk");
         if !(to_disk || known) {
             self.faults
                 .push(format!("{}: {status} {err}", request.what));

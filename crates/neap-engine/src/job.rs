@@ -366,7 +366,7 @@ impl Job {
     /// Whether pages of a group may leave its programs now: its account in the store has room, or is given some soon.
     pub fn lets_out(&self, group: &Group) -> bool {
         let account = &group.account;
-        if account.excess() > Bytes(0) && account.writes() {
+        if account.excess() > Bytes(0) && account.writes() && self.store.can_write() {
             self.ask_shrinker(RELIEF);
         }
         self.store.lets_in(account)

@@ -45,7 +45,7 @@ pub(crate) fn run(job: &Arc<Job>) {
 /// Until something was written, where the pool waits for it: entries with a second chance are only passed over
 /// at first, once each.
 fn write_back(job: &Job, priority: u8, codec: &mut Codec) {
-    job.store.relieve(codec);
+    let relieved = job.store.relieve(codec).written_back > 0;
     let mut frozen = job.groups.within(job.groups.top());
     frozen.retain(|group| group.freeze.writes());
     for group in frozen {
@@ -53,7 +53,9 @@ fn write_back(job: &Job, priority: u8, codec: &mut Codec) {
         job.store.write_all(&group.account, codec, goes_on);
     }
     if u64::from(priority) == RELIEF {
-        job.reclaim.ring();
+        if relieved {
+            job.reclaim.ring();
+        }
         return;
     }
     if priority == POOR {

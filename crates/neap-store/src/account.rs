@@ -132,12 +132,14 @@ impl Account {
         Bytes(self.chain().map(over).max().unwrap_or(0))
     }
 
-    /// What keeps its pages with the programs, in words.
+    /// What keeps its pages with the programs, in words. `can_write`: there is a swap file that takes pages.
     #[must_use]
-    pub fn trouble(&self) -> Option<&'static str> {
+    pub fn trouble(&self, can_write: bool) -> Option<&'static str> {
         match () {
             () if !self.may_swap() => Some("memory.swap.max is reached"),
-            () if self.is_full() && !self.writes() => Some("memory.zswap.max is reached"),
+            () if self.is_full() && !(can_write && self.writes()) => {
+                Some("memory.zswap.max is reached")
+            }
             () => None,
         }
     }
@@ -246,14 +248,15 @@ mod tests {
         inner.add(Sums::ENTRY);
         assert!(inner.may_swap() && inner.is_half_out());
         inner.add(Sums::ENTRY);
-        assert!(!inner.may_swap() && inner.trouble().is_some());
+        assert!(!inner.may_swap() && inner.trouble(true).is_some());
         job.set_swap_max(NO_LIMIT);
         job.set_zswap_max(8192);
         inner.add(Sums::pooled(8191));
         assert!(!inner.is_full(), "not two whole pages");
         inner.add(Sums::pooled(2));
         assert!(inner.is_full() && inner.excess() == Bytes(1));
-        assert_eq!(inner.trouble(), None, "it may write");
+        assert_eq!(inner.trouble(true), None, "it may write");
+        assert!(inner.trouble(false).is_some());
         job.set_zswap_max(0);
         inner.take(Sums::pooled(8193));
         assert!(inner.is_full(), "0 lets nothing in");

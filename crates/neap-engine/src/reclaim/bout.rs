@@ -281,7 +281,7 @@ impl Reclaimer {
             "the program goes over its limit"
         };
         let who = group.name.as_ref().map(|name| format!("{name}: "));
-        let own = group.account.trouble();
+        let own = group.account.trouble(self.job.store.can_write());
         let trouble = own
             .map(str::to_owned)
             .or_else(|| self.job.store.swap_trouble());

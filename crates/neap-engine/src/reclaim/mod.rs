@@ -268,8 +268,9 @@ impl Reclaimer {
 
     /// What the store takes no more of goes home at once: staged, it would be refused block by block, before what can leave.
     fn send_home_what_stays(&mut self, spaces: &[Arc<Space>]) {
+        let can_write = self.job.store.can_write();
         for space in spaces {
-            let stays = space.group.account.trouble().is_some();
+            let stays = space.group.account.trouble(can_write).is_some();
             let blocks = space.body.get().map_or(0, |body| body.stage.blocks());
             for _ in 0..if stays { blocks } else { 0 } {
                 self.store_block(space, &mut Taken::default());

@@ -242,7 +242,7 @@ fn store_page(
             }
         },
     };
-    if space.group.account.excess() > Bytes(0) {
+    if space.group.account.excess() > Bytes(0) && job.store.can_write() {
         job.ask_shrinker(RELIEF);
     }
     let relatives = space.kin.relatives(job, space.id);

@@ -40,6 +40,12 @@ impl Store {
         (0..inner.owners.len()).for_each(|owner| inner.judge(owner));
     }
 
+    /// Whether the swap file takes pages, as far as is known.
+    #[must_use]
+    pub fn can_write(&self) -> bool {
+        self.lock().can_write()
+    }
+
     /// Memory of the pool that could be had by writing pages to the swap file.
     #[must_use]
     pub fn writable_bytes(&self) -> Bytes {
