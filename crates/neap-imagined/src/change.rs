@@ -343,6 +343,16 @@ impl Core {
         }
     }
 
+    /// The same by somebody to whom no forks are announced: nothing of the child is registered.
+    pub(crate) fn fork_untold(&mut self, nr: SpaceNr) -> SpaceNr {
+        let child = self.fork(nr);
+        let mm = self.mm(child);
+        mm.unborn = false;
+        mm.areas.0.values_mut().for_each(|area| area.mode = None);
+        mm.ptes.values_mut().for_each(|pte| pte.protect(false));
+        child
+    }
+
     fn fork(&mut self, nr: SpaceNr) -> SpaceNr {
         let mm = &mut self.mms[nr.0];
         let mut child = Mm {

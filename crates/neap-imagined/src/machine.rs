@@ -283,6 +283,11 @@ impl Machine {
         };
     }
 
+    /// A process forks, and the kernel announces it to nobody. It waits for nothing.
+    pub fn fork_untold(&self, space: SpaceNr) -> SpaceNr {
+        self.core().fork_untold(space)
+    }
+
     /// The first thing that went wrong, in words.
     pub fn wrong(&self) -> Option<String> {
         self.core().wrong.clone()

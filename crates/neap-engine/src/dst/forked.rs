@@ -8,19 +8,19 @@ use super::found::{Story, place};
 use super::program::BASE;
 use crate::space::Space;
 
-const CHANGES: ThreadNr = ThreadNr(0);
+pub(super) const CHANGES: ThreadNr = ThreadNr(0);
 const FORKS: ThreadNr = ThreadNr(1);
 const OTHERS: ThreadNr = ThreadNr(2);
 const CHILD: SpaceNr = SpaceNr(1);
 
 /// Threads change mappings while another forks. All pages are out: 7 is written in the first of 0..2, and 9 in that of 8..10.
-struct Race {
-    story: Story,
-    space: Arc<Space>,
+pub(super) struct Race {
+    pub story: Story,
+    pub space: Arc<Space>,
 }
 
 impl Race {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let story = Story::with_threads(3);
         for (page, value) in [(0, 7), (8, 9)] {
             story.does(0, Act::Map(place(page, 2), Prot::RW));
@@ -32,20 +32,20 @@ impl Race {
         Self { story, space }
     }
 
-    fn begins(&self, thread: ThreadNr, act: Act) {
+    pub fn begins(&self, thread: ThreadNr, act: Act) {
         let nr = self.story.program(0).nr;
         self.story.scene.machine.begin(nr, thread, act);
     }
 
     /// A thread makes its change, and tells nothing yet.
-    fn acts(&self, thread: ThreadNr, act: Act) {
+    pub fn acts(&self, thread: ThreadNr, act: Act) {
         self.begins(thread, act);
         let nr = self.story.program(0).nr;
         assert_eq!(self.story.scene.machine.step(nr, thread), Ran::On);
     }
 
     /// A thread gets on until it waits or is done.
-    fn goes_on(&self, thread: ThreadNr) -> Ran {
+    pub fn goes_on(&self, thread: ThreadNr) -> Ran {
         let nr = self.story.program(0).nr;
         self.story.scene.machine.run(nr, thread)
     }
@@ -76,7 +76,7 @@ impl Race {
     }
 }
 
-fn to_8(from: u64) -> Act {
+pub(super) fn to_8(from: u64) -> Act {
     Act::Move {
         from: place(from, 2),
         to: BASE + 8 * PAGE,

@@ -20,6 +20,7 @@ mod program;
 mod run;
 mod scene;
 mod turns;
+mod untold;
 
 use neap_imagined::Chance;
 

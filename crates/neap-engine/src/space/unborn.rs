@@ -155,28 +155,33 @@ impl Unborn {
 
     /// The fork is over. Waits until it is known what has changed meanwhile.
     pub fn close(&self, job: &Job) {
-        loop {
-            {
-                let mut account = self.account.lock();
-                match account.phase {
-                    Phase::Over => return,
-                    Phase::Quiet | Phase::Reading => account.phase = Phase::Made,
-                    Phase::Made => {}
-                }
-            }
-            {
-                let _gate = self.parent.gate.write();
-                let settled = !self.parent.expects() && !self.parent.is_changing();
-                let lives = !self.parent.is_dead() && self.parent.look_for_life();
-                if settled || !lives {
-                    self.end(job, lives);
-                    return;
-                }
-            }
-            self.parent.window.quiet.store(false, Relaxed);
-            self.parent.ring();
+        while !self.try_close(job) {
             job.clock.sleep(TUNING.talk.fork_look.0);
         }
+    }
+
+    /// Whether that is known.
+    pub fn try_close(&self, job: &Job) -> bool {
+        {
+            let mut account = self.account.lock();
+            match account.phase {
+                Phase::Over => return true,
+                Phase::Quiet | Phase::Reading => account.phase = Phase::Made,
+                Phase::Made => {}
+            }
+        }
+        {
+            let _gate = self.parent.gate.write();
+            let settled = !self.parent.expects() && !self.parent.is_changing();
+            let lives = !self.parent.is_dead() && self.parent.look_for_life();
+            if settled || !lives {
+                self.end(job, lives);
+                return true;
+            }
+        }
+        self.parent.window.quiet.store(false, Relaxed);
+        self.parent.ring();
+        false
     }
 
     fn end(&self, job: &Job, whole: bool) {
