@@ -12,6 +12,15 @@ crate::group! {
         /// Stack of the task that starts the agent.
         /// It lies below the agent's. Chosen.
         starter_stack: Bytes = Bytes(wire::STARTER_STACK as u64);
+        /// Stack of a forked child's first steps, where the kernel does not announce it.
+        /// Twice the agent's, which does less. Chosen.
+        fork_stack: Bytes = Bytes(wire::FORK_STACK as u64);
+        /// How far into libc's fork its entry to the kernel is looked for.
+        /// It is 28 bytes into that of glibc 2.36, and 66 into that of musl 1.2.3.
+        fork_reach: Bytes = Bytes(wire::FORK_REACH as u64);
+        /// How far before that the flags of the call are loaded, at most.
+        /// It is 16 bytes in glibc 2.36.
+        fork_flags: Bytes = Bytes(wire::FORK_FLAGS as u64);
         /// Looks for what that task said.
         /// It has said something when it ends, unless a filter lets nobody wait for children. Chosen.
         start_looks: u32 = wire::START_LOOKS;

@@ -5,6 +5,12 @@
 pub const AGENT_STACK: usize = 32 << 10;
 /// Bytes of the stack of the task that starts the agent: below the agent's.
 pub const STARTER_STACK: usize = 8 << 10;
+/// Bytes of the stack of a forked child's first steps, where the kernel does not announce it.
+pub const FORK_STACK: usize = 64 << 10;
+/// How far into libc's fork its entry to the kernel is looked for, in bytes.
+pub const FORK_REACH: usize = 512;
+/// How far before that the flags of the call are loaded, at most, in bytes.
+pub const FORK_FLAGS: usize = 48;
 /// Looks for what that task said, and the nanoseconds between two.
 pub const START_LOOKS: u32 = 2000;
 /// See [`START_LOOKS`].

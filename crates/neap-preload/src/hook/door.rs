@@ -6,15 +6,11 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use neap_wire::library;
+
 use super::next;
 use crate::sys::door::{LONGEST, SITES, is_fork, jump};
 use crate::sys::{self, Fd};
-
-/// How far into a function they are looked for, in bytes.
-const REACH: usize = 512;
-
-/// How far before a call its flags are loaded, at most.
-const NEAR: usize = 48;
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
@@ -42,12 +38,12 @@ pub unsafe fn take_over() -> bool {
 }
 
 fn take_over_in(memory: Fd, function: usize) -> bool {
-    let mut code = [0; REACH];
+    let mut code = [0; library::FORK_REACH];
     let got = sys::read_at(memory, &mut code, function);
     let code = &code[..got];
     for (site, kind) in SITES {
         let is_site = |at: &usize| {
-            let before = &code[at.saturating_sub(NEAR)..*at];
+            let before = &code[at.saturating_sub(library::FORK_FLAGS)..*at];
             code[*at..].starts_with(site) && is_fork(kind, before)
         };
         let Some(at) = (0..code.len()).find(is_site) else {

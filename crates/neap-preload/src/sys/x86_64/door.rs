@@ -6,6 +6,8 @@
 use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
 
+use neap_wire::library;
+
 /// Instructions that are replaced, by a jump of [`JUMP`] bytes: those of glibc's `_Fork`, and of musl's, which gives no arguments.
 pub const SITES: [(&[u8], Kind); 3] = [
     (&[0xb8, 0x38, 0, 0, 0, 0x0f, 0x05], Kind::Clone), // mov eax, 56; syscall
@@ -66,8 +68,7 @@ unsafe impl Sync for Back {}
 /// Where libc goes on.
 static BACK: Back = Back(UnsafeCell::new(0));
 
-/// Bytes of the stack of a child's first steps.
-const STACK: usize = 64 << 10;
+const STACK: usize = library::FORK_STACK;
 #[repr(C, align(16))]
 struct ChildStack(UnsafeCell<[u8; STACK]>);
 // SAFETY: only children of forks use it, each its own copy.
