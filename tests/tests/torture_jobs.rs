@@ -3,6 +3,9 @@
 //! The seed is printed; `NEAP_TORTURE_SEED` repeats what is decided by it, though not the moment at which it happens.
 //! `NEAP_TORTURE_SECONDS=600` is the long run, with a fresh seed.
 
+#[path = "torture_jobs/words.rs"]
+mod words;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -14,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use neap_tests::service::{Place, Told, path, places};
 use neap_tests::{Dice, WITHOUT_RAW_CLONE, paging, program};
+use words::{REFUSALS, WARNINGS, is_expected};
 
 /// What is set for one job.
 const KEYS: [&str; 7] = [
@@ -39,29 +43,6 @@ const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
-
-/// What commands may say of a job that ends, was frozen, or is asked for something else at that moment.
-const REFUSALS: [&str; 11] = [
-    "the job is frozen already",
-    "is not frozen",
-    "was thawed meanwhile",
-    "another request that lasts is under way",
-    "no job of this user is called",
-    "no job of this user runs",
-    " runs there",
-    "(EAGAIN)",
-    "it has ended",
-    "has ended meanwhile",
-    "a job named ",
-];
-
-/// What neap may say of jobs that want more than there is.
-const WARNINGS: [&str; 4] = [
-    "nothing more can be reclaimed",
-    "more than its limit of",
-    "more could not be reclaimed yet",
-    "of the programs could not leave",
-];
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
@@ -463,18 +444,6 @@ impl<'a> Round<'a> {
             }
         }
     }
-}
-
-fn is_expected(line: &str, gone: bool) -> bool {
-    let last = [
-        "programs that depend on it end with it",
-        "it does not answer",
-        "it is about to end",
-        "no service named all runs",
-        "the engine ended while it held pages",
-    ];
-    let gone = gone && last.iter().any(|known| line.contains(known));
-    gone || WARNINGS.iter().any(|known| line.contains(known))
 }
 
 /// The seed of this run: always the same in the everyday run, another each time in a long one.
