@@ -40,6 +40,7 @@ const MOVE_DONT_WAKE: u64 = 1;
 
 /// [`ARMED`], or what is in the way of that: [`NEVER`], and the number of forks under way. It adjoins a
 /// file's mapping, so it is never managed.
+#[unsafe(link_section = ".data")]
 static STANDING: AtomicU32 = AtomicU32::new(0);
 /// The address space depends on the engine.
 const ARMED: u32 = 1 << 31;

@@ -50,6 +50,7 @@ struct Shared(UnsafeCell<State>);
 // SAFETY: see `State`: no write happens while a second thread of the program can run.
 unsafe impl Sync for Shared {}
 
+#[unsafe(link_section = ".data")]
 static STATE: Shared = Shared(UnsafeCell::new(State {
     name: [0; wire::LONGEST_PATH],
     name_len: 0,
@@ -176,8 +177,10 @@ pub fn inherit(names: Names) -> bool {
 }
 
 /// Set once the program has asked for memory that forked children find empty; they inherit it.
+#[unsafe(link_section = ".data")]
 static WIPES: AtomicBool = AtomicBool::new(false);
 /// The same of memory that they do not have.
+#[unsafe(link_section = ".data")]
 static KEEPS: AtomicBool = AtomicBool::new(false);
 
 /// The program is about to ask for such memory.

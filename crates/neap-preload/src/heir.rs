@@ -49,6 +49,7 @@ struct Shared(UnsafeCell<Legacy>);
 // SAFETY: written by the thread whose fork the engine sees through, which is one at a time until the fork is over; read by its child.
 unsafe impl Sync for Shared {}
 /// It adjoins a file's mapping, so it is never out.
+#[unsafe(link_section = ".data")]
 static LEGACY: Shared = Shared(UnsafeCell::new(Legacy {
     names: Names::NONE,
     passage: Passage::NONE,

@@ -13,9 +13,11 @@ use crate::{agent, boot, sys};
 const PAGE: usize = 4096;
 
 /// The notes. They adjoin a file's mapping, so they are never managed.
+#[unsafe(link_section = ".data")]
 static NOTES: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
 /// When the engine would have been called last, had it been called at even distances; in cycles.
+#[unsafe(link_section = ".data")]
 static CALLED: AtomicU64 = AtomicU64::new(0);
 
 /// Where the engine finds the notes.

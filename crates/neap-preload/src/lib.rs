@@ -48,6 +48,8 @@ unsafe extern "C" fn constructor() {
     unsafe { boot::start() };
 }
 
+// All statics of this library lie in `.data`, which is mapped from its file, and no page of a file's mapping leaves. `.bss` beyond
+// its first page is anonymous memory as any other. The child of a fork that nobody announced would read zeros there.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: unsafe extern "C" fn() = constructor;

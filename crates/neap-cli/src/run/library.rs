@@ -251,6 +251,29 @@ mod tests {
         assert!(Library::in_folder(base.path()).is_err());
     }
 
+    /// What lies in it may be touched by a child that nobody serves yet (`neap-preload/src/lib.rs`).
+    #[test]
+    fn no_page_of_its_data_is_anonymous_memory() {
+        let number = |at: usize, len: usize| {
+            let bytes = BYTES[at..at + len].iter().rev();
+            bytes.fold(0, |all, &byte| all << 8 | usize::from(byte))
+        };
+        const LOAD: usize = 1;
+        const WRITABLE: usize = 2;
+        let (first, each, count) = (number(0x20, 8), number(0x36, 2), number(0x38, 2));
+        let headers = (0..count).map(|which| first + which * each);
+        let loads =
+            headers.filter(|&at| number(at, 4) == LOAD && number(at + 4, 4) & WRITABLE != 0);
+        let (address, file, memory) = loads
+            .map(|at| (number(at + 16, 8), number(at + 32, 8), number(at + 40, 8)))
+            .max()
+            .expect("it has data");
+        assert_eq!(
+            (address + file).div_ceil(4096),
+            (address + memory).div_ceil(4096)
+        );
+    }
+
     #[test]
     fn a_relative_folder_is_not_looked_at() {
         let env = |name: &str| (name == "TMPDIR").then(|| OsString::from("tmp"));

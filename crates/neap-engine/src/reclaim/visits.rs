@@ -200,6 +200,10 @@ impl Visits {
     /// Reclaim begins to work. A walk through the bins goes on where the last reclaim had enough, in the middle of a visit too:
     /// each job gives its share before any gives a second, however little is asked for at a time.
     pub fn begin(&mut self, job: &Job) {
+        let protected = |visit: &Visit| visit.group.is_protected();
+        if self.visit.as_ref().is_some_and(protected) {
+            self.end_visit(job); // since the last reclaim
+        }
         if let Some(Way::Tree(_)) = self.way {
             self.end_visit(job);
             self.way = None;

@@ -12,6 +12,7 @@ use super::next;
 use crate::sys::door::{LONGEST, SITES, is_fork, jump};
 use crate::sys::{self, Fd};
 
+#[unsafe(link_section = ".data")]
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Whether libc's forks come through the library.

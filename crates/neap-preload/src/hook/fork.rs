@@ -29,8 +29,10 @@ mod door {
 }
 
 /// Forks whose beginning was told, and which go on.
+#[unsafe(link_section = ".data")]
 static OPEN: AtomicU32 = AtomicU32::new(0);
 /// The user knows that an end could not be told.
+#[unsafe(link_section = ".data")]
 static SAID: AtomicBool = AtomicBool::new(false);
 
 type Handler = Option<extern "C" fn()>;

@@ -20,13 +20,20 @@ type Sbrk = unsafe extern "C" fn(isize) -> *mut c_void;
 type Fork = unsafe extern "C" fn() -> c_int;
 
 /// Their addresses; 0 where they are not known.
+#[unsafe(link_section = ".data")]
 static MMAP: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data")]
 static MUNMAP: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data")]
 static IOCTL: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data")]
 static SBRK: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data")]
 static FORK: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data")]
 static FORK_WITH_HANDLERS: AtomicUsize = AtomicUsize::new(0);
 /// Where libc has told the kernel to write to, from a thread's record on, and how much.
+#[unsafe(link_section = ".data")]
 static RESTARTABLE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Looks for them. Before, and where libc has no dlsym, hooks make the system calls themselves.

@@ -23,6 +23,7 @@ const PROT_WRITE: c_int = 2;
 const PAGE: usize = 4096;
 
 /// Bytes mapped and not unmapped since the engine was told of some.
+#[unsafe(link_section = ".data")]
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether a mapping is memory that the program may write to, and no other's.

@@ -14,6 +14,7 @@ use neap_wire::library;
 use crate::{agent, sys};
 
 /// The turn, which adjoins a file's mapping in the program and so is never managed.
+#[unsafe(link_section = ".data")]
 static TURNS: Turns = Turns::new();
 
 /// Whose turn it is.

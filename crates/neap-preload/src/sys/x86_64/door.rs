@@ -66,6 +66,7 @@ struct Back(UnsafeCell<usize>);
 // SAFETY: written once, while no other thread runs.
 unsafe impl Sync for Back {}
 /// Where libc goes on.
+#[unsafe(link_section = ".data")]
 static BACK: Back = Back(UnsafeCell::new(0));
 
 const STACK: usize = library::FORK_STACK;
@@ -74,6 +75,7 @@ struct ChildStack(UnsafeCell<[u8; STACK]>);
 // SAFETY: only children of forks use it, each its own copy.
 unsafe impl Sync for ChildStack {}
 /// It adjoins a file's mapping, so no page of it ever leaves; and no parent touches it.
+#[unsafe(link_section = ".data")]
 static CHILD_STACK: ChildStack = ChildStack(UnsafeCell::new([0; STACK]));
 
 unsafe extern "C" {
