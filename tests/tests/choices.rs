@@ -3,11 +3,11 @@
 
 use neap_tests::{Managed, Neap, Need, Run, program, require};
 
-/// 96 MiB, read back in two orders, in 32 MiB and with a pool that is too small for the rest.
+/// 64 MiB, read back in two orders, in 22 MiB and with a pool that is too small for the rest.
 fn run_with(option: &str, value: &str) -> Managed {
-    let hog = Run::new([program("hog").as_os_str(), "96".as_ref(), "2".as_ref()]);
+    let hog = Run::new([program("hog").as_os_str(), "64".as_ref(), "2".as_ref()]);
     let options = [option, value, "--pool-max", "5"];
-    let limit = Neap::limit("32M");
+    let limit = Neap::limit("22M");
     let neap = options.iter().fold(limit, |neap, word| neap.option(word));
     let run = neap.run(&hog);
     run.must_have_paged().must_be_within_limit();

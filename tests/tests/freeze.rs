@@ -425,7 +425,7 @@ fn a_process_that_may_not_be_stopped_is_named_and_the_others_are_frozen() {
 /// `NEAP_TORTURE_SECONDS` has room for.
 fn torture(words: &[&str], freeze_and_thaw: impl Fn(usize), neap: &Neap, copy: &Path) {
     let wanted = std::env::var("NEAP_TORTURE_SECONDS").ok();
-    let seconds: u64 = wanted.and_then(|text| text.parse().ok()).unwrap_or(12);
+    let seconds: u64 = wanted.and_then(|text| text.parse().ok()).unwrap_or(6);
     let usual =
         format!("--seconds {seconds} --threads 4 --memory 192M --stall 150 --seed 20261128");
     let all = [copy.to_str().expect("text")]

@@ -43,7 +43,7 @@ fn assertions_hold_under_torture() {
             "--seed",
             "1",
             "--seconds",
-            "8",
+            "4",
             "--threads",
             "4",
             "--memory",
