@@ -102,15 +102,11 @@ pub unsafe fn start() {
         // SAFETY: the caller's promise.
         unsafe { hook::register_fork_handlers() };
     } else if required {
-        sys::write(
-            sys::STDERR,
-            b"neap: a program ends because it could not be managed, as --require asks\n",
-        );
+        sys::complain(b"neap: a program ends because it could not be managed, as --require asks\n");
         sys::exit(UNMANAGED);
     } else if emulated {
         state.name_len = 0;
-        sys::write(
-            sys::STDERR,
+        sys::complain(
             b"neap: a program that valgrind runs stays unmanaged: valgrind emulates no agent\n",
         );
     }
@@ -144,8 +140,7 @@ pub fn start_in_child() {
         _ => (wire::purpose::ADOPT, Names { space, family: 0 }),
     };
     if attach(purpose, names) != Some(true) && depends && engine_has_ended(space.number != 0) {
-        sys::write(
-            sys::STDERR,
+        sys::complain(
             b"neap: the engine ended while it held pages of this program, which are lost; \
               a child of it is killed rather than let it read wrong bytes\n",
         );
@@ -284,8 +279,7 @@ fn attach(purpose: u32, names: Names) -> Option<bool> {
         Err(errno) => {
             // An engine that is not there asks for nothing.
             if !is_gone(errno) {
-                sys::write(
-                    sys::STDERR,
+                sys::complain(
                     b"neap: a process stays unmanaged: it could make no socket, or not connect it (no descriptor left, \
                       or forbidden); it runs without a limit, and what it takes is not counted\n",
                 );
@@ -294,8 +288,7 @@ fn attach(purpose: u32, names: Names) -> Option<bool> {
         }
     };
     if !sys::is_trusted(socket) {
-        sys::write(
-            sys::STDERR,
+        sys::complain(
             b"neap: a process stays unmanaged: the socket that NEAP_SOCKET names is another user's\n",
         );
         sys::close(socket);

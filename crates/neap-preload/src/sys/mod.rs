@@ -234,6 +234,11 @@ pub fn write(fd: Fd, bytes: &[u8]) {
     );
 }
 
+/// Says what is wrong.
+pub fn complain(bytes: &[u8]) {
+    write(STDERR, bytes);
+}
+
 /// A new private mapping, at `hint` if that is free, or nothing.
 pub fn map(hint: usize, len: usize) -> Option<usize> {
     let flags = MAP_PRIVATE_ANONYMOUS | MAP_NORESERVE;
