@@ -21,7 +21,7 @@ fn full() -> bool {
 }
 
 fn keys() -> u64 {
-    if full() { 1_500_000 } else { 70_000 }
+    if full() { 1_500_000 } else { 40_000 }
 }
 
 /// The value of a key in a round: 100 to 600 bytes, half of them repeating.

@@ -68,7 +68,7 @@ fn no_byte_is_wrong_in_a_child_whose_parent_changes_mappings_while_it_forks() {
     };
     let _alone = exclusive();
     for threads in ["1", "4"] {
-        let run = nobody.program("forkrace", "40M", &["48", "5", threads]);
+        let run = nobody.program("forkrace", "40M", &["48", "3", threads]);
         assert_eq!(run.text(), "0 wrong, 0 ended otherwise\n", "{}", run.stderr);
         assert!(!came_back_for_it(&run), "{}", run.stderr);
     }
