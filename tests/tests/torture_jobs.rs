@@ -342,8 +342,10 @@ impl<'a> Round<'a> {
     fn judge(&mut self, job: &Job, status: ExitStatus) {
         let (out, err) = job.told.said();
         let mut lines = err.lines().filter(|line| line.starts_with("neap: "));
-        // Or killed before the library has said a word.
-        let early = |line: &str| !job.harms.is_empty() && line.contains("library was not loaded");
+        // Or killed before the library has said a word, or while it forked.
+        let early = ["library was not loaded", "could not take over its memory"];
+        let early = |line: &str| early.iter().any(|known| line.contains(known));
+        let early = |line: &str| !job.harms.is_empty() && early(line);
         let strange = lines.any(|line| !(is_expected(line, job.gone) || early(line)));
         let wrong = err.lines().any(|line| {
             let fails = line.starts_with("torture: FAIL") || line.contains("STALL");
