@@ -55,7 +55,7 @@ fn every_shrinker_brings_each_page_back() {
     if !require(test, &[Need::Neap, Need::Userfaultfd]) {
         return;
     }
-    for name in ["second-chance", "protection", "off"] {
+    for name in ["second-chance", "referenced", "protection", "off"] {
         let run = run_with("--shrinker", name);
         assert!(run.number("/vmstat/zswpwb") > 0, "{name}: {}", run.stats);
     }

@@ -109,11 +109,11 @@ def kernel(folder, budget):
     if (ZSWAP / "shrinker_enabled").exists():
         wanted["shrinker_enabled"] = "Y"
     before = {name: (ZSWAP / name).read_text().strip() for name in wanted}
-    with swap.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, SWAP_BYTES)
-    swap.chmod(0o600)
-    CGROUP.mkdir()
+    CGROUP.mkdir(exist_ok=True)
     try:
+        with swap.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, SWAP_BYTES)
+        swap.chmod(0o600)
         subprocess.run(["mkswap", swap], check=True, stdout=subprocess.DEVNULL)
         subprocess.run(["swapon", swap], check=True)
         for name, value in wanted.items():
@@ -122,10 +122,10 @@ def kernel(folder, budget):
         join = lambda: (CGROUP / "cgroup.procs").write_text(str(os.getpid()))
         yield lambda words: words, join, lambda _pids: int((CGROUP / "memory.usage_in_bytes").read_text()) >> 20
     finally:
-        subprocess.run(["swapoff", swap])
+        subprocess.run(["swapoff", swap], stderr=subprocess.DEVNULL)
         for name, value in before.items():
             (ZSWAP / name).write_text(value)
-        swap.unlink()
+        swap.unlink(missing_ok=True)
         for _ in range(100):
             with contextlib.suppress(OSError):
                 CGROUP.rmdir()

@@ -1,4 +1,4 @@
-//! What can be changed while a job runs.
+//! Changes to a job that runs.
 
 use neap_tuning::{Idle, TUNING};
 use neap_units::NO_LIMIT;
@@ -30,7 +30,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// What can be set.
+    /// The keys that there are.
     pub const KEYS: [&'static str; 9] = [
         "memory.max",
         "memory.high",

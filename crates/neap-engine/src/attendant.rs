@@ -315,7 +315,7 @@ fn admit(
     })
 }
 
-/// What must be so before a process goes on.
+/// Prepares a space before its process goes on.
 fn make_ready(
     job: &Arc<Job>,
     space: &Arc<Space>,

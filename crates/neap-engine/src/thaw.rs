@@ -227,8 +227,8 @@ fn foresee(job: &Arc<Job>, space: &Arc<Space>, bytes: u64) {
 }
 
 /// Fills every page of these ranges that is elsewhere, after a call of `some` if there are any, until none is;
-/// then calls `end`, until that is true, before anything can leave again. The caller has set `thawed`, so reclaim takes no new
-/// pages.
+/// then calls `end`, until that is true, before anything can leave again. The caller has set `thawed`, or opened the window of a
+/// fork, so reclaim takes no new pages.
 pub(crate) fn bring_back(
     job: &Arc<Job>,
     space: &Arc<Space>,

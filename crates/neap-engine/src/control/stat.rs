@@ -32,7 +32,7 @@ pub struct Stat {
     /// Of a service: its jobs. Of a job: runs within it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<Vec<Value>>,
-    /// What can be set, as it is.
+    /// The settings, as they are.
     pub settings: Value,
     /// As in `--stats`, but the processes are those that live.
     #[serde(flatten)]

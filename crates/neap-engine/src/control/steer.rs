@@ -175,7 +175,7 @@ impl Job {
         self.note_limit(group, "swap.max", bytes);
     }
 
-    /// Moves how much of the pool a group may have. What is above it is written to the swap file, if it may be.
+    /// Moves how much of the pool a group may have. Pages above that are written to the swap file, if they may be.
     fn set_zswap_max(&self, group: &Group, bytes: u64) {
         group.account.set_zswap_max(bytes);
         self.note_limit(group, "zswap.max", bytes);

@@ -37,6 +37,7 @@ impl Space {
         }
         self.forget_refused(body);
         let Ok(mut found) = self.survey(body, &(0..u64::MAX), look.inherits) else {
+            self.still.forget();
             return;
         };
         if look.inherits {
@@ -122,9 +123,10 @@ impl Space {
                 job.clock.sleep(TUNING.looks.between_tries.0);
             }
             if self.adopt(job, body, batch, look) || self.is_dead() {
-                break;
+                return;
             }
         }
+        self.still.forget();
     }
 
     /// Mappings of a place that can be managed, and of which some part is not registered. `again`: also where all is.

@@ -47,6 +47,11 @@ impl Still {
         self.passed.store(0, Relaxed);
     }
 
+    /// That look found something which it could not take over: the next one is to come soon.
+    pub fn forget(&self) {
+        self.looked.set(Extent::default());
+    }
+
     /// Whether it is as it was when its mappings were looked at last. Not for ever: one mapping may have taken another's place.
     pub fn is_passed_over(&self) -> bool {
         let seen = self.seen.get();
@@ -70,6 +75,9 @@ mod tests {
         assert_eq!(passed, TUNING.looks.still as usize);
         still.is_looked_at();
         assert!(still.is_passed_over());
+        still.forget();
+        assert!(!still.is_passed_over(), "something was left");
+        still.is_looked_at();
         still.see(Extent { size: 3, ..extent });
         assert!(!still.is_passed_over(), "grown");
         let unknown = Still::default();

@@ -71,21 +71,8 @@ impl Store {
         let owners = self.lock().exceeding();
         let mut sum = Shrunk::default();
         for owner in owners {
-            let mut vain = 0;
-            loop {
-                let (budget, listed) = self.lock().room_to_write(owner);
-                if budget == 0 || vain > listed * 2 {
-                    break;
-                }
-                let walk = self.walk(owner, budget, codec);
-                sum.scanned += walk.visited;
-                sum.written_back += walk.written;
-                match walk {
-                    _ if walk.visited == 0 => break,
-                    _ if walk.written > 0 => vain = 0,
-                    _ => vain += walk.visited,
-                }
-            }
+            let budget = || self.lock().room_to_write(owner);
+            sum += self.write_owner(owner, codec, budget);
         }
         if sum.written_back > 0 {
             self.tidy_swap(codec);
@@ -146,14 +133,15 @@ impl Inner {
         own.is_some_and(|own| own.is_within(account))
     }
 
-    /// How many entries of an owner are to be written for its account, about, and how many it has.
-    fn room_to_write(&mut self, owner: SpaceId) -> (u64, u64) {
+    /// How many entries of an owner are to be written for its account, about.
+    fn room_to_write(&mut self, owner: SpaceId) -> u64 {
         let own = self.owner(owner);
-        let entries = own.excess().0.saturating_mul(own.stored) / own.compressed.max(1);
-        let some = own.excess() > Bytes(0);
-        let most = TUNING.freeze.entries;
-        let budget = entries.clamp(TUNING.pool.entries_held as u64, most);
-        (if some { budget } else { 0 }, own.list.len())
+        let excess = own.excess();
+        if excess == Bytes(0) {
+            return 0;
+        }
+        let entries = excess.0.saturating_mul(own.stored) / own.compressed.max(1);
+        entries.clamp(TUNING.pool.entries_held as u64, TUNING.freeze.entries)
     }
 
     /// Looks whether an owner's entries may be written.

@@ -1,6 +1,8 @@
 //! When entries are written back: the shrinker, called with reclaim's priority, and the pool
 //! worker, called when the pool was full (SPEC 1.10, 1.11).
 
+use std::ops::AddAssign;
+
 use neap_policy::{DEFAULT_SEEKS, PoolWorker, PoolWorkerVersion, ScanResult, Visit, do_shrink};
 use neap_tuning::TUNING;
 use neap_units::{Bytes, Pages, SpaceId};
@@ -22,6 +24,13 @@ pub struct Shrunk {
     pub written_back: u64,
 }
 
+impl AddAssign for Shrunk {
+    fn add_assign(&mut self, other: Self) {
+        self.scanned += other.scanned;
+        self.written_back += other.written_back;
+    }
+}
+
 impl Store {
     /// Runs the shrinker of every owner once, at reclaim's `priority` (12 gentle, 0 desperate).
     /// Writes to the swap file; takes as long as that takes.
@@ -30,8 +39,7 @@ impl Store {
         let mut sum = self.poor_first(1, codec);
         for owner in 0..owners {
             let shrunk = self.shrink_one(SpaceId(owner as u16), priority, codec);
-            sum.scanned += shrunk.scanned;
-            sum.written_back += shrunk.written_back;
+            sum += shrunk;
         }
         self.tidy_swap(codec);
         sum
@@ -112,8 +120,7 @@ impl Store {
                 (SpaceId(owner as u16), inner.cursor == inner.owners.len())
             };
             let (visit, shrunk) = self.shrink_owner(owner, codec);
-            sum.scanned += shrunk.scanned;
-            sum.written_back += shrunk.written_back;
+            sum += shrunk;
             if !worker.visited(visit) || (round_ended && !worker.round_ended()) {
                 break;
             }
@@ -144,24 +151,37 @@ impl Store {
         };
         let owners = self.lock().owners_of(account);
         for owner in owners {
-            let mut vain = 0;
-            while goes_on() {
-                let listed = self.lock().owner(owner).list.len();
-                if vain > listed * 2 || listed == 0 {
-                    break;
-                }
-                let walk = self.walk(owner, TUNING.freeze.entries, codec);
-                sum.scanned += walk.visited;
-                sum.written_back += walk.written;
-                match walk {
-                    _ if walk.visited == 0 => break,
-                    _ if walk.written > 0 => vain = 0,
-                    _ => vain += walk.visited,
-                }
-            }
+            let budget = || if goes_on() { TUNING.freeze.entries } else { 0 };
+            sum += self.write_owner(owner, codec, budget);
         }
         self.tidy_swap(codec);
         sum
+    }
+
+    /// Writes back entries of an owner, as many at a time as `budget` says, until that is none. It ends where a walk over all
+    /// of them, each with its second chance, writes nothing.
+    pub(super) fn write_owner(
+        &self,
+        owner: SpaceId,
+        codec: &mut Codec,
+        budget: impl Fn() -> u64,
+    ) -> Shrunk {
+        let (mut sum, mut vain) = (Shrunk::default(), 0);
+        loop {
+            let budget = budget();
+            let listed = self.lock().owner(owner).list.len();
+            if budget == 0 || listed == 0 || vain > listed * 2 {
+                return sum;
+            }
+            let walk = self.walk(owner, budget, codec);
+            sum.scanned += walk.visited;
+            sum.written_back += walk.written;
+            match walk {
+                _ if walk.visited == 0 => return sum,
+                _ if walk.written > 0 => vain = 0,
+                _ => vain += walk.visited,
+            }
+        }
     }
 
     fn poor_first(&self, least: u64, codec: &mut Codec) -> Shrunk {
