@@ -50,7 +50,8 @@ plainly() {
 
 seconds() { awk "BEGIN { printf \"%.1f s\", $1 }"; }
 mib() { awk "BEGIN { printf \"%.0f MiB\", $1 / 1048576 }"; }
-field() { grep -o "\"$1\":[0-9.]*" "$work/stats.json" | head -n 1 | cut -d: -f2; }
+# The figure of the whole run; a list of the same name is of its samples.
+field() { grep -o "\"$1\":[0-9][0-9.]*" "$work/stats.json" | head -n 1 | cut -d: -f2; }
 
 echo "the job: $what"
 start=$(date +%s.%N)
@@ -73,4 +74,5 @@ echo "pages compressed $(field zswpout), decompressed $(field zswpin), written t
 [ "$status" = 0 ] || { echo "FAILED: exit status $status under neap"; exit 1; }
 cmp -s "$work/plain.out" "$work/neap.out" || { echo "FAILED: the outputs differ"; exit 1; }
 grep -q '"managed":true' "$work/stats.json" || { echo "FAILED: neap did not manage the job; see $neap doctor"; exit 1; }
+[ "$(field zswpout)" -gt 0 ] || { echo "no page left the program, so it shows nothing"; exit 1; }
 echo "the outputs are equal"
