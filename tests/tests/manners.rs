@@ -411,9 +411,16 @@ fn when_neap_is_killed_no_child_that_was_forked_just_then_reads_anything_wrong()
     if !require(name, &[Need::Neap, Need::Userfaultfd]) {
         return;
     }
+    // The moment is met by chance: before this was mended one run of these in four or so found a wrong byte.
+    let some = "for each in 1 2 3 4; do $0 32 & done; wait";
     for delay in 0..16 {
         let run = Neap::limit("32M").run_with(
-            &Run::new([program("bereft").as_os_str(), "64".as_ref()]),
+            &Run::new([
+                "sh".as_ref(),
+                "-c".as_ref(),
+                some.as_ref(),
+                program("bereft").as_os_str(),
+            ]),
             |pid| {
                 wait_for_traps(pid);
                 sleep(Duration::from_millis(200 + delay * 3));
