@@ -9,14 +9,17 @@ status=0
 tools/need.sh test || exit 1
 # Nothing to go on from: what a later build could take from this one, and the lines of a backtrace, would cost a minute here.
 [ -d "$target/debug/incremental" ] || export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
-cargo build --release -p neap-cli -p neap-suite || exit 1
 mkdir -p "$target"
+# Both builds at once: each ends with a crate that has one cpu only.
+cargo build --release -p neap-cli -p neap-suite >"$target/release-output.txt" 2>&1 &
+release=$!
 
 # Programs on the imagined kernel: for so long, and the same ones each time. `make dst` tries others.
 export NEAP_DST_FIRST=1 NEAP_DST_SECONDS=5
 
 set -o pipefail
 cargo test --workspace --no-run || status=1
+wait $release || { cat "$target/release-output.txt"; exit 1; }
 # Lints and other compilers have the cpus while tests wait, in a folder of their own: cargo lets one build at a time into one.
 idle=()
 command -v chrt >/dev/null && idle=(chrt --idle 0)
@@ -28,8 +31,22 @@ command -v chrt >/dev/null && idle=(chrt --idle 0)
 ) >"$target/others-output.txt" 2>&1 &
 others=$!
 trap 'kill 0' INT TERM
+# End-to-end tests wait a lot, for one another and for what they watch: what the crates test by themselves runs beside them.
+whole=() parts=()
+for file in tests/tests/*.rs; do whole+=(--test "$(basename "$file" .rs)"); done
+for file in crates/*/tests/*.rs; do parts+=(--test "$(basename "$file" .rs)"); done
+for file in crates/*/tests/*/main.rs; do parts+=(--test "$(basename "$(dirname "$file")")"); done
+(
+    beside=0
+    timeout --kill-after=10 1200 nice -n 5 cargo test --workspace --no-fail-fast --lib --bins "${parts[@]}" || beside=1
+    timeout --kill-after=10 600 nice -n 5 cargo test --workspace --no-fail-fast --doc || beside=1
+    exit $beside
+) </dev/null >"$target/crates-output.txt" 2>&1 &
+crates=$!
 # Each test has limits of its own; this one is for what they cannot see, so that counts are printed.
-timeout --kill-after=10 2400 cargo test --workspace --no-fail-fast </dev/null 2>&1 | tee "$target/test-output.txt" || status=1
+timeout --kill-after=10 2400 cargo test --workspace --no-fail-fast "${whole[@]}" </dev/null 2>&1 | tee "$target/test-output.txt" || status=1
+wait $crates || status=1
+tee -a "$target/test-output.txt" <"$target/crates-output.txt"
 wait $others || status=1
 cat "$target/others-output.txt"
 

@@ -1,5 +1,5 @@
-//! Programs as they are, compared byte for byte with a plain run, at a quarter of the anonymous memory they use plainly.
-//! With `NEAP_REAL=full` they are large, and run at a half, too.
+//! Programs as they are, compared byte for byte with a plain run, at a third of the anonymous memory they use plainly.
+//! With `NEAP_REAL=full` they are large, and run at a half and a quarter.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn run(words: &[OsString]) -> Run {
         .limit(Duration::from_secs(if full() { 3600 } else { 900 }))
 }
 
-/// Plainly and at a quarter: the same bytes each time, also beside another test.
+/// Plainly and under the limit: the same bytes each time, also beside another test.
 fn same_output(name: &str, tool: &'static str, job: impl FnOnce() -> Run) {
     if !require(name, &[Need::Neap, Need::Userfaultfd, Need::Tool(tool)]) {
         return;
@@ -94,7 +94,7 @@ fn python_dicts_and_lists_come_out_the_same() {
             run(&[
                 "python3".into(),
                 script("dicts.py"),
-                size(40_000, 1_500_000).into(),
+                size(28_000, 1_500_000).into(),
             ])
         },
     );
@@ -131,7 +131,7 @@ fn node_objects_come_out_the_same() {
         run(&[
             "node".into(),
             script("objects.js"),
-            size(70_000, 1_000_000).into(),
+            size(50_000, 1_000_000).into(),
         ])
     });
 }
@@ -145,7 +145,7 @@ fn java_objects_come_out_the_same() {
             heap.into(),
             "-Xshare:auto".into(),
             script("Job.java"),
-            size(150_000, 2_000_000).into(),
+            size(100_000, 2_000_000).into(),
         ])
     });
 }
@@ -157,7 +157,7 @@ fn sqlite_tables_in_memory_come_out_the_same() {
         "sqlite3",
         || {
             let sql = std::fs::read_to_string(script("tables.sql")).expect("a file of ours");
-            let sql = sql.replace("@N@", &size(200_000, 3_000_000));
+            let sql = sql.replace("@N@", &size(140_000, 3_000_000));
             run(&["sqlite3".into(), ":memory:".into()]).stdin(sql)
         },
     );
@@ -186,7 +186,7 @@ fn generated_c(functions: u32, dir: &Path) -> PathBuf {
 fn gcc_compiles_a_large_file_to_the_same_code() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     same_output("gcc_compiles_a_large_file_to_the_same_code", "gcc", || {
-        let file = generated_c(size(400, 8000).parse().expect("a number"), dir.path());
+        let file = generated_c(size(280, 8000).parse().expect("a number"), dir.path());
         let words: Vec<OsString> = ["gcc", "-O2", "-S", "-o", "-"]
             .into_iter()
             .map(OsString::from)
@@ -227,7 +227,7 @@ fn xz_compresses_to_the_same_bytes() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     same_output("xz_compresses_to_the_same_bytes", "xz", || {
         let file = lines(
-            size(65_000, 2_500_000).parse().expect("a number"),
+            size(45_000, 2_500_000).parse().expect("a number"),
             dir.path(),
         );
         run(&[
@@ -259,7 +259,7 @@ fn with_malloc(name: &str, library: &str) {
         let python = run(&[
             "python3".into(),
             script("dicts.py"),
-            size(25_000, 500_000).into(),
+            size(18_000, 500_000).into(),
         ]);
         // The interpreter's own arenas would hide the library.
         python.env("LD_PRELOAD", path).env("PYTHONMALLOC", "malloc")
