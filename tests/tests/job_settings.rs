@@ -3,6 +3,7 @@
 
 use neap_tests::service::{Place, path, places, wait_until};
 use neap_tests::{allowed, paging};
+use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 
@@ -248,6 +249,61 @@ fn a_job_above_its_high_gives_memory_and_waits_and_is_not_killed() {
         drop(_service);
         let (_, said, _) = events.wait();
         assert!(said.contains("throttled"), "{said}");
+    }
+}
+
+#[test]
+fn idle_memory_leaves_the_jobs_that_ask_for_it_and_stays_in_the_others() {
+    let test = "idle_memory_leaves_the_jobs_that_ask_for_it_and_stays_in_the_others";
+    let Some(_alone) = paging(test) else { return };
+    for place in places(test) {
+        let _service = place.serve(&["-m", "256M", "--idle", "off"]);
+        let goes = place.job("goes", 40, &["--idle", "200ms"], false);
+        let stays = place.job("stays", 40, &[], false);
+        let resident = |name| place.number(name, "/memory/resident_bytes");
+        wait_until("its memory leaves", || resident("all/goes") < 8 * MIB);
+        assert!(resident("all/stays") >= 40 * MIB);
+        assert_eq!(place.number("all/stays", "/neap/idle"), 0);
+        // It is moved while they run; the service's holds for all its jobs.
+        let _ = set(&place, &["stays", "idle=200ms"]);
+        wait_until("the other's leaves, too", || {
+            resident("all/stays") < 8 * MIB
+        });
+        let _ = set(&place, &["all", "idle=off"]);
+        place.end("goes", goes);
+        place.end("stays", stays);
+    }
+}
+
+#[test]
+fn pressure_above_what_was_set_is_an_event_of_the_job_that_waits() {
+    let test = "pressure_above_what_was_set_is_an_event_of_the_job_that_waits";
+    let Some(_alone) = paging(test) else { return };
+    for place in places(test) {
+        let service = place.serve(&["-m", "256M"]);
+        let events = place.start(&["events", "all"]);
+        let rich = place.job("rich", 16, &[], true);
+        let short = place.job("short", 64, &["-m", "24M"], true);
+        let _ = set(&place, &["short", "memory.pressure=1"]);
+        wait_until("it waits", || {
+            let stat = place.stat("all/short");
+            let share = stat.pointer("/pressure/some/avg10");
+            share
+                .and_then(Value::as_f64)
+                .is_some_and(|share| share > 2.0)
+        });
+        let _ = set(&place, &["short", "memory.pressure=off"]);
+        place.end("short", short);
+        place.end("rich", rich);
+        drop(service);
+        let (_, said, _) = events.wait();
+        let of = |name: &str| {
+            let mut lines = said.lines();
+            lines.any(|line| {
+                line.contains("pressure") && line.contains(name) && line.contains("10 s")
+            })
+        };
+        assert!(of("short") && !of("rich"), "{said}");
     }
 }
 

@@ -116,14 +116,6 @@ impl FromStr for PoolMax {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTime(pub Nanos);
 
-impl IdleTime {
-    /// The time; `None`: memory stays.
-    #[must_use]
-    pub fn time(self) -> Option<Nanos> {
-        Some(self.0).filter(|time| time.0 > 0)
-    }
-}
-
 impl FromStr for IdleTime {
     type Err = BadChoice;
 
@@ -182,7 +174,6 @@ mod tests {
         assert_eq!(time("2h"), Some(Nanos::secs(7200)));
         assert_eq!(time("30d"), Some(TUNING.idle.most));
         assert_eq!(time("off"), Some(Nanos::ZERO));
-        assert_eq!("off".parse::<IdleTime>().unwrap().time(), None);
         for bad in [
             "",
             "90",

@@ -189,7 +189,7 @@ pub struct EngineArgs {
     pub on_exhausted: Option<OnExhausted>,
 
     /// Take memory out of processes that have done nothing for so long, before any limit is met: 90s, 10m, 2h or off
-    /// [default: off; for neap serve 10m]
+    /// [default: off; for neap serve 10m; for a job of a service as that has it]
     #[arg(long, value_name = "TIME")]
     pub idle: Option<IdleTime>,
 
@@ -214,16 +214,16 @@ impl EngineArgs {
             compressor,
             shrinker,
             on_exhausted,
-            idle,
+            idle: _,
         } = self;
         let where_to = swap_dir.is_some() || swap_size.is_some() || *no_swap;
         let pool = pool_max.is_some() || *pool_beside || compressor.is_some() || shrinker.is_some();
-        where_to || pool || on_exhausted.is_some() || idle.is_some()
+        where_to || pool || on_exhausted.is_some()
     }
 }
 
 /// What a job in a service leaves to that.
-const OF_THE_SERVICE: [&str; 10] = [
+const OF_THE_SERVICE: [&str; 9] = [
     "swap_dir",
     "no_swap",
     "swap_size",
@@ -232,7 +232,6 @@ const OF_THE_SERVICE: [&str; 10] = [
     "compressor",
     "shrinker",
     "on_exhausted",
-    "idle",
     "record",
 ];
 

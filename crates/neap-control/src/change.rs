@@ -25,13 +25,15 @@ pub enum Change {
     MaxPoolPercent(u8),
     /// `zswap.writeback`: whether pages may be written to the swap file.
     Writeback(bool),
+    /// `memory.pressure`: the share of time, in percent, that threads may wait before an event is told; 0: none is.
+    MemoryPressure(u8),
     /// `idle`: for how many milliseconds a process must do nothing before its memory leaves; 0: it stays.
     Idle(u64),
 }
 
 impl Change {
     /// The keys that there are.
-    pub const KEYS: [&'static str; 9] = [
+    pub const KEYS: [&'static str; 10] = [
         "memory.max",
         "memory.high",
         "memory.low",
@@ -41,6 +43,7 @@ impl Change {
         "zswap.max_pool_percent",
         "zswap.writeback",
         "idle",
+        "memory.pressure",
     ];
 
     /// The change of `key` to `value`.
@@ -77,6 +80,14 @@ impl Change {
                 Some(1) => Ok(Self::Writeback(true)),
                 _ => Err(Fault::Field("zswap.writeback", "0 or 1")),
             },
+            "memory.pressure" => number
+                .and_then(|percent| u8::try_from(percent).ok())
+                .filter(|&percent| percent <= 100)
+                .map(Self::MemoryPressure)
+                .ok_or(Fault::Field(
+                    "memory.pressure",
+                    "a number from 1 to 100, or off",
+                )),
             "idle" => number
                 .filter(|&millis| Self::is_idle_time(millis))
                 .map(Self::Idle)
@@ -104,6 +115,7 @@ impl Change {
             Self::MaxPoolPercent(percent) => (Self::KEYS[6], percent.into()),
             Self::Writeback(on) => (Self::KEYS[7], on.into()),
             Self::Idle(millis) => (Self::KEYS[8], millis),
+            Self::MemoryPressure(percent) => (Self::KEYS[9], percent.into()),
         }
     }
 }

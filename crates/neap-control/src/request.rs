@@ -59,6 +59,9 @@ pub struct Join {
     pub zswap_max: Option<u64>,
     /// `memory.zswap.writeback`: its pages may be written to the swap file.
     pub writeback: bool,
+    /// `idle`: for how many milliseconds its processes must do nothing before their memory leaves, 0 for never; `None`: as the
+    /// service has it.
+    pub idle: Option<u64>,
     /// No process of it runs unmanaged.
     pub require: bool,
     /// The command.
@@ -76,6 +79,7 @@ impl Default for Join {
             swap_max: None,
             zswap_max: None,
             writeback: true,
+            idle: None,
             require: false,
             command: Vec::new(),
         }
@@ -190,6 +194,7 @@ impl Request {
                 "swap.max": join.swap_max,
                 "zswap.max": join.zswap_max,
                 "zswap.writeback": u64::from(join.writeback),
+                "idle": join.idle,
                 "require": join.require,
                 "command": join.command,
             }),
@@ -223,6 +228,13 @@ impl Join {
             writeback: match object.get("zswap.writeback") {
                 None | Some(Value::Null) => true,
                 Some(_) => switch(object, "zswap.writeback")?,
+            },
+            idle: match object.get("idle") {
+                None | Some(Value::Null) => None,
+                Some(millis) => match Change::new("idle", millis)? {
+                    Change::Idle(millis) => Some(millis),
+                    _ => None,
+                },
             },
             require: object.get("require") == Some(&Value::Bool(true)),
             command: words.map(str::to_owned).collect(),
@@ -344,6 +356,7 @@ mod tests {
                 swap_max: Some(0),
                 zswap_max: Some(1 << 20),
                 writeback: false,
+                idle: Some(0),
                 require: true,
                 command: vec!["make".into(), "a \"b\"\n".into()],
             }),

@@ -298,7 +298,7 @@ impl Engine {
         threads.push(try_spawn("neap-shrink", move || writeback::run(&job))?);
         threads.extend(work.start()); // those that must run have theirs
         if let Some(period) = self.job.options.idle {
-            self.job.set_idle(period);
+            self.job.set_idle(self.job.groups.top(), period);
         }
         let _ = try_spawn("neap-sweep", self.shelter.sweeper());
         Ok(())

@@ -6,22 +6,20 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use neap_sys::Lock;
 use neap_tuning::TUNING;
 use neap_units::Nanos;
 
 use crate::bell::Bell;
+use crate::group::Group;
 use crate::job::Job;
 use crate::space::Space;
 use crate::spawn::try_spawn;
 
 #[derive(Default)]
 pub(crate) struct Idle {
-    /// For how long a process must do nothing, in nanoseconds; 0: nothing is taken.
-    period: AtomicU64,
     /// Somebody looks.
     watched: AtomicBool,
     bell: Bell,
@@ -32,11 +30,6 @@ pub(crate) struct Idle {
 }
 
 impl Idle {
-    /// For how long a process must do nothing; 0: nothing is taken.
-    pub fn period(&self) -> Nanos {
-        Nanos(self.period.load(Relaxed))
-    }
-
     /// Has somebody look now.
     pub fn ring(&self) {
         self.bell.ring();
@@ -51,13 +44,6 @@ impl Idle {
     pub fn holds(&self, space: u64) -> bool {
         self.spaces.lock().contains(&space)
     }
-
-    fn wait(&self) -> Duration {
-        match self.period() {
-            Nanos(0) => TUNING.idle.look_at_most.duration(),
-            period => look_each(period).duration(),
-        }
-    }
 }
 
 /// Time between two looks.
@@ -67,11 +53,18 @@ fn look_each(period: Nanos) -> Nanos {
 }
 
 impl Job {
-    /// Takes memory from processes that have done nothing for so long; 0: from none.
-    pub fn set_idle(self: &Arc<Self>, period: Nanos) {
-        self.idle.period.store(period.0, Relaxed);
+    /// Takes memory from processes of a group, and of those below it, that have done nothing for so long; 0: from none.
+    pub fn set_idle(self: &Arc<Self>, group: &Group, period: Nanos) {
+        for group in self.groups.within(group) {
+            group.idle.store(period.0, Relaxed);
+        }
+        self.watch_idle();
+    }
+
+    /// Has somebody look for idle processes, if there is a group that wants it.
+    pub fn watch_idle(self: &Arc<Self>) {
         self.idle.ring();
-        if period.0 == 0 || self.idle.watched.swap(true, Relaxed) {
+        if self.shortest_idle().is_none() || self.idle.watched.swap(true, Relaxed) {
             return;
         }
         let job = self.clone();
@@ -85,24 +78,32 @@ impl Job {
             self.warn(crate::spawn::no_thread(&error));
         }
     }
+
+    /// The shortest time for which processes of some group must do nothing.
+    fn shortest_idle(&self) -> Option<Nanos> {
+        let all = self.groups.within(self.groups.top());
+        let periods = all.iter().map(|group| group.idle());
+        periods.filter(|period| period.0 > 0).min()
+    }
 }
 
 /// Looks until the engine stops.
 fn run(job: &Arc<Job>) {
     let (mut watch, mut paces) = (Watch::default(), HashMap::new());
     while !job.is_stopping() {
-        job.idle.bell.wait(job.idle.wait());
-        let period = job.idle.period();
-        if period.0 == 0 {
+        let period = job.shortest_idle();
+        let wait = period.map_or(TUNING.idle.look_at_most, look_each);
+        job.idle.bell.wait(wait.duration());
+        let Some(period) = job.shortest_idle() else {
             watch = Watch::default();
             job.idle.spaces.lock().clear();
             continue;
-        }
+        };
         let now = neap_sys::monotonic_nanos();
         let spaces = job.spaces();
         let time = |space: &Arc<Space>| {
             let body = space.body.get().filter(|body| !body.is_left())?;
-            if space.group.freeze.is_frozen() {
+            if space.group.idle().0 == 0 || space.group.freeze.is_frozen() {
                 return None; // after that it is to be idle for long again
             }
             Some((space.cookie, body.process.cpu_nanos()?))
@@ -110,7 +111,7 @@ fn run(job: &Arc<Job>) {
         watch.look(now, period, spaces.iter().filter_map(time));
         // What is protected does not leave for the sake of others.
         let is_idle = |space: &&Arc<Space>| {
-            watch.is_idle(space.cookie, now, period) && !space.group.is_protected()
+            watch.is_idle(space.cookie, now, space.group.idle()) && !space.group.is_protected()
         };
         let (idle, others): (Vec<_>, Vec<_>) = spaces.iter().partition(is_idle);
         for space in others {

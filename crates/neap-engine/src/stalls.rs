@@ -7,10 +7,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use neap_policy::{PSI_PERIOD, Pressure};
 use neap_sys::Lock;
+use neap_tuning::TUNING;
 use neap_units::Nanos;
 use serde::Serialize;
 
@@ -51,7 +52,7 @@ impl Waiting {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Stalls {
     /// Spaces with a thread that waits.
     waiting: AtomicU64,
@@ -61,6 +62,23 @@ pub(crate) struct Stalls {
     /// When the averages are to move on.
     next: AtomicU64,
     averages: Lock<Averages, 7>,
+    /// The share of the last 10 s, in percent, above which an event is told; 0: none is.
+    threshold: AtomicU8,
+    /// It was above when it was looked at last.
+    above: AtomicBool,
+}
+
+impl Default for Stalls {
+    fn default() -> Self {
+        Self {
+            waiting: AtomicU64::new(0),
+            edges: AtomicU64::new(0),
+            next: AtomicU64::new(0),
+            averages: Lock::default(),
+            threshold: AtomicU8::new(TUNING.control.pressure),
+            above: AtomicBool::new(false),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -101,8 +119,30 @@ impl Stalls {
         averages.waited
     }
 
-    /// Moves the averages on when it is time. Once a period: processor times are read.
-    pub fn look(&self, spaces: &[Arc<Space>], now: u64) {
+    /// The share of the last 10 s, in percent, above which an event is told; 0: none is.
+    pub fn threshold(&self) -> u8 {
+        self.threshold.load(Relaxed)
+    }
+
+    /// Moves it. What is above it now is told at the next look.
+    pub fn set_threshold(&self, percent: u8) {
+        self.threshold.store(percent, Relaxed);
+        self.above.store(false, Relaxed);
+    }
+
+    /// Moves the averages on when it is time. The share of the last 10 s in which some thread waited, in percent, once it has
+    /// come to be above the threshold. It is told again only after it was below.
+    pub fn look(&self, spaces: &[Arc<Space>], now: u64) -> Option<f64> {
+        self.advance(spaces, now);
+        let threshold = self.threshold();
+        let share = self.averages.lock().some.averages()[0];
+        let above = threshold > 0 && share > threshold.into();
+        let was_above = self.above.swap(above, Relaxed);
+        (above && !was_above).then_some(share)
+    }
+
+    /// Once a period: processor times are read.
+    fn advance(&self, spaces: &[Arc<Space>], now: u64) {
         let next = self.next.load(Relaxed);
         if now < next {
             return;
@@ -208,6 +248,32 @@ mod tests {
         stalls.turn(false, start + 4 * SECOND);
         stalls.look(&[], start + 6 * SECOND);
         assert_eq!(stalls.averages.lock().some.total(), Nanos(3 * SECOND));
+    }
+
+    #[test]
+    fn pressure_above_the_threshold_is_told_once_until_it_was_below() {
+        let stalls = Stalls::default();
+        stalls.set_threshold(30);
+        let mut told = Vec::new();
+        let waits = |at: u64| (20..40).contains(&at) || (60..80).contains(&at);
+        for at in (0..100).step_by(2) {
+            let now = (100 + at) * SECOND;
+            if waits(at) != waits(at.saturating_sub(2)) {
+                stalls.turn(waits(at), now);
+            }
+            told.extend(stalls.look(&[], now).map(|share| (at, share)));
+        }
+        let times: Vec<u64> = told.iter().map(|(at, _)| *at).collect();
+        assert_eq!(times, [24, 64], "{told:?}");
+        assert!(told.iter().all(|(_, share)| *share > 30.0), "{told:?}");
+        stalls.set_threshold(0);
+        stalls.turn(true, 200 * SECOND);
+        let silent = (200..220).step_by(2);
+        assert!(
+            silent
+                .into_iter()
+                .all(|at| stalls.look(&[], at * SECOND).is_none())
+        );
     }
 
     #[test]

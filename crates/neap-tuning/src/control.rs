@@ -38,6 +38,9 @@ crate::group! {
         /// Least time between two events of one kind that may come at every look.
         /// Chosen.
         event: Nanos = Nanos::secs(1);
+        /// Share of the last 10 s in which threads wait that is an event, in percent, until another is set.
+        /// A job that waits for a tenth of its time is felt to be slow; systemd-oomd kills at 60 %. Chosen.
+        pressure: u8 = 10;
         /// Time between two looks whether a process lives that had a service started and has not joined yet.
         /// Chosen.
         starter: Nanos = Nanos::secs(1);

@@ -43,7 +43,7 @@ pub struct SetArgs {
     #[arg(value_name = "JOB")]
     pub job: String,
     /// What to set: memory.max=3G (or 50% of RAM), memory.high=2G, swap.max=2G, zswap.max=512M (or max), zswap.max_pool_percent=25,
-    /// zswap.writeback=0, idle=10m; of a job in a service memory.low=1G, memory.min=1G
+    /// zswap.writeback=0, idle=10m, memory.pressure=20; of a job in a service memory.low=1G, memory.min=1G
     #[arg(value_name = "KEY=VALUE", required = true)]
     pub changes: Vec<String>,
 }

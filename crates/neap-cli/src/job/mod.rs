@@ -156,6 +156,7 @@ fn change(word: &str) -> Result<Change, Failure> {
             Ok(IdleTime(time)) => time.as_millis().into(),
             Err(bad) => return Err(Failure::Setting(bad.to_string())),
         },
+        "memory.pressure" if text == "off" => 0.into(),
         _ => text
             .trim_end_matches('%')
             .parse()
@@ -241,12 +242,16 @@ pub fn events(args: &EventsArgs) -> ExitCode {
     done(follow())
 }
 
-/// An event in a line: seconds since 1970, what it is, and words.
+/// An event in a line: seconds since 1970, what it is, the job of a service that it is about, and words.
 fn line(event: &Value) -> String {
     let word = |name: &str| show::clean(event[name].as_str().unwrap_or_default());
     let bytes = |name: &str| Bytes(event[name].as_u64().unwrap_or(0));
+    let job = match word("job") {
+        job if job.is_empty() => job,
+        job => format!("{job} "),
+    };
     format!(
-        "{:.3} {:<10} {} of {}: {}\n",
+        "{:.3} {:<10} {job}{} of {}: {}\n",
         event["time_seconds"].as_f64().unwrap_or(0.0),
         word("event"),
         bytes("usage_bytes"),

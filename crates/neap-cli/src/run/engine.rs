@@ -53,6 +53,7 @@ impl Engine {
                 zswap_max: plan.settings.zswap_max.map(|bytes| bytes.0),
                 max: plan.own_limit().map(|bytes| bytes.0),
                 writeback: plan.writeback,
+                idle: plan.idle.map(|time| time.as_millis().into()),
                 require: plan.require,
                 command: Join::words(&control.command),
             };

@@ -45,7 +45,7 @@ pub struct Plan {
     pub shrinker: ShrinkerKind,
     /// What happens when nothing can be reclaimed.
     pub on_exhausted: OnExhausted,
-    /// Memory leaves processes that have done nothing for so long.
+    /// Memory leaves processes that have done nothing for so long; 0: it stays. `None`: as a service has it, or it stays.
     pub idle: Option<Nanos>,
     /// Nothing runs unmanaged.
     pub require: bool,
@@ -120,7 +120,7 @@ impl Plan {
             compressor: choice(args.compressor, env::COMPRESSOR, env)?,
             shrinker: choice(args.shrinker, env::SHRINKER, env)?,
             on_exhausted: choice(args.on_exhausted, env::ON_EXHAUSTED, env)?,
-            idle: args.idle.and_then(IdleTime::time),
+            idle: args.idle.map(|IdleTime(time)| time),
             require: false,
             verbose: args.verbose,
             device_fault: missing_device(env),
@@ -186,7 +186,7 @@ impl Plan {
             compressor: CompressorKind::default(),
             shrinker: ShrinkerKind::default(),
             on_exhausted: OnExhausted::default(),
-            idle: None,
+            idle: args.idle.map(|IdleTime(time)| time),
             require: false,
             verbose: args.verbose,
             device_fault: None,
@@ -223,7 +223,7 @@ impl Plan {
             "compressor": self.compressor.to_string(),
             "shrinker": self.shrinker.to_string(),
             "on_exhausted": self.on_exhausted.to_string(),
-            "idle_seconds": self.idle.map(|time| time.duration().as_secs_f64()),
+            "idle_seconds": self.idle.filter(|time| time.0 > 0).map(|time| time.duration().as_secs_f64()),
         })
     }
 
@@ -260,7 +260,7 @@ impl Plan {
             false => "limit",
         };
         let idle = match self.idle {
-            None => String::new(),
+            None | Some(Nanos(0)) => String::new(),
             Some(time) => format!(", idle after {:?}", time.duration()),
         };
         vec![

@@ -42,11 +42,13 @@ pub(crate) enum Kind {
     Stop,
     /// Threads that take memory wait, for `memory.high`.
     Throttled,
+    /// Threads wait for memory for more than the share of time that was set.
+    Pressure,
 }
 
 impl Kind {
     /// All of them, in the order of their numbers.
-    pub const NAMES: [&'static str; 13] = [
+    pub const NAMES: [&'static str; 14] = [
         "limit",
         "over",
         "exhausted",
@@ -60,6 +62,7 @@ impl Kind {
         "leave",
         "stop",
         "throttled",
+        "pressure",
     ];
 
     fn name(self) -> &'static str {

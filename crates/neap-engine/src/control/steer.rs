@@ -89,7 +89,8 @@ impl Desk {
                 Change::ZswapMax(bytes) => job.set_zswap_max(group, bytes),
                 Change::MaxPoolPercent(percent) => job.set_pool_percent(percent),
                 Change::Writeback(on) => job.set_writeback(group, on),
-                Change::Idle(millis) => job.change_idle(Nanos::millis(millis)),
+                Change::Idle(millis) => job.change_idle(group, Nanos::millis(millis)),
+                Change::MemoryPressure(percent) => job.set_pressure(group, percent),
             }
         }
         if group.meter.usage() <= group.meter.limit().0 || self.errand.is_some() {
@@ -117,7 +118,7 @@ impl Job {
             Change::MemoryLow(bytes) | Change::MemoryMin(bytes) if bytes > 0 && !is_unit() => {
                 Some(NO_PROTECTION.to_owned())
             }
-            Change::MaxPoolPercent(_) | Change::Idle(_) if group.parent.is_some() => Some(format!(
+            Change::MaxPoolPercent(_) if group.parent.is_some() => Some(format!(
                 "{key} is set for the service, not for one of its jobs"
             )),
             Change::MemoryMax(bytes) if Bytes(bytes) < least => {
@@ -195,9 +196,19 @@ impl Job {
         self.reclaim.ring();
     }
 
+    /// Moves the share of time that threads of a group may wait before an event is told of it, in percent; 0: none is.
+    fn set_pressure(&self, group: &Group, percent: u8) {
+        group.stalls.set_threshold(percent);
+        let line = match percent {
+            0 => "no event is told of pressure from now on".to_owned(),
+            _ => format!("pressure above {percent} % is an event from now on"),
+        };
+        self.log.note_of(self, group, Kind::Set, line);
+    }
+
     /// Has memory leave processes that have done nothing for so long; 0: not any more.
-    pub fn change_idle(self: &Arc<Self>, period: Nanos) {
-        self.set_idle(period);
+    pub fn change_idle(self: &Arc<Self>, group: &Group, period: Nanos) {
+        self.set_idle(group, period);
         let line = match period.0 {
             0 => "memory of idle processes stays from now on".to_owned(),
             nanos => format!(
@@ -205,7 +216,7 @@ impl Job {
                 Duration::from_nanos(nanos)
             ),
         };
-        self.log.note(self, Kind::Set, line);
+        self.log.note_of(self, group, Kind::Set, line);
     }
 
     fn fit_pool(&self) {
@@ -258,7 +269,8 @@ impl Job {
             "zswap.max": limit_of(account.zswap_max()),
             "zswap.max_pool_percent": self.pool_percent.load(Relaxed),
             "zswap.writeback": u64::from(writeback),
-            "idle": self.idle.period().as_millis(),
+            "idle": group.idle().as_millis(),
+            "memory.pressure": group.stalls.threshold(),
             "pool_max_bytes": self.store.pool_max().bytes().0,
             "current_bytes": usage,
             "over_bytes": usage.saturating_sub(limit),

@@ -7,7 +7,7 @@ use neap_control::{Join, Name};
 use neap_store::Account;
 use neap_sys::{Pidfd, Root};
 use neap_tuning::TUNING;
-use neap_units::{Bytes, NO_LIMIT};
+use neap_units::{Bytes, NO_LIMIT, Nanos};
 
 use super::{Group, NoPlace, SIGKILL};
 use crate::control::Kind;
@@ -27,7 +27,7 @@ pub(crate) type Refused = (&'static str, String);
 impl Job {
     /// A job joins: the descendants of the process that asks count for it from now on. One that descends from another job counts
     /// for that, too.
-    pub fn join(&self, wish: Join, root: Root) -> Result<Arc<Group>, Refused> {
+    pub fn join(self: &Arc<Self>, wish: Join, root: Root) -> Result<Arc<Group>, Refused> {
         let parent = match self.groups.of_root(&root) {
             Some(parent) => parent,
             None if self.options.serves => self.groups.top().clone(),
@@ -53,6 +53,7 @@ impl Job {
         self.store.set_account_writeback(&account, wish.writeback);
         account.set_swap_max(wish.swap_max.unwrap_or(NO_LIMIT));
         account.set_zswap_max(wish.zswap_max.unwrap_or(NO_LIMIT));
+        let idle = wish.idle.map_or(parent.idle(), Nanos::millis);
         let group = Group {
             name: Some(name.clone()),
             parent: Some(parent),
@@ -61,6 +62,7 @@ impl Job {
             require: wish.require,
             low: AtomicU64::new(wish.low),
             min: AtomicU64::new(wish.min),
+            idle: AtomicU64::new(idle.0),
             account,
             started: neap_sys::monotonic_nanos(),
             ..Group::bare(Arc::new(meter))
@@ -78,6 +80,7 @@ impl Job {
             group.pid()
         );
         self.log.note_of(self, &group, Kind::Join, line);
+        self.watch_idle();
         Ok(group)
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct Group {
     /// `memory.min` and `memory.low`, in bytes.
     pub min: AtomicU64,
     pub low: AtomicU64,
+    /// For how long its processes must do nothing before their memory leaves, in nanoseconds; 0: it stays.
+    pub idle: AtomicU64,
     /// What it has in the store, and may have there.
     pub account: Arc<Account>,
     gone: Lock<Gone, 7>,
@@ -97,6 +99,7 @@ impl Group {
             stalls: Stalls::default(),
             min: AtomicU64::new(0),
             low: AtomicU64::new(0),
+            idle: AtomicU64::new(0),
             account: Arc::default(),
             gone: Lock::default(),
             freeze: Freeze::default(),
@@ -114,6 +117,11 @@ impl Group {
     /// What it is called, for people.
     pub fn who(&self) -> &str {
         self.name.as_ref().map_or("the job", Name::as_str)
+    }
+
+    /// For how long its processes must do nothing before their memory leaves; 0: it stays.
+    pub fn idle(&self) -> Nanos {
+        Nanos(self.idle.load(Relaxed))
     }
 
     /// The group and those above it, up to the top.

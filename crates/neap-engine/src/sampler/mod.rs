@@ -12,6 +12,7 @@ use neap_sys::Statm;
 use neap_tuning::TUNING;
 use neap_units::{Bytes, Nanos};
 
+use crate::control::Kind;
 use crate::group::{Paces, pacer};
 use crate::job::Job;
 use crate::load::look_at_flags;
@@ -322,7 +323,12 @@ impl Sampler {
     fn look_at_stalls(&self, now: u64) {
         let groups = &self.job.groups;
         for group in groups.within(groups.top()) {
-            group.stalls.look(&self.job.spaces_of(&group), now);
+            if let Some(share) = group.stalls.look(&self.job.spaces_of(&group), now) {
+                let line = format!("threads waited for memory in {share:.0} % of the last 10 s");
+                self.job
+                    .log
+                    .note_of(&self.job, &group, Kind::Pressure, line);
+            }
         }
     }
 
