@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -96,6 +97,7 @@ def main():
     parser.add_argument("--unequal", action="store_true")
     parser.add_argument("--loud", action="store_true", help="let the service say what it says")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # jobs are ended first
     with tempfile.TemporaryDirectory() as build:
         toucher = pathlib.Path(build) / "toucher"
         subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", toucher, ROOT / "tests/programs/toucher.c"], check=True)
