@@ -63,7 +63,7 @@ def run(args, walk, toucher, folder):
         neap("reclaim", "all", f"{args.reclaim}M", check=False)  # memory is registered by that
 
         def look():
-            stats = [json.loads(neap("stat", "--json", f"job{number}")) for number in range(args.jobs)]
+            stats = [json.loads(neap("stat", "--json", f"all/job{number}")) for number in range(args.jobs)]
             agents = sum(process["agent_seconds"] for stat in stats for process in stat["processes"])
             return [stat["vmstat"]["pgsteal"] for stat in stats], agents
 
