@@ -3,7 +3,8 @@
 
     tools/sessions/run.py [--runs 3] [--share 3] [--ways plain,neap,kernel]
 
-Four sessions each of python, node and java have some 200 MiB, and rest. Then one more is at work (300 MiB, of which few rows are
+Four sessions each of python, node and java have some 200 MiB, and rest; one of node is a language server with the standard library of
+Python, where there is pyright-langserver on the path (npm install pyright). Then one more is at work (300 MiB, of which few rows are
 asked for most often); afterwards each idle session is asked something twice. plain: no limit. neap: jobs of one `neap serve`. kernel: one
 memory cgroup (version 1) with zswap and a swap file, as root. Prints medians over the runs: seconds of the one at work, answers of the idle ones in
 milliseconds (median and worst), and the memory that all had at the end of the rest. Nothing else should run.
@@ -56,7 +57,14 @@ def commands(folder):
         ["node", HERE / "session.js", 120],
         ["java", "-Xmx600m", "-XX:+UseSerialGC", "-cp", folder, "Session", 190],
     ]
-    return one_of_each * 4, [sys.executable, HERE / "work.py", 300, 12]
+    sessions = one_of_each * 4
+    if server := shutil.which("pyright-langserver"):
+        library = pathlib.Path(json.__file__).parents[1]
+        files = sorted([*library.glob("asyncio/*.py"), *library.glob("email/*.py")])[:16]
+        sessions[4] = [sys.executable, HERE / "language.py", server, *files]
+    else:
+        print("no pyright-langserver: no language server is among the sessions")
+    return sessions, [sys.executable, HERE / "work.py", 300, 12]
 
 
 def resident(pids):
