@@ -276,6 +276,33 @@ fn idle_memory_leaves_the_jobs_that_ask_for_it_and_stays_in_the_others() {
 }
 
 #[test]
+fn several_jobs_are_frozen_at_once_while_memory_is_asked_back_from_the_service() {
+    let test = "several_jobs_are_frozen_at_once_while_memory_is_asked_back_from_the_service";
+    let Some(_alone) = paging(test) else { return };
+    let place = Place::own();
+    let _service = place.serve(&["-m", "512M"]);
+    let names = ["one", "two", "three"];
+    let jobs = names.map(|name| place.job(name, 48, &[], false));
+    let stays = place.job("stays", 48, &[], false);
+    let asked: Vec<_> = names
+        .iter()
+        .map(|name| place.start(&["freeze", name]))
+        .chain([place.start(&["reclaim", "all", "8M"])])
+        .collect();
+    for running in asked {
+        let (status, _, said) = running.wait();
+        assert!(status.success(), "{said}");
+    }
+    for (name, job) in names.into_iter().zip(jobs) {
+        assert_eq!(place.number(name, "/neap/frozen"), 1);
+        assert!(place.number(name, "/memory/resident_bytes") < 8 * MIB);
+        let _ = place.ask(&["thaw", name]);
+        place.end(name, job);
+    }
+    place.end("stays", stays);
+}
+
+#[test]
 fn pressure_above_what_was_set_is_an_event_of_the_job_that_waits() {
     let test = "pressure_above_what_was_set_is_an_event_of_the_job_that_waits";
     let Some(_alone) = paging(test) else { return };

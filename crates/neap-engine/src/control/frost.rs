@@ -229,13 +229,10 @@ impl Desk {
         group: &Arc<Group>,
         to_disk: bool,
     ) -> Option<String> {
-        if self.errand.is_some() {
-            return self.begin(at, || unreachable!("another is under way"));
-        }
-        match Errand::freeze(self.peers[at].id, to_disk, &self.job, group.clone()) {
-            Ok(errand) => self.begin(at, || errand),
-            Err((code, line)) => Some(failure(code, line, &json!(null))),
-        }
+        let (id, job) = (self.peers[at].id, self.job.clone());
+        self.begin(at, group, || {
+            Errand::freeze(id, to_disk, &job, group.clone())
+        })
     }
 
     /// Lets the job go on, also while it is being frozen: who asked for that is told.
@@ -244,14 +241,14 @@ impl Desk {
             let line = "the job is not frozen";
             return Some(failure("EALREADY", line, &json!(null)));
         };
-        self.look_at_errand(neap_sys::monotonic_nanos());
-        if !prefetch || self.errand.is_some() {
+        self.look_at_errands(neap_sys::monotonic_nanos());
+        if !prefetch || self.is_at(group) {
             return Some(success(&json!({"prefetched_bytes": 0})));
         }
         let (id, job) = (self.peers[at].id, self.job.clone());
-        let group = group.clone();
-        self.begin(at, || {
-            Errand::thaw(id, Prefetch::begin(&job, group.clone(), had), group)
+        self.begin(at, group, || {
+            let prefetch = Prefetch::begin(&job, group.clone(), had);
+            Ok(Errand::thaw(id, prefetch, group.clone()))
         })
     }
 }

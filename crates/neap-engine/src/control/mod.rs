@@ -1,7 +1,7 @@
 //! The control socket: others of this user look at the job and steer it while it runs.
 //!
 //! One thread serves all connections, and waits for none of them. Who stalls is closed, who floods is served no faster
-//! than a fifth of a cpu allows, and what is asked lasts for one connection at a time. docs/guide/control.md has the words.
+//! than a fifth of a cpu allows, and of each job one request that lasts is under way at a time. docs/guide/control.md has the words.
 
 mod frost;
 mod log;
@@ -29,6 +29,7 @@ use crate::engine::StartError;
 use crate::group::Group;
 use crate::job::Job;
 use crate::options::Follow;
+use frost::Refused;
 use peer::{At, Peer};
 use steer::{Errand, Outcome};
 
@@ -41,7 +42,7 @@ pub(crate) struct Desk {
     peers: Vec<Peer>,
     /// Connections so far.
     count: u64,
-    errand: Option<Errand>,
+    errands: Vec<Errand>,
     follow: Option<Follow>,
     /// The limit that was followed to, and when to look again.
     followed: Bytes,
@@ -101,7 +102,7 @@ pub(crate) fn open(job: &Arc<Job>) -> Result<Option<Desk>, StartError> {
         place,
         peers: Vec::new(),
         count: 0,
-        errand: None,
+        errands: Vec::new(),
         follow: control.follow.clone(),
         followed: job.options.limit,
         next_follow: neap_sys::monotonic_nanos() + TUNING.control.follow.0,
@@ -120,7 +121,7 @@ impl Desk {
             let now = neap_sys::monotonic_nanos();
             self.accept(now);
             self.serve(&ready, now);
-            self.look_at_errand(now);
+            self.look_at_errands(now);
             self.tell_events(now);
             self.follow(now);
             self.let_go(now);
@@ -169,7 +170,7 @@ impl Desk {
             .is_some()
             .then(|| self.next_follow.saturating_sub(now));
         let silent = (!self.peers.is_empty()).then_some(TUNING.control.silent.0);
-        let look = (full || self.errand.is_some()).then_some(TUNING.control.look.0);
+        let look = (full || !self.errands.is_empty()).then_some(TUNING.control.look.0);
         let line = self.peers.iter().any(Peer::has_line).then_some(0);
         [follow, silent, look, line].into_iter().flatten().min()
     }
@@ -280,8 +281,10 @@ impl Desk {
             Request::Set(changes) => self.set(at, group, &changes),
             Request::Reclaim(bytes) => {
                 let id = self.peers[at].id;
-                let (job, group) = (self.job.clone(), group.clone());
-                self.begin(at, || Errand::reclaim(id, bytes, &job, group))
+                let job = self.job.clone();
+                self.begin(at, group, || {
+                    Ok(Errand::reclaim(id, bytes, &job, group.clone()))
+                })
             }
             Request::Freeze { to_disk } => self.freeze(at, group, to_disk),
             Request::Thaw { prefetch } => self.thaw(at, group, prefetch),
@@ -344,38 +347,51 @@ impl Desk {
         None
     }
 
-    /// Begins what lasts. One at a time.
-    fn begin(&mut self, at: usize, errand: impl FnOnce() -> Errand) -> Option<String> {
-        if self.errand.is_some() {
-            let line = "another request that lasts is under way";
+    /// Whether something that lasts is under way for this group.
+    fn is_at(&self, group: &Group) -> bool {
+        let mut errands = self.errands.iter();
+        errands.any(|errand| errand.is_for(group))
+    }
+
+    /// Begins what lasts. One at a time for each group.
+    fn begin(
+        &mut self,
+        at: usize,
+        group: &Group,
+        errand: impl FnOnce() -> Result<Errand, Refused>,
+    ) -> Option<String> {
+        if self.is_at(group) {
+            let line = "another request that lasts is under way for it";
             return Some(failure("EBUSY", line, &json!(null)));
         }
-        self.errand = Some(errand());
+        match errand() {
+            Ok(errand) => self.errands.push(errand),
+            Err((code, line)) => return Some(failure(code, line, &json!(null))),
+        }
         self.peers[at].at = At::Waits;
         None
     }
 
-    fn look_at_errand(&mut self, now: u64) {
-        let Some(mut errand) = self.errand.take() else {
-            return;
-        };
-        let peer = self.peers.iter_mut().find(|peer| peer.id == errand.id);
-        if peer.is_none() && !errand.goes_on_alone() {
-            errand.end();
-            return;
-        }
-        let line = match errand.look(&self.job) {
-            Outcome::UnderWay => {
-                self.errand = Some(errand);
-                return;
+    fn look_at_errands(&mut self, now: u64) {
+        for mut errand in std::mem::take(&mut self.errands) {
+            let peer = self.peers.iter_mut().find(|peer| peer.id == errand.id);
+            if peer.is_none() && !errand.goes_on_alone() {
+                errand.end();
+                continue;
             }
-            Outcome::Done(result) => success(&result),
-            Outcome::Short(why, result) => failure("EAGAIN", &why, &result),
-        };
-        errand.end();
-        if let Some(peer) = peer {
-            peer.at = At::Rest;
-            peer.say(&line, now);
+            let line = match errand.look(&self.job) {
+                Outcome::UnderWay => {
+                    self.errands.push(errand);
+                    continue;
+                }
+                Outcome::Done(result) => success(&result),
+                Outcome::Short(why, result) => failure("EAGAIN", &why, &result),
+            };
+            errand.end();
+            if let Some(peer) = peer {
+                peer.at = At::Rest;
+                peer.say(&line, now);
+            }
         }
     }
 

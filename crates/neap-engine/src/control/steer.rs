@@ -93,11 +93,11 @@ impl Desk {
                 Change::MemoryPressure(percent) => job.set_pressure(group, percent),
             }
         }
-        if group.meter.usage() <= group.meter.limit().0 || self.errand.is_some() {
+        if group.meter.usage() <= group.meter.limit().0 || self.is_at(group) {
             return Some(success(&job.settings(group)));
         }
         let id = self.peers[at].id;
-        self.begin(at, || Errand::shrink(id, group.clone()))
+        self.begin(at, group, || Ok(Errand::shrink(id, group.clone())))
     }
 }
 
@@ -328,6 +328,11 @@ impl Errand {
 
     pub fn thaw(id: u64, prefetch: Arc<Prefetch>, group: Arc<Group>) -> Self {
         Self::new(id, Task::Thaw(Thawing(prefetch)), group)
+    }
+
+    /// Whether it is this group's.
+    pub fn is_for(&self, group: &Group) -> bool {
+        self.group.number == group.number
     }
 
     /// Whether it goes on though whoever asked is gone: a job is not left frozen in part.
