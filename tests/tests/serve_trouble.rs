@@ -137,8 +137,11 @@ fn what_is_protected_stays_in_a_job_that_does_nothing() {
         let resident = place.number("kept", "/memory/resident_bytes");
         assert!(resident >= 48 * MIB, "{flag}: {resident}");
         assert!(current("part") >= 23 * MIB, "{flag}: {}", current("part"));
-        let no_part = place.refusal(&["set", "kept", "idle=10s"], 1);
-        assert!(no_part.contains("idle is set for the service"), "{no_part}");
+        let no_part = place.refusal(&["set", "kept", "zswap.max_pool_percent=10"], 1);
+        assert!(
+            no_part.contains("max_pool_percent is set for the service"),
+            "{no_part}"
+        );
         for (name, job) in [("kept", kept), ("part", part), ("free", free)] {
             place.end(name, job);
         }
