@@ -101,6 +101,23 @@ fn what_is_written_and_read_around_forks_is_right() {
     }
 }
 
+/// What a thread of the parent had not told of is never told. Children that may lack pages for that are ended.
+#[test]
+fn no_byte_is_wrong_in_a_child_whose_parent_is_killed_meanwhile() {
+    let name = "no_byte_is_wrong_in_a_child_whose_parent_is_killed_meanwhile";
+    let Some(nobody) = Nobody::for_test(name) else {
+        return;
+    };
+    let _alone = exclusive();
+    let run = nobody.program("killedfork", "32M", &["40", "5"]);
+    assert_eq!(
+        run.text(),
+        "0 wrong, some came to their end\n",
+        "{}",
+        run.stderr
+    );
+}
+
 /// Interpreters, whose children go on with all that they have, or execute another program.
 #[test]
 fn scripts_that_fork_are_right() {

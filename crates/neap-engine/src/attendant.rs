@@ -116,8 +116,13 @@ pub(crate) fn words(job: &Job, number: u64) -> wire::Welcome {
 
 /// Tells the program that what it asked for is done.
 pub(crate) fn acknowledge(job: &Job, caller: &Caller) {
+    acknowledge_with(job, caller, 0);
+}
+
+/// The same, with `WELCOME_*` bits.
+pub(crate) fn acknowledge_with(job: &Job, caller: &Caller, flags: u32) {
     let mut welcome = wire::Welcome::zeroed();
-    welcome.magic = wire::MAGIC;
+    (welcome.magic, welcome.flags) = (wire::MAGIC, flags);
     welcome.proof = job.proof(caller.number);
     let _ = caller.peer.send(bytes_of(&welcome), &[]);
 }
@@ -237,6 +242,7 @@ fn take_uffd(job: &Job, message: &mut Message) -> Option<Uffd> {
 fn inherit(job: &Arc<Job>, caller: &Caller, offer: Offer, mut message: Message) -> Option<Met> {
     let unborn = job.unborn.take(caller.number)?;
     unborn.close(job);
+    unborn.await_word(job);
     let Some(uffd) = take_uffd(job, &mut message) else {
         job.free_number(unborn.id);
         return None;

@@ -10,10 +10,10 @@ use neap_units::{PAGE_SIZE, PageNr};
 use neap_wire as wire;
 use neap_wire::Request;
 
-use crate::attendant::acknowledge;
+use crate::attendant::{acknowledge, acknowledge_with};
 use crate::job::Job;
 use crate::listen::Caller;
-use crate::space::{Unborn, pages};
+use crate::space::{Body, Space, Unborn, pages};
 use crate::talk::Talk;
 use crate::thaw::{self, bring_back, its_space};
 
@@ -47,16 +47,23 @@ pub(crate) fn attend(job: &Arc<Job>, caller: &Caller, talk: Talk, needs: Needs) 
     let mut talk = Some(talk);
     let word = tell(job, caller, &unborn).and_then(|()| await_fork(caller, &unborn, &mut talk));
     let forked = word == Some(Request::Forked);
-    if !forked {
+    let died = word.is_none() && !caller.pidfd.lives();
+    if !forked && !died {
         // It may have lost the connection only, and fork later than this: who has not come by now must not.
         job.unborn.forget(job, &unborn);
     }
     unborn.close(job);
-    if !forked {
+    if !forked && !died {
+        unborn.learn(false);
         return !thaws(job, caller, word);
     }
-    acknowledge(job, caller);
-    drop(talk); // a child that is stopped is waited for
+    let asks = forked && unborn.needs_word();
+    if forked {
+        let flags = if asks { wire::WELCOME_AGAIN } else { 0 };
+        acknowledge_with(job, caller, flags);
+    }
+    drop(talk); // a child that is stopped is waited for, and so is a parent
+    unborn.learn(asks && next_word(caller, &unborn.parent) == Some(Request::Forked));
     // It keeps the connection until it is served, or ends.
     while hear(caller, u64::MAX).is_some() {}
     job.unborn.forget(job, &unborn);
@@ -76,11 +83,12 @@ fn prepare(job: &Arc<Job>, caller: &Caller, needs: Needs) -> Option<Arc<Unborn>>
         }
     }
     let mut unborn = None;
+    let alone = caller.pid == body.pid && body.process.has_one_thread();
     let needed = needs.pages();
     let end = || {
         let settled = space.quiesce(job) && !space.is_changing();
         if settled {
-            unborn = Some(space.expect_child(job));
+            unborn = Some(space.expect_child(job, alone));
         }
         settled
     };
@@ -95,11 +103,29 @@ fn prepare(job: &Arc<Job>, caller: &Caller, needs: Needs) -> Option<Arc<Unborn>>
 /// Waits until the process tells that it has forked, or must do without, or is gone. One that is stopped is waited for, and holds
 /// up nobody.
 fn await_fork(caller: &Caller, unborn: &Unborn, talk: &mut Option<Talk>) -> Option<Request> {
-    if !hears(caller, Some(TUNING.talk.fork_quiet.0)) {
+    let both = [caller.peer.as_fd(), caller.pidfd.as_fd()];
+    if neap_sys::wait_readable(&both, Some(TUNING.talk.fork_quiet.0)) == 0 {
         unborn.read_on();
         talk.take();
     }
-    hear(caller, u64::MAX)
+    next_word(caller, &unborn.parent)
+}
+
+/// The next word of a process that may be killed: its child has the other end, too. `None`: there will be none.
+fn next_word(caller: &Caller, space: &Space) -> Option<Request> {
+    let both = [caller.peer.as_fd(), caller.pidfd.as_fd()];
+    // What is still there was said before it ended.
+    loop {
+        neap_sys::wait_readable(&both, Some(TUNING.talk.silent.0));
+        let lives = caller.pidfd.lives();
+        if hears(caller, Some(0)) {
+            return hear(caller, TUNING.talk.silent.0);
+        }
+        let left = space.body.get().is_some_and(Body::is_left); // another of its threads has execed
+        if !lives || left || space.is_dead() {
+            return None;
+        }
+    }
 }
 
 /// Brings everything back if that is the word: the process lacks something that its child would need. Whether it was.

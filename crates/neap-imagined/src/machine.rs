@@ -283,6 +283,16 @@ impl Machine {
         };
     }
 
+    /// Kills a program whose memory somebody else shares: what its threads were about to tell, or had told, is never heard.
+    pub fn kill(&self, space: SpaceNr) {
+        let mut core = self.core();
+        let mm = core.mm(space);
+        mm.threads.clear();
+        mm.faults.clear();
+        mm.events.clear();
+        mm.changing = 0;
+    }
+
     /// A process forks, and the kernel announces it to nobody. It waits for nothing.
     pub fn fork_untold(&self, space: SpaceNr) -> SpaceNr {
         self.core().fork_untold(space)

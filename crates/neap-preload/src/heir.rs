@@ -149,8 +149,10 @@ pub fn tell_of_fork(passage: &Passage) {
     let own = boot::names();
     let hello = boot::hello(purpose::FORKED, (0, 0), own.space.number);
     let mut welcome = wire::Welcome::default();
-    if sys::send(passage.line, &hello, &[]) {
-        sys::receive(passage.line, &mut welcome, &mut None);
+    let heard = sys::send(passage.line, &hello, &[])
+        && sys::receive(passage.line, &mut welcome, &mut None) == Received::All;
+    if heard && welcome.flags & wire::WELCOME_AGAIN != 0 {
+        sys::send(passage.line, &hello, &[]);
     }
     passage.close_spares();
     sys::close(passage.line);

@@ -66,6 +66,18 @@ impl Process {
         found
     }
 
+    /// Whether it has one thread, and no other of it can begin one.
+    pub fn has_one_thread(&self) -> bool {
+        /// Names of a folder of /proc without folders in it. The kernel counts each thread as one more.
+        const NAMES: u64 = 2;
+        let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+        let (dir, flags) = (self.dir.as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
+        // SAFETY: a path that ends with a zero, and room for what the kernel writes.
+        let got = unsafe { libc::fstatat(dir, c"task".as_ptr(), stat.as_mut_ptr(), flags) };
+        // SAFETY: the kernel has filled it in.
+        got == 0 && unsafe { stat.assume_init() }.st_nlink as u64 == NAMES + 1
+    }
+
     /// Whether it has that thread, by the number that it has for us.
     pub fn has_thread(&self, tid: u32) -> bool {
         self.file(&format!("task/{tid}/comm")).is_ok()
@@ -314,6 +326,7 @@ mod tests {
         assert_eq!(process.has_bytes(0, &[0]), Some(false));
         assert!(process.has_thread(crate::own_tid().unsigned_abs()));
         assert!(!process.has_thread(1));
+        assert!(!process.has_one_thread(), "each test has a thread");
         assert!(process.shares_pids());
     }
 
@@ -331,6 +344,7 @@ mod tests {
                 .statm()
                 .is_ok_and(|statm| statm.anon_resident().is_some())
         );
+        assert!(process.has_one_thread());
         process.signal(libc::SIGKILL).expect("a signal");
         let _ = child.wait();
         assert!(process.statm().is_err() && process.signal(0).is_err());

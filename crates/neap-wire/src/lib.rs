@@ -123,6 +123,8 @@ pub struct Cookie {
 pub const WELCOME_THAW_AROUND_FORK: u32 = 1;
 /// It may ask for [`purpose::FORK`] instead.
 pub const WELCOME_FORK: u32 = 2;
+/// Answer to [`purpose::FORKED`] of a fork that the kernel does not announce: the thread is to say it once more, which shows that it still runs.
+pub const WELCOME_AGAIN: u32 = 4;
 
 /// Answer to [`Hello`].
 #[repr(C)]

@@ -21,6 +21,8 @@ fn quiet() -> Plan {
         within: 0,
         forks: true,
         races: false,
+        untold: false,
+        killed: 0,
         discards: true,
         changes: true,
         attributes: true,

@@ -15,6 +15,7 @@ mod forked;
 mod found;
 mod hands;
 mod hints;
+mod passing;
 mod plan;
 mod program;
 mod run;
@@ -98,4 +99,10 @@ fn no_byte_is_lost_on_an_imagined_kernel() {
 #[test]
 fn no_byte_is_lost_between_threads_of_the_engine() {
     play(Plan::with_threads);
+}
+
+/// Forks that the kernel does not announce, beside all else.
+#[test]
+fn no_byte_is_wrong_in_a_child_that_nobody_announces() {
+    play(Plan::untold);
 }

@@ -14,6 +14,9 @@ pub(super) struct Plan {
     pub forks: bool,
     /// Forks take no turns with changes of mappings.
     pub races: bool,
+    /// The kernel announces no forks. Of 1,000 chances to kill a parent meanwhile so many are taken.
+    pub untold: bool,
+    pub killed: u32,
     /// Memory is thrown away and declared free.
     pub discards: bool,
     /// Mappings come, go and move.
@@ -65,6 +68,8 @@ impl Plan {
             threads: 1 + chance.below(3) as usize,
             forks: chance.happens(500),
             races: false,
+            untold: false,
+            killed: 0,
             discards: chance.happens(500),
             changes: chance.happens(800),
             attributes: chance.happens(400),
@@ -86,6 +91,23 @@ impl Plan {
             forks: self.forks || races,
             changes: self.changes || races,
             ..self
+        }
+    }
+
+    /// Processes fork, and nobody announces it.
+    pub fn untold(seed: u64) -> Self {
+        let mut chance = Chance::new(seed ^ 0x666f_726b);
+        let plan = match chance.happens(300) {
+            true => Self::with_threads(seed),
+            false => Self::of(seed),
+        };
+        Self {
+            untold: true,
+            killed: if chance.happens(500) { 150 } else { 0 },
+            forks: true,
+            races: false,
+            threads: 1 + chance.below(3) as usize,
+            ..plan
         }
     }
 

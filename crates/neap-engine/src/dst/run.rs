@@ -9,7 +9,6 @@ use neap_imagined::{Act, Chance, Odds, Outcome, PAGE, Ran, ThreadNr};
 use neap_units::PageNr;
 
 use super::plan::Plan;
-use super::program::next;
 use super::scene::{self, Program, Scene};
 use crate::reclaim::Part;
 use crate::space::Space;
@@ -131,8 +130,8 @@ impl Scene {
             return;
         };
         let nr = program.nr;
-        if program.speaks.get() {
-            return;
+        if program.speaks.get() || self.machine.threads(nr) == 0 {
+            return; // killed, and its agent has not ended
         }
         if self.plan.attributes && program.agent.borrow().is_none() {
             // Where memory is kept from children, a child's library speaks before it goes on.
@@ -142,10 +141,12 @@ impl Scene {
             return;
         }
         let thread = ThreadNr(chance.below(self.machine.threads(nr) as u64) as usize);
+        if self.forks(&program, thread) {
+            self.pass_on(&program, &mut chance);
+            return;
+        }
         if self.machine.is_idle(nr, thread) {
             self.has_ended_act(&program, thread);
-            let act = next(&self.machine, nr, &self.plan, &program.walk, &mut chance);
-            let races = self.plan.races;
             let settled = program
                 .space
                 .borrow()
@@ -154,14 +155,14 @@ impl Scene {
             if settled {
                 program.turns.borrow_mut().settle();
             }
-            let Some(act) = act.filter(|act| !program.turns.borrow().keep(act, races)) else {
+            let Some(act) = self.next_act(&program, thread, &mut chance) else {
                 return;
             };
-            if act == Act::Fork && self.programs.borrow().len() > 4 {
-                return;
-            }
             self.note(|| format!("{nr:?} {thread:?} begins {act:x?}"));
-            program.turns.borrow_mut().begin(thread, &act, races);
+            program
+                .turns
+                .borrow_mut()
+                .begin(thread, &act, self.plan.races);
             self.machine.begin(nr, thread, act);
         }
         for _ in 0..1 + chance.below(5) {
@@ -188,7 +189,8 @@ impl Scene {
     }
 
     pub(super) fn may_lose(&self) -> bool {
-        self.disk_erred.load(Relaxed) || self.plan.kills
+        let lost = self.plan.untold && self.plan.threads > 1;
+        self.disk_erred.load(Relaxed) || self.plan.kills || lost
     }
 
     fn reclaim_step(&self, chance: &mut Chance) {
@@ -271,7 +273,7 @@ impl Scene {
         };
         match chance.below(12) {
             0..3 => self.machine.drop_free_pages(program.nr),
-            3..5 => {
+            3..5 if self.machine.threads(program.nr) > 0 => {
                 let threads = self.machine.threads(program.nr) as u64;
                 let thread = ThreadNr(chance.below(threads) as usize);
                 self.machine.interrupt(program.nr, thread);
@@ -303,7 +305,8 @@ impl Scene {
             return;
         };
         program.turns.borrow_mut().settle();
-        let busy = program.turns.borrow().is_changing() || program.speaks.get();
+        let forks = program.passing.borrow().is_some();
+        let busy = forks || program.turns.borrow().is_changing() || program.speaks.get();
         if busy || program.faults.is_empty() {
             return;
         }
@@ -346,6 +349,7 @@ impl Scene {
                 if !self.machine.is_running(program.nr) {
                     continue;
                 }
+                busy |= self.pass_on(&program, &mut Chance::new(0));
                 for thread in 0..self.machine.threads(program.nr) {
                     let thread = ThreadNr(thread);
                     busy |= self.machine.run(program.nr, thread) != Ran::Idle;
@@ -409,7 +413,8 @@ impl Scene {
                 let at = PageNr(page).0 * PAGE;
                 self.note(|| format!("{:?} reads {at:x}", program.nr));
                 let thread = ThreadNr(0);
-                if !self.machine.is_idle(program.nr, thread) {
+                let killed = self.machine.threads(program.nr) == 0;
+                if killed || !self.machine.is_idle(program.nr, thread) {
                     break; // it waits for ever, which may be here
                 }
                 self.machine.begin(program.nr, thread, Act::Read(at));

@@ -17,6 +17,7 @@ use neap_units::{Bytes, Pages};
 
 use super::disk::Disk;
 use super::hands::{self, Hands, Luck, Slot};
+use super::passing::Passing;
 use super::plan::Plan;
 use super::turns::Turns;
 use crate::agent::Agent;
@@ -55,6 +56,8 @@ pub(super) struct Program {
     /// Its one thread is in its library, which speaks to the engine.
     pub speaks: Cell<bool>,
     pub turns: RefCell<Turns>,
+    /// Its fork that is under way.
+    pub passing: RefCell<Option<Passing>>,
 }
 
 pub(super) struct Scene {
@@ -262,6 +265,7 @@ impl Scene {
             walk: Cell::default(),
             speaks: Cell::default(),
             turns: RefCell::default(),
+            passing: RefCell::default(),
         });
         self.programs.borrow_mut().push(program.clone());
         program
@@ -307,7 +311,9 @@ impl Scene {
     /// A forked child's library speaks to the engine.
     pub fn adopt(&self, program: &Program) {
         let space = program.space.borrow().clone();
-        let idle = self.machine.is_idle(program.nr, ThreadNr(0)) && !program.speaks.get();
+        let first = ThreadNr(0);
+        let runs = self.machine.threads(program.nr) > 0 && !self.forks(program, first);
+        let idle = runs && self.machine.is_idle(program.nr, first) && !program.speaks.get();
         if let Some(space) =
             space.filter(|space| idle && space.body.get().is_none() && !space.is_dead())
         {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use neap_imagined::{Act, Outcome, PAGE, Prot, ThreadNr};
 
+use neap_units::PageNr;
+
 use super::forked::{CHANGES, Race, to_8};
 use super::found::place;
 use super::program::BASE;
@@ -19,14 +21,17 @@ struct Fork {
 }
 
 impl Fork {
-    /// What the child is to have is taken down.
     fn announced() -> Self {
-        let race = Race::new();
+        Self::of(Race::new(), false)
+    }
+
+    /// What the child is to have is taken down. `alone`: no other thread of the parent changes anything.
+    fn of(race: Race, alone: bool) -> Self {
         let (space, job) = (&race.space, &race.story.scene.job);
         while !space.window.begin(job, &*space.uffd) {}
         let unborn = {
             let _gate = space.gate.write();
-            space.expect_child(job)
+            space.expect_child(job, alone)
         };
         Self { race, unborn }
     }
@@ -43,12 +48,25 @@ impl Fork {
 
     /// The child is there. It is served once `meanwhile` is done.
     fn forks(&self, meanwhile: impl FnOnce(&Self)) {
+        self.tries_to_fork(meanwhile).expect("a child");
+    }
+
+    fn kill_parent(&self) {
+        let nr = self.race.story.program(0).nr;
+        self.race.story.scene.machine.kill(nr);
+    }
+
+    /// `None`: the child must not go on.
+    fn tries_to_fork(&self, meanwhile: impl FnOnce(&Self)) -> Option<()> {
         let (scene, parent) = (&self.race.story.scene, &self.race.space);
-        let child = scene.machine.fork_untold(self.race.story.program(0).nr);
+        let nr = self.race.story.program(0).nr;
+        let child = scene.machine.fork_untold(nr);
         meanwhile(self);
         while !self.unborn.try_close(&scene.job) {
-            self.race.goes_on(CHANGES);
-            self.race.goes_on(MAIN);
+            if scene.machine.threads(nr) > 0 {
+                self.race.goes_on(CHANGES);
+                self.race.goes_on(MAIN);
+            }
             scene.serve(&self.race.story.program(0));
         }
         let space = scene.job.add_named(
@@ -60,11 +78,14 @@ impl Fork {
         );
         space.inherit_from(parent);
         let view = scene.machine.view(child);
-        space
-            .be_born(&scene.job, &view, &self.unborn)
-            .expect("a child");
+        self.unborn.learn(scene.machine.threads(nr) > 0);
+        if space.be_born(&scene.job, &view, &self.unborn).is_none() {
+            scene.job.end_space(&space);
+            return None;
+        }
         scene.job.start_serving(&space);
         scene.take_born();
+        Some(())
     }
 
     fn child_reads(&self, page: u64) -> Outcome {
@@ -137,6 +158,27 @@ fn what_moves_before_a_fork_is_lost_to_the_child_and_nothing_else_is() {
     fork.ends(&[(8, Outcome::Bus), (9, Outcome::Read(0)), (0, Outcome::Segv)]);
 }
 
+/// There was nothing where it moves to.
+#[test]
+fn nor_does_the_child_read_zeros_in_a_place_that_is_new() {
+    for stays in [false, true] {
+        let fork = Fork::announced();
+        let away = Act::Move {
+            from: place(0, 2),
+            to: BASE + 20 * PAGE,
+            len: 2 * PAGE,
+            stays,
+        };
+        fork.race.acts(CHANGES, away);
+        fork.forks(|_| {});
+        fork.ends(&[
+            (20, Outcome::Bus),
+            (21, Outcome::Read(0)),
+            (8, Outcome::Read(9)),
+        ]);
+    }
+}
+
 #[test]
 fn so_is_what_moves_behind_it() {
     let fork = Fork::announced();
@@ -167,13 +209,36 @@ fn what_comes_to_the_place_of_what_left_is_not_taken_for_it() {
 fn what_the_parent_keeps_to_itself_is_not_the_childs() {
     let race = Race::new();
     race.story.does(0, Act::Keep(place(0, 2)));
-    let (space, job) = (race.space.clone(), race.story.scene.job.clone());
-    while !space.window.begin(&job, &*space.uffd) {}
-    let unborn = {
-        let _gate = space.gate.write();
-        space.expect_child(&job)
-    };
-    let fork = Fork { race, unborn };
+    let fork = Fork::of(race, false);
     fork.forks(|_| {});
     fork.ends(&[(0, Outcome::Segv), (8, Outcome::Read(9))]);
+}
+
+/// What its threads were about to tell is never told, and its memory is there as long as its agent is.
+#[test]
+fn a_child_of_a_parent_that_is_killed_while_something_moves_does_not_begin() {
+    let fork = Fork::announced();
+    fork.race.acts(CHANGES, to_8(0));
+    assert_eq!(fork.tries_to_fork(Fork::kill_parent), None);
+    scene::set(None);
+}
+
+#[test]
+fn a_child_is_served_if_the_only_thread_of_its_parent_is_killed() {
+    let fork = Fork::of(Race::new(), true);
+    fork.forks(Fork::kill_parent);
+    fork.ends(&[(0, Outcome::Read(7)), (8, Outcome::Read(9))]);
+}
+
+#[test]
+fn a_page_that_was_lost_to_the_parent_is_lost_to_the_child_where_it_moves_to() {
+    let race = Race::new();
+    let page = PageNr::containing(BASE + PAGE);
+    race.space
+        .lost
+        .inherit(&race.space.lost, vec![(page, "gone".to_owned())]);
+    let fork = Fork::of(race, false);
+    fork.race.acts(CHANGES, to_8(0));
+    fork.forks(|_| {});
+    fork.ends(&[(9, Outcome::Bus)]);
 }

@@ -12,6 +12,10 @@
 //!
 //! Where other threads have changed mappings meanwhile it is not known whether that was before the fork. What the
 //! child has not in these places, it has lost.
+//!
+//! If the parent is killed, what its threads have not told yet is never told, and the kernel goes on as if they had told it. So
+//! an account counts only if nobody else can have changed anything, or if the thread that forked still runs after the engine has seen that
+//! nothing is to come. Else a child that may lack pages does not begin.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -30,7 +34,7 @@ use crate::job::Job;
 
 const EVERYTHING: Range<PageNr> = PageNr(0)..PageNr(u64::MAX);
 const WHY: &str = "another thread changed mappings there while its parent forked";
-const GONE: &str = "its parent ended while it forked";
+const ORPHAN: &str = "a forked child is killed: its parent was killed while it forked, and what the parent's other threads did then is not known";
 
 /// What a child is to have.
 pub(crate) struct Unborn {
@@ -41,6 +45,8 @@ pub(crate) struct Unborn {
     /// What was registered in its parent.
     places: Ranges,
     lost: Lost,
+    /// The thread that forks was its parent's only one.
+    alone: bool,
     account: Lock<Account, 4>,
 }
 
@@ -59,8 +65,8 @@ enum Phase {
 struct Account {
     phase: Phase,
     changes: Vec<Shape>,
-    /// It is known what the parent has changed.
-    whole: bool,
+    /// Whether it holds all that the parent has changed; `None`: that is still to be learnt.
+    whole: Option<bool>,
 }
 
 /// The fork of a process that is under way, one at a time.
@@ -173,9 +179,8 @@ impl Unborn {
         {
             let _gate = self.parent.gate.write();
             let settled = !self.parent.expects() && !self.parent.is_changing();
-            let lives = !self.parent.is_dead() && self.parent.look_for_life();
-            if settled || !lives {
-                self.end(job, lives);
+            if settled || self.parent.is_dead() || !self.parent.look_for_life() {
+                self.end(job);
                 return true;
             }
         }
@@ -184,14 +189,31 @@ impl Unborn {
         false
     }
 
-    fn end(&self, job: &Job, whole: bool) {
+    /// Whether it is to be learnt that the thread that forked runs once this is closed.
+    pub fn needs_word(&self) -> bool {
+        !self.alone
+    }
+
+    /// It does, or never will.
+    pub fn learn(&self, runs: bool) {
+        let mut account = self.account.lock();
+        account.whole.get_or_insert(runs || self.alone);
+    }
+
+    /// Waits until that is known.
+    pub fn await_word(&self, job: &Job) {
+        while self.account.lock().whole.is_none() {
+            job.clock.sleep(TUNING.talk.fork_look.0);
+        }
+    }
+
+    fn end(&self, job: &Job) {
         {
             let mut account = self.account.lock();
             if account.phase == Phase::Over {
                 return;
             }
             account.phase = Phase::Over;
-            account.whole = whole;
         }
         self.parent.window.end(job);
         self.parent.ring();
@@ -243,8 +265,8 @@ impl Account {
 
 impl Space {
     /// Takes down what a child of a fork is to have that comes next, in a moment when nothing is to be read. The caller holds the
-    /// gate exclusively, and has begun the fork.
-    pub fn expect_child(self: &Arc<Self>, job: &Job) -> Arc<Unborn> {
+    /// gate exclusively, and has begun the fork. `alone`: no other thread of the process can change anything.
+    pub fn expect_child(self: &Arc<Self>, job: &Job, alone: bool) -> Arc<Unborn> {
         let id = job.take_number(&self.group);
         let kept = self.keep_staged(job);
         let lost = Lost::default();
@@ -255,10 +277,11 @@ impl Space {
             parent: self.clone(),
             places: self.ranges.lock().clone(),
             lost,
+            alone,
             account: Lock::new(Account {
                 phase: Phase::Quiet,
                 changes: Vec::new(),
-                whole: false,
+                whole: alone.then_some(true),
             }),
         });
         *self.window.unborn.lock() = Some(unborn.clone());
@@ -269,10 +292,20 @@ impl Space {
     /// Registers what this child has of its parent's memory, and makes the table true. Its only thread waits for that.
     /// `None`: it cannot be, and the child must not go on.
     pub fn be_born(&self, job: &Job, view: &dyn View, unborn: &Unborn) -> Option<()> {
-        let mut places = unborn.places.clone();
+        let mut out: BTreeSet<u64> = unborn.lost.addresses().into_iter().collect();
         job.core().for_range(self.id, EVERYTHING, |page, _, _| {
-            places.insert(addresses(page, 1)); // what a mapping grew by
+            _ = out.insert(page.addr())
         });
+        if unborn.account.lock().whole != Some(true) && !out.is_empty() {
+            job.warn(ORPHAN.to_owned());
+            return None;
+        }
+        let doubtful = unborn.account.lock().doubtful(&out);
+        let mut places = unborn.places.clone();
+        // What a mapping grew by, and where what was out may have moved to.
+        for &at in out.union(&doubtful) {
+            places.insert(addresses(PageNr::containing(at), 1));
+        }
         let ranges = self.register_inherited(view, &places)?;
         for hole in ranges.gaps(&(0..u64::MAX)) {
             self.drop_records(job, pages(&hole)); // its parent keeps that to itself (MADV_DONTFORK)
@@ -282,24 +315,15 @@ impl Space {
             let mut note = |run: Range<u64>, _| present.insert(run);
             view.present(range, &mut note).ok()?;
         }
-        let mut out = BTreeSet::new();
-        job.core().for_range(unborn.id, EVERYTHING, |page, _, _| {
-            _ = out.insert(page.addr())
-        });
         for run in present.iter() {
             self.drop_records(job, pages(&run));
         }
-        let whole = unborn.account.lock().whole;
-        let (doubtful, why) = match whole {
-            true => (unborn.account.lock().doubtful(&out), WHY),
-            false => (out, GONE),
-        };
         let mut lost = Vec::new();
         for at in doubtful {
             if ranges.find(at).is_some() && present.find(at).is_none() {
                 let page = PageNr::containing(at);
                 self.drop_records(job, page..PageNr(page.0 + 1));
-                lost.push((page, why.to_owned()));
+                lost.push((page, WHY.to_owned()));
             }
         }
         self.lost.inherit(&unborn.lost, lost);
@@ -348,7 +372,7 @@ mod tests {
         let mut account = Account {
             phase,
             changes: Vec::new(),
-            whole: true,
+            whole: Some(true),
         };
         changes.into_iter().for_each(|shape| account.hear(shape));
         account
