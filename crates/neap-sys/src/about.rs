@@ -69,13 +69,13 @@ impl Process {
     /// Whether it has one thread, and no other of it can begin one.
     pub fn has_one_thread(&self) -> bool {
         /// Names of a folder of /proc without folders in it. The kernel counts each thread as one more.
-        const NAMES: u64 = 2;
+        const NAMES: libc::nlink_t = 2;
         let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
         let (dir, flags) = (self.dir.as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
         // SAFETY: a path that ends with a zero, and room for what the kernel writes.
         let got = unsafe { libc::fstatat(dir, c"task".as_ptr(), stat.as_mut_ptr(), flags) };
         // SAFETY: the kernel has filled it in.
-        got == 0 && unsafe { stat.assume_init() }.st_nlink as u64 == NAMES + 1
+        got == 0 && unsafe { stat.assume_init() }.st_nlink == NAMES + 1
     }
 
     /// Whether it has that thread, by the number that it has for us.

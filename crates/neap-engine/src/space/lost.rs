@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use neap_sys::{Lock, Locked};
-use neap_units::{PAGE_SIZE, PageNr};
+use neap_units::PageNr;
 
 use super::{Ranges, addresses};
 
@@ -38,14 +38,11 @@ impl Lost {
         *self.pages() = (all, why);
     }
 
-    /// Their addresses.
-    pub fn addresses(&self) -> Vec<u64> {
-        let lost = self.is_some().then(|| self.pages().0.clone());
-        let pages = lost
-            .iter()
-            .flat_map(Ranges::iter)
-            .flat_map(|run| run.step_by(PAGE_SIZE));
-        pages.collect()
+    /// Where they are.
+    pub fn ranges(&self) -> Ranges {
+        self.is_some()
+            .then(|| self.pages().0.clone())
+            .unwrap_or_default()
     }
 
     /// Why a page is lost, if it is.

@@ -17,7 +17,6 @@
 //! an account counts only if nobody else can have changed anything, or if the thread that forked still runs after the engine has seen that
 //! nothing is to come. Else a child that may lack pages does not begin.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -232,31 +231,28 @@ impl Account {
     }
 
     /// Where pages that were out may be, or have been, if others have changed mappings.
-    fn doubtful(&self, out: &BTreeSet<u64>) -> BTreeSet<u64> {
-        let mut doubtful = BTreeSet::new();
+    fn doubtful(&self, out: &Ranges) -> Ranges {
+        let mut doubtful = Ranges::default();
         // In whatever order that was: until nothing is added.
         loop {
-            let before = doubtful.len();
+            let before = doubtful.clone();
             for change in &self.changes {
-                let within = |place: &Range<u64>| -> Vec<u64> {
-                    let known = out.range(place.clone());
-                    known
-                        .chain(doubtful.range(place.clone()))
-                        .copied()
-                        .collect()
-                };
+                let within = |place| [out.within(place), doubtful.within(place)].concat();
                 let touched = match change {
                     Shape::Unmap(place) | Shape::Discard(place) => within(place),
                     Shape::Move { from, to } => {
                         let left = within(from);
-                        let come = left.iter().map(|at| at - from.start + to.start).collect();
+                        let come = |part: &Range<u64>| {
+                            part.start - from.start + to.start..part.end - from.start + to.start
+                        };
+                        let come = left.iter().map(come).collect();
                         [within(to), come, left].concat()
                     }
                     Shape::Still => Vec::new(),
                 };
-                doubtful.extend(touched);
+                touched.into_iter().for_each(|part| doubtful.insert(part));
             }
-            if doubtful.len() == before {
+            if doubtful == before {
                 return doubtful;
             }
         }
@@ -292,10 +288,9 @@ impl Space {
     /// Registers what this child has of its parent's memory, and makes the table true. Its only thread waits for that.
     /// `None`: it cannot be, and the child must not go on.
     pub fn be_born(&self, job: &Job, view: &dyn View, unborn: &Unborn) -> Option<()> {
-        let mut out: BTreeSet<u64> = unborn.lost.addresses().into_iter().collect();
-        job.core().for_range(self.id, EVERYTHING, |page, _, _| {
-            _ = out.insert(page.addr())
-        });
+        let mut out = self.recorded(job);
+        let known = unborn.lost.ranges();
+        known.iter().for_each(|run| out.insert(run));
         if unborn.account.lock().whole != Some(true) && !out.is_empty() {
             job.warn(ORPHAN.to_owned());
             return None;
@@ -303,9 +298,9 @@ impl Space {
         let doubtful = unborn.account.lock().doubtful(&out);
         let mut places = unborn.places.clone();
         // What a mapping grew by, and where what was out may have moved to.
-        for &at in out.union(&doubtful) {
-            places.insert(addresses(PageNr::containing(at), 1));
-        }
+        out.iter()
+            .chain(doubtful.iter())
+            .for_each(|run| places.insert(run));
         let ranges = self.register_inherited(view, &places)?;
         for hole in ranges.gaps(&(0..u64::MAX)) {
             self.drop_records(job, pages(&hole)); // its parent keeps that to itself (MADV_DONTFORK)
@@ -315,16 +310,17 @@ impl Space {
             let mut note = |run: Range<u64>, _| present.insert(run);
             view.present(range, &mut note).ok()?;
         }
-        for run in present.iter() {
+        for run in out.iter().flat_map(|run| present.within(&run)) {
             self.drop_records(job, pages(&run));
         }
         let mut lost = Vec::new();
-        for at in doubtful {
-            if ranges.find(at).is_some() && present.find(at).is_none() {
-                let page = PageNr::containing(at);
-                self.drop_records(job, page..PageNr(page.0 + 1));
-                lost.push((page, WHY.to_owned()));
-            }
+        let there = doubtful.iter().flat_map(|run| ranges.within(&run));
+        for gap in there.flat_map(|run| present.gaps(&run)) {
+            self.drop_records(job, pages(&gap));
+            lost.extend(
+                gap.step_by(PAGE_SIZE)
+                    .map(|at| (PageNr::containing(at), WHY.to_owned())),
+            );
         }
         self.lost.inherit(&unborn.lost, lost);
         ranges
@@ -333,6 +329,21 @@ impl Space {
             .for_each(|hole| self.lost.forget(hole));
         *self.ranges.lock() = ranges;
         Some(())
+    }
+
+    /// Where the table has pages of it.
+    fn recorded(&self, job: &Job) -> Ranges {
+        let (mut all, mut run) = (Ranges::default(), 0..0);
+        job.core().for_range(self.id, EVERYTHING, |page, _, _| {
+            let page = addresses(page, 1);
+            if page.start != run.end {
+                all.insert(run.clone());
+                run.start = page.start;
+            }
+            run.end = page.end;
+        });
+        all.insert(run);
+        all
     }
 
     /// Whole mappings of private memory that meet these places, registered.
@@ -383,12 +394,11 @@ mod tests {
     }
 
     fn doubtful(account: &Account, out: &[u64]) -> Vec<u64> {
-        let out = out.iter().map(|&page| PageNr(page).addr()).collect();
-        let found = account.doubtful(&out);
-        found
-            .into_iter()
-            .map(|at| PageNr::containing(at).0)
-            .collect()
+        let mut places = Ranges::default();
+        out.iter().for_each(|&page| places.insert(place(page, 1)));
+        let found = account.doubtful(&places);
+        let pages = found.iter().flat_map(|run| run.step_by(PAGE_SIZE));
+        pages.map(|at| PageNr::containing(at).0).collect()
     }
 
     #[test]
