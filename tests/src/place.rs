@@ -213,6 +213,15 @@ impl Place {
         assert_eq!(Said::of(&report, "userfaultfd").verdict, "ok");
         assert_eq!(Said::of(&report, "fork events").verdict, forks);
         assert_eq!(Said::of(&report, "a program").verdict, "ok");
+        let fate = Said::of(&report, "forks");
+        let known = cfg!(target_arch = "x86_64");
+        let (verdict, word) = match forks {
+            "ok" => ("ok", "announced"),
+            _ if known => ("ok", "passed on"),
+            _ => ("limited", "not known"),
+        };
+        assert_eq!(fate.verdict, verdict, "{}", fate.detail);
+        assert!(fate.detail.contains(word), "{}", fate.detail);
         let plain = Run::new([self.household.as_os_str(), PROGRAM.as_ref()]).go();
         let run = self.household("--require");
         run.must_exit(0);

@@ -2,6 +2,7 @@
 //! is managed exactly where doctor says so. docs/guide/permissions.md has a row for each.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use neap_tests::{Neap, Place, Run, exclusive, skip, tool};
@@ -134,4 +135,37 @@ fn what_no_check_knows_of_shows_when_doctor_runs_a_program() {
     let managed = managed.option("--require").run(&Run::new(["true"]));
     assert_eq!(run.code() == 0, managed.code() == 0, "{}", run.text());
     assert!(run.text().contains("ulimit -d"), "{}", run.text());
+}
+
+/// Another compiler's: it calls the kernel by other instructions.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_libc_whose_fork_is_not_known_is_named() {
+    let test = "a_libc_whose_fork_is_not_known_is_named";
+    let libc = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6"];
+    let Some(mut bytes) = libc.iter().find_map(|path| fs::read(path).ok()) else {
+        return skip(test, "there is no glibc where it usually is");
+    };
+    // mov eax, 56; syscall, and the same as xor eax, eax; mov al, 56; syscall; nop.
+    let (usual, other) = (b"\xb8\x38\0\0\0\x0f\x05", b"\x31\xc0\xb0\x38\x0f\x05\x90");
+    let sites: Vec<usize> = (0..bytes.len() - usual.len())
+        .filter(|&at| bytes[at..].starts_with(usual))
+        .collect();
+    for at in sites {
+        bytes[at..at + other.len()].copy_from_slice(other);
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+    fs::write(folder.path().join("libc.so.6"), bytes).expect("a file");
+    let path = format!("LD_LIBRARY_PATH={}", folder.path().display());
+    let _alone = exclusive();
+    let Some(place) = Place::new(test, &["USER", "env", &path]) else {
+        return;
+    };
+    place.add_device();
+    place.set_mode(0o666);
+    let said = place.doctor(0, "forks");
+    assert_eq!(said.verdict, "limited", "{}", said.detail);
+    assert!(said.detail.contains("not known"), "{}", said.detail);
+    assert!(said.remedy.contains("cap_sys_ptrace"), "{}", said.remedy);
 }

@@ -51,6 +51,12 @@ pub fn run(args: &DoctorArgs) -> ExitCode {
     // Nothing that is read shows as much as a program that was managed.
     if healthy(&checks) {
         checks.push(trial::managed());
+        let events = checks.iter().find(|check| check.name == "fork events");
+        let announced = events.is_some_and(|check| check.verdict == Verdict::Ok);
+        let remedy = events.and_then(|check| check.remedy.clone());
+        if healthy(&checks) {
+            checks.push(trial::forks(announced, remedy));
+        }
     }
     let text = if args.json {
         render::json(&checks)
