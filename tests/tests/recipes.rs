@@ -60,6 +60,10 @@ recipes! {
     a_query_of_duckdb: "duckdb.sh",
     a_frame_of_polars: "polars.sh",
     workers_of_gunicorn: "gunicorn.sh",
+    a_pool_of_php: "php-fpm.sh",
+    a_sort_of_postgres: "postgres.sh",
+    a_worker_of_dask: "dask.sh",
+    an_actor_of_ray: "ray.sh",
     a_unit_of_systemd: "systemd.sh",
     a_notebook_is_interrupted_and_restarted: "jupyter.sh",
 }

@@ -101,6 +101,20 @@ fn what_is_written_and_read_around_forks_is_right() {
     }
 }
 
+/// Each child ends at once; some end before their parent waits for them, and two are there at a time.
+#[test]
+fn a_flurry_of_forks_is_right_and_stays_within_the_limit() {
+    let Some(nobody) = Nobody::for_test("a_flurry_of_forks_is_right_and_stays_within_the_limit")
+    else {
+        return;
+    };
+    let _alone = exclusive();
+    let run = nobody.program("flurry", "32M", &["48", "4"]);
+    assert_eq!(run.text(), "0 wrong\n", "{}", run.stderr);
+    run.must_be_within_limit();
+    assert!(!came_back_for_it(&run), "{}", run.stderr);
+}
+
 /// What a thread of the parent had not told of is never told. Children that may lack pages for that are ended.
 #[test]
 fn no_byte_is_wrong_in_a_child_whose_parent_is_killed_meanwhile() {
