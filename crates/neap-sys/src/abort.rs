@@ -47,16 +47,9 @@ extern "C" fn end_job(_: libc::c_int) {
 
 /// Kills all children until there is none: who loses its parent becomes a child of the subreaper.
 fn kill_children() {
-    // SAFETY: no arguments.
-    let own = unsafe { libc::getpid() };
     for _ in 0..TUNING.system.aborts {
         let mut alive = false;
-        each_number(c"/proc", |pid| {
-            if parent_of(pid) == Some(own) {
-                // SAFETY: integers only.
-                alive |= unsafe { libc::kill(pid, libc::SIGKILL) } == 0;
-            }
-        });
+        each_number(c"/proc", |pid| alive |= kill_child(pid));
         if !alive {
             return;
         }
@@ -69,31 +62,35 @@ fn kill_children() {
     }
 }
 
-/// The parent of a process that has not ended with all its threads.
-fn parent_of(pid: i32) -> Option<i32> {
-    let mut path = [0u8; 32];
-    let mut rest = &mut path[..31]; // and a 0
-    std::io::Write::write_fmt(&mut rest, format_args!("/proc/{pid}/stat")).ok()?;
-    // SAFETY: the path ends in 0.
-    let fd = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
-    if fd < 0 {
-        return None;
-    }
-    let mut stat = [0u8; 512];
-    // SAFETY: reads into a buffer of that size, from a descriptor that is closed once.
-    let got = unsafe {
-        let got = libc::read(fd, stat.as_mut_ptr().cast(), stat.len());
-        libc::close(fd);
-        got
+/// Kills process `pid` if it is a child that has not ended with all its threads. Whether it was one. Another thread may wait
+/// for that child meanwhile, and its number come to mean a process of somebody else: so all is done by a descriptor.
+fn kill_child(pid: i32) -> bool {
+    // SAFETY: integers only.
+    let process = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let Ok(process @ 0..) = i32::try_from(process) else {
+        return false;
     };
-    let stat = stat.get(..usize::try_from(got).ok()?)?;
-    let after_name = stat.rsplitn(2, |&byte| byte == b')').next()?; // which may hold anything
-    let mut words = str::from_utf8(after_name).ok()?.split_ascii_whitespace();
-    let state = words.next()?;
-    let parent = words.next()?.parse().ok()?;
-    let threads: u32 = words.nth(15)?.parse().ok()?;
-    let ended = matches!(state, "Z" | "X") && threads <= 1;
-    (!ended).then_some(parent)
+    let killed = is_living_child(process) && {
+        let info: *const libc::siginfo_t = std::ptr::null();
+        let kill = libc::SIGKILL;
+        // SAFETY: a null siginfo asks the kernel to fill in its own.
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, kill, info, 0) == 0 }
+    };
+    // SAFETY: opened above, and closed once.
+    unsafe { libc::close(process) };
+    killed
+}
+
+/// Whether the process of that descriptor is a child of this one, and goes on.
+fn is_living_child(process: i32) -> bool {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: all-zero is a valid siginfo; the kernel writes one, and leaves the child to who waits for it.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let process = process.cast_unsigned();
+        let found = libc::waitid(libc::P_PIDFD, process, &raw mut info, options) == 0;
+        found && info.si_pid() == 0 // of one that has ended it is set
+    }
 }
 
 #[cfg(test)]
@@ -143,16 +140,25 @@ mod tests {
         assert_eq!(pids.lines().count(), 16, "{pids}");
         assert_eq!(said.matches("neap itself has failed").count(), 1, "{said}");
         for pid in pids.lines() {
-            assert!(parent_of(pid.parse().unwrap()).is_none(), "{pid} lives");
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            assert!(stat.is_empty() || stat.contains(") Z "), "{stat} lives");
         }
     }
 
     #[test]
-    fn the_parent_of_this_process_is_known() {
+    fn nobody_but_a_living_child_is_killed() {
         let own = std::process::id().cast_signed();
-        assert_eq!(
-            parent_of(own),
-            Some(std::os::unix::process::parent_id().cast_signed())
-        );
+        let parent = std::os::unix::process::parent_id().cast_signed();
+        for other in [own, parent, 1, i32::MAX] {
+            assert!(!kill_child(other), "{other}");
+        }
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        assert!(kill_child(pid));
+        while kill_child(pid) {
+            std::thread::yield_now(); // it is about to end
+        }
+        let status = child.wait().unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGKILL), "who waits finds it");
     }
 }

@@ -19,12 +19,10 @@ use std::io;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use neap_sys::Thread;
+use neap_sys::{Pidfd, Thread};
 use neap_tuning::TUNING;
 use rustix::fd::OwnedFd;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, getpgrp, kill_process, pidfd_open, pidfd_send_signal,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, getpgrp, pidfd_open, pidfd_send_signal};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
@@ -62,8 +60,7 @@ enum Target {
     /// No command yet: what comes early waits.
     None,
     /// The command. The descriptor cannot mean a later process of the same number. `None`: another thread was given
-    /// the last one; the number is the command's until it is waited for. For the moment from then to
-    /// [`Switch::command_ended`] the kernel could give it to another, after all others were given.
+    /// the last one; then one is opened for each signal.
     Command(Pid, Option<OwnedFd>),
     /// The command has ended: all that neap has inherited from it.
     Heirs,
@@ -167,20 +164,28 @@ fn pass_on(
             if let Some(signal) = view.passes(signal) {
                 let signal = becomes(signal);
                 // The command may have ended meanwhile; then there is nobody to tell.
-                let _ = match descriptor {
-                    Some(descriptor) => pidfd_send_signal(descriptor, signal),
-                    None => kill_process(*command, signal),
-                };
+                match descriptor {
+                    Some(descriptor) => _ = pidfd_send_signal(descriptor, signal),
+                    None => signal_member(pid, signal),
+                }
             }
         }
         Target::Heirs if !from_kernel => {
             for pid in children(root, rustix::process::getpid().as_raw_pid()) {
-                if let Some(pid) = Pid::from_raw(pid) {
-                    let _ = kill_process(pid, signal);
-                }
+                signal_member(pid, signal);
             }
         }
         Target::Heirs => {}
+    }
+}
+
+/// Sends the signal to process `pid`, if that is one of the job: its number may mean another since it was listed.
+fn signal_member(pid: i32, signal: Signal) {
+    let own = neap_sys::Root::own();
+    if let Ok(process) = Pidfd::open(pid)
+        && own.has_descendant(pid, &process)
+    {
+        let _ = process.signal(signal.as_raw()); // it has ended
     }
 }
 
