@@ -31,6 +31,12 @@ crate::group! {
         /// Longest pause while the pool is full and the disk at work.
         /// Chosen.
         pause_for_disk: Nanos = Nanos::millis(2);
+        /// Batches that are picked at most to find pages that a young child has alone.
+        /// Its gate is held meanwhile: some milliseconds. Chosen.
+        picks_of_own: usize = 16;
+        /// Faults of a young child after which it is looked again what it has alone.
+        /// A look takes a millisecond and more. Chosen.
+        news: u64 = 32;
         /// Shortest rest once nothing is left, and how often it is looked whether that is still so.
         /// Chosen.
         rest: Nanos = Nanos::millis(50);

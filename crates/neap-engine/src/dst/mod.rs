@@ -22,6 +22,7 @@ mod run;
 mod scene;
 mod turns;
 mod untold;
+mod young;
 
 use neap_imagined::Chance;
 

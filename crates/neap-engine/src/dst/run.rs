@@ -199,6 +199,7 @@ impl Scene {
         };
         let most = 1 + chance.below(64) as usize;
         let part = match chance.below(12) {
+            0..4 if most.is_multiple_of(4) => Part::StageOwn(most),
             0..4 => Part::Stage(most),
             4..6 => Part::Unshare(most),
             6..10 => Part::Store,

@@ -44,7 +44,7 @@ impl Reclaimer {
         self.catch_up();
         let left = space.idle.load(Relaxed);
         self.most = usize::try_from(left).map_or(BATCH, |most| most.min(BATCH));
-        let taken = self.stage_batch(space) + self.part(space);
+        let taken = self.stage_batch(space, false) + self.part(space);
         let stored = self.store_overdue(&space.group, false);
         self.recycle_all(&space.group, taken, stored);
         let taken = taken as u64;

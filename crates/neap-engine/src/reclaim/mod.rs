@@ -16,6 +16,7 @@ mod stage;
 mod store;
 mod visits;
 mod workers;
+mod young;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -59,6 +60,8 @@ pub(crate) struct Reclaimer {
     /// There are two cpus for all of us.
     two_cpus: bool,
     company: Company,
+    /// Pages of those that were taken out and not stored yet which other processes still have.
+    vain: u64,
     /// This thread goes ahead of every ordinary one.
     ahead: bool,
 }
@@ -82,6 +85,8 @@ fn rest_after(round: u64) -> Duration {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
     Stage(usize),
+    /// Of what no other process has.
+    StageOwn(usize),
     Unshare(usize),
     Store,
     Recycle,
@@ -93,6 +98,8 @@ pub(crate) enum Part {
 struct Pass {
     /// Pages that went to the store.
     stored: u64,
+    /// How many of them other processes still have: that frees nothing yet.
+    vain: u64,
     /// Pages that no store will take.
     refused: u64,
     /// Pages moved to staging, or blocks were emptied.
@@ -112,6 +119,7 @@ impl Reclaimer {
             checks: std::env::var_os("NEAP_CHECK").is_some(),
             two_cpus: Keeper::has_two_cpus(),
             company: Company::default(),
+            vain: 0,
             ahead: false,
             job,
         }
@@ -205,7 +213,7 @@ impl Reclaimer {
         let mut taken = 0;
         if let Some(space) = spaces.iter().find(|space| Some(space.id) == chosen) {
             self.step_aside(space);
-            taken = self.stage_batch(space) + self.part(space);
+            taken = self.take_from(group, space);
         }
         if visited.is_some() {
             self.visits.took(&self.job, taken);
@@ -229,8 +237,14 @@ impl Reclaimer {
         let staging = self.work.staging();
         let freed: usize = staging.iter().map(|space| self.recycle(space)).sum();
         self.work.forget_empty_stages();
+        if staging.is_empty() {
+            self.vain = 0; // they came back
+        }
+        let vain = self.vain.min(store.stored);
+        self.vain -= vain;
         Pass {
             stored: store.stored,
+            vain,
             refused: store.refused,
             moved: taken + freed > 0,
         }
@@ -292,7 +306,11 @@ impl Reclaimer {
         match part {
             Part::Stage(most) => {
                 self.most = most;
-                self.stage_batch(space);
+                self.stage_batch(space, false);
+            }
+            Part::StageOwn(most) => {
+                self.most = most;
+                self.stage_batch(space, true);
             }
             Part::Unshare(most) => {
                 self.most = most;

@@ -110,7 +110,7 @@ impl Outlook {
 
     /// Takes note of a pass, and says how things stand.
     pub fn judge(&mut self, pass: &Pass, look: &Look) -> Supply {
-        self.came += pass.stored + look.written.saturating_sub(self.written);
+        self.came += pass.stored - pass.vain + look.written.saturating_sub(self.written);
         self.written = look.written;
         if look.late {
             (self.hampered, self.tried, self.over_since) = (look.now, 0, None);
@@ -227,6 +227,7 @@ mod tests {
     fn pass(stored: u64, refused: u64, moved: bool) -> Pass {
         Pass {
             stored,
+            vain: 0,
             refused,
             moved,
         }
@@ -280,6 +281,17 @@ mod tests {
         assert_eq!(passes_to(Supply::Stuck, &vain, MS, LOOK), Some(101));
         assert_eq!(passes_to(Supply::Dry, &vain, MS, LOOK), Some(2001));
         assert_eq!(passes_to(Supply::Dry, &vain, 1, LOOK), None, "no time");
+    }
+
+    #[test]
+    fn who_waits_is_let_through_where_all_that_leaves_is_with_others_too() {
+        let shared = Pass {
+            vain: 255,
+            ..pass(256, 0, true)
+        };
+        assert!(passes_to(Supply::Stuck, &shared, 5 * MS, LOOK).is_some());
+        let own = pass(256, 0, true);
+        assert_eq!(passes_to(Supply::Stuck, &own, 5 * MS, LOOK), None);
     }
 
     #[test]

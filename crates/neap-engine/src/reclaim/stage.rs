@@ -50,8 +50,8 @@ impl Cuts {
 }
 
 impl Reclaimer {
-    /// Takes up to one block of old pages. Returns how many left the program.
-    pub(super) fn stage_batch(&mut self, space: &Arc<Space>) -> usize {
+    /// Takes up to one block of old pages; `own_only`: of those that no other process has. Returns how many left the program.
+    pub(super) fn stage_batch(&mut self, space: &Arc<Space>, own_only: bool) -> usize {
         let Some(body) = space.body.get() else {
             return 0;
         };
@@ -60,7 +60,10 @@ impl Reclaimer {
         if !space.lets_go() || !space.catch_up(&self.job, false) {
             return 0;
         }
-        let runs = self.pick_runs(space);
+        let runs = match own_only {
+            true => self.pick_own(space, body),
+            false => self.pick_runs(space),
+        };
         self.send(space, body, runs)
     }
 
@@ -163,13 +166,22 @@ impl Reclaimer {
         }
         let taken = self.stage_pages(space, body, &stuck);
         space.kin.has_parted(taken);
+        if self.may_go_over() {
+            self.vain += space.kin.still_with_others(taken as u64);
+        }
         // What does not move now is held by something else.
         space.stuck.lock().clear();
         taken
     }
 
     /// Picks pages and groups what is adjacent. Caller holds the gate: `Isolated` never outlives it.
-    pub(super) fn pick_runs(&mut self, space: &Space) -> Vec<Run> {
+    fn pick_runs(&mut self, space: &Space) -> Vec<Run> {
+        self.pick(space);
+        self.runs()
+    }
+
+    /// Picks pages. Caller holds the gate, as for [`Self::pick_runs`].
+    pub(super) fn pick(&mut self, space: &Space) {
         self.picked.clear();
         let mut core = self.job.core();
         core.pick(space.id, self.most, &mut self.picked);
@@ -180,12 +192,10 @@ impl Reclaimer {
             }
             !stays
         });
-        drop(core);
-        self.runs()
     }
 
     /// The picked pages, those together that are adjacent.
-    fn runs(&self) -> Vec<Run> {
+    pub(super) fn runs(&self) -> Vec<Run> {
         let core = self.job.core();
         let mut runs: Vec<Run> = Vec::new();
         for &id in &self.picked {

@@ -227,8 +227,9 @@ impl Sampler {
             .map(|space| space.kin.family())
             .collect();
         sharers.retain(|(space, _)| !nameless.contains(&space.kin.family()));
-        let is_new = sharers.iter().any(|(space, _)| space.kin.is_new());
-        if start < self.next_share && !is_new && !(doubted && start >= self.next_doubted) {
+        // What a new child adds is known: nothing but its copies. Where many come all would be measured all the time.
+        let doubted = doubted || sharers.iter().any(|(space, _)| space.kin.is_new());
+        if start < self.next_share && !(doubted && start >= self.next_doubted) {
             return;
         }
         for (space, body) in sharers {

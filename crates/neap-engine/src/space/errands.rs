@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use neap_policy::{Heat, State, Step};
 use neap_sys::Stop;
 use neap_tuning::TUNING;
-use neap_units::{PAGE_SIZE, PageId, PageNr, SlotId};
+use neap_units::{PAGE_SIZE, PageId, SlotId};
 use neap_wire as wire;
 
 use super::{Advance, Body, Space, addresses, runs};
@@ -156,7 +156,8 @@ impl Space {
         }
         drop(core);
         body.stage.unpin(first);
-        self.note_stuck(job, stuck, taken);
+        self.note_stuck(job, stuck.len(), taken);
+        self.stuck.lock().append(&mut stuck);
         for effect in freed {
             job.release(self, effect);
         }
@@ -167,11 +168,11 @@ impl Space {
         taken
     }
 
-    /// These pages would not move, while `taken` others did. Once a whole round would not, trying again
+    /// So many pages would not move, while `taken` others did. Once a whole round would not, which is the answer, trying again
     /// at once would only take time.
-    fn note_stuck(&self, job: &Job, mut stuck: Vec<PageNr>, taken: usize) {
+    pub(crate) fn note_stuck(&self, job: &Job, stuck: usize, taken: usize) -> bool {
         let run = match taken {
-            0 => self.stuck_run.load(Relaxed) + stuck.len() as u64,
+            0 => self.stuck_run.load(Relaxed) + stuck as u64,
             _ => 0,
         };
         let round = run > 0 && run >= job.core().resident(self.id).0;
@@ -179,10 +180,15 @@ impl Space {
         if taken > 0 {
             self.rests_until.store(0, Relaxed);
         } else if round {
-            self.rests_until
-                .store(job.clock.now() + TUNING.agents.stuck_rest.0, Relaxed);
+            self.rest(job);
         }
-        self.stuck.lock().append(&mut stuck);
+        round
+    }
+
+    /// Nothing is picked of it for a moment.
+    pub(crate) fn rest(&self, job: &Job) {
+        let until = job.clock.now() + TUNING.agents.stuck_rest.0;
+        self.rests_until.store(until, Relaxed);
     }
 
     /// The pages are home, or stay staged. Threads that came to wait for them are woken in either case.

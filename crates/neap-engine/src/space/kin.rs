@@ -42,6 +42,8 @@ pub(crate) struct Kin {
     faults: AtomicU64,
     /// Bytes that it may have copied of what it shared since.
     copied: AtomicU64,
+    /// Those other faults when nothing was found that is the process's alone, and one more. 0: it was not looked for.
+    settled: AtomicU64,
     /// Not measured yet.
     new: AtomicBool,
     /// When it was forked, in nanoseconds; 0: never, or nobody is left of its family.
@@ -76,6 +78,7 @@ impl Kin {
             explained: AtomicU64::new(0),
             faults: AtomicU64::new(0),
             copied: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             new: AtomicBool::new(born > 0),
             born,
         }
@@ -137,6 +140,12 @@ impl Kin {
         let _ = self.elsewhere.fetch_update(Relaxed, Relaxed, less);
     }
 
+    /// How many of so many parted pages others still have, in the mean: each page is free when the last has parted it.
+    pub fn still_with_others(&self, pages: u64) -> u64 {
+        let members = u64::from(self.family.members.load(Relaxed)).max(1);
+        pages - pages / members
+    }
+
     /// Whether the page was parted, once.
     pub fn take_parted(&self, page: PageNr) -> bool {
         self.parted.lock().remove(&page)
@@ -189,6 +198,20 @@ impl Kin {
     /// So many faults of the process copied nothing, or will turn out to.
     pub fn explain(&self, faults: u64) {
         self.explained.fetch_add(faults, Relaxed);
+    }
+
+    /// Nothing is the process's alone just now.
+    pub fn settle(&self, process: &Process) {
+        if let Some(faults) = self.unexplained(process) {
+            self.settled.store(faults + 1, Relaxed);
+        }
+    }
+
+    /// Whether the process may have copied something since.
+    pub fn has_news(&self, process: &Process) -> bool {
+        let settled = self.settled.load(Relaxed);
+        let enough = settled + TUNING.reclaim.news;
+        settled == 0 || self.unexplained(process).is_none_or(|now| now > enough)
     }
 
     fn unexplained(&self, process: &Process) -> Option<u64> {
