@@ -33,7 +33,7 @@ crate::group! {
         pause_for_disk: Nanos = Nanos::millis(2);
         /// Batches that are picked at most to find pages that a young child has alone.
         /// Its gate is held meanwhile: some milliseconds. Chosen.
-        picks_of_own: usize = 16;
+        picks_of_own: usize = 32;
         /// Faults of a young child after which it is looked again what it has alone.
         /// A look takes a millisecond and more. Chosen.
         news: u64 = 32;

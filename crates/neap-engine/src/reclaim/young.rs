@@ -44,9 +44,9 @@ impl Reclaimer {
         self.job.options.on_exhausted == Exhausted::Open
     }
 
-    /// Picks pages that no other process has. The caller holds the gate.
+    /// Picks pages that no other process has: a batch, if looking at many finds so many. The caller holds the gate.
     pub(super) fn pick_own(&mut self, space: &Space, body: &Body) -> Vec<Run> {
-        self.picked.clear();
+        let (mut own, mut passed_over) = (Vec::with_capacity(self.most), 0);
         for _ in 0..TUNING.reclaim.picks_of_own {
             self.pick(space);
             if self.picked.is_empty() {
@@ -54,14 +54,16 @@ impl Reclaimer {
             }
             let shared = self.take_shared(body);
             self.put_back(space, &shared, Heat::Hot);
-            let round = space.note_stuck(&self.job, shared.len(), self.picked.len());
-            if round {
-                space.kin.settle(&body.process);
-            }
-            if round || !self.picked.is_empty() {
+            passed_over += shared.len();
+            own.append(&mut self.picked);
+            if own.len() >= self.most {
                 break;
             }
         }
+        if space.note_stuck(&self.job, passed_over, own.len()) {
+            space.kin.settle(&body.process);
+        }
+        self.picked = own;
         self.runs()
     }
 
