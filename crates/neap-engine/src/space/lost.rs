@@ -40,9 +40,10 @@ impl Lost {
 
     /// Where they are.
     pub fn ranges(&self) -> Ranges {
-        self.is_some()
-            .then(|| self.pages().0.clone())
-            .unwrap_or_default()
+        match self.is_some() {
+            true => self.pages().0.clone(),
+            false => Default::default(),
+        }
     }
 
     /// Why a page is lost, if it is.
