@@ -115,7 +115,10 @@ impl Space {
         let read = shapes(&news);
         let taken = self.taken(job, &read);
         let places = places_to_ask_children(&read, &taken);
-        let births = Self::births(&mut news, &places).unwrap_or_default();
+        let births = Births {
+            unsure: self.given_up.lock().clone(),
+            ..Self::births(&mut news, &places).unwrap_or_default()
+        };
         let order = in_order(&read, &taken, &Registered::new(), &births);
         self.apply(job, news, order)
     }
@@ -132,6 +135,7 @@ impl Space {
         };
         let births = Births {
             now: self.ask(places.iter().copied())?,
+            unsure: self.given_up.lock().clone(),
             ..Self::births(news, &places)?
         };
         let asked = !now.is_empty() || !places.is_empty();

@@ -31,6 +31,8 @@ pub(crate) struct Birth {
 pub(crate) struct Births {
     pub forks: Vec<Birth>,
     pub now: Registered,
+    /// What was registered while changes were still to come: a child that was forked before has nothing there.
+    pub unsure: Ranges,
 }
 
 /// The places of a change, the one that it leaves first.
@@ -96,7 +98,7 @@ impl Told<'_> {
             let read_before: HashSet<usize> = read_before.copied().collect();
             let before = groups.iter().flat_map(|group| {
                 let as_read = group.iter().filter(|&at| read_before.contains(at));
-                let cut = self.cut(group, birth, &births.now, as_read.count());
+                let cut = self.cut(group, birth, births, as_read.count());
                 group.iter().take(cut).copied()
             });
             forks.push((birth.at, before.collect()));
@@ -142,13 +144,14 @@ impl Told<'_> {
     }
 
     /// How many changes of a group were made before a fork, which was read behind so many of them.
-    fn cut(&self, group: &[usize], birth: &Birth, now: &Registered, as_read: usize) -> usize {
+    fn cut(&self, group: &[usize], birth: &Birth, births: &Births, as_read: usize) -> usize {
         let mut faults = vec![Faults::default(); group.len() + 1];
         let grown = self.grown(group, birth);
         for (&at, &has) in &birth.has {
-            let told = self.registered(group, at);
+            let sure = births.unsure.find(at).is_none();
+            let told = self.registered(group, at, sure);
             // Where something else is there now than is told, it has grown there, of which nobody tells.
-            if let (Some(&Some(last)), Some(&now)) = (told.last(), now.get(&at))
+            if let (Some(&Some(last)), Some(&now)) = (told.last(), births.now.get(&at))
                 && last != now
             {
                 continue;
@@ -182,7 +185,8 @@ impl Told<'_> {
     }
 
     /// Whether something is registered at a place, before a group of changes and behind each of them. `None`: that is not told.
-    fn registered(&self, group: &[usize], at: u64) -> Vec<Option<bool>> {
+    /// `sure`: what was there before was registered before any fork.
+    fn registered(&self, group: &[usize], at: u64, sure: bool) -> Vec<Option<bool>> {
         let was_there = self.taken.find(at).is_some();
         let mut told = vec![None];
         let (mut is, mut is_first) = (None, true);
@@ -207,7 +211,7 @@ impl Told<'_> {
                 }
             };
             if std::mem::take(&mut is_first) {
-                told.fill(before);
+                told.fill(before.filter(|_| sure));
             }
             is = behind;
             told.push(is);

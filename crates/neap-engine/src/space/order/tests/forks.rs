@@ -31,6 +31,7 @@ fn births(
     Births {
         now: places.iter().map(|&at| (at, now(at))).collect(),
         forks: forks(read).into_iter().zip(has).map(birth).collect(),
+        unsure: Ranges::default(),
     }
 }
 
@@ -203,4 +204,17 @@ fn a_child_may_have_grown_to_where_something_was_unmapped() {
         [0, 1],
         "the rest was kept from it"
     );
+}
+
+/// It registers what came meanwhile, and the child was copied before that.
+#[test]
+fn what_was_registered_while_a_fork_was_under_way_need_not_be_in_its_child() {
+    let read = [Shape::Still, Shape::Unmap(10..30)];
+    let taken = taken(&[10..15, 20..30]);
+    let has = |at: u64| (9..15).contains(&at);
+    let mut births = births(&read, &taken, |at| at == 9, &[&has]);
+    let order = |births: &Births| super::super::in_order(&read, &taken, &Registered::new(), births);
+    assert_eq!(order(&births), [1, 0], "it would have grown since");
+    births.unsure.insert(20..30);
+    assert_eq!(order(&births), [0, 1]);
 }
