@@ -31,8 +31,12 @@ passed=$((ran - skips)) failed=$broke skipped=$skips
 [ "$tests" = 0 ] || [ "$broke" -gt 0 ] || failed=$((failed + 1))
 
 wheels=$(mktemp -d)
-packaging/test/newcomer.sh "$(packaging/wheel.py "$NEAP_BIN" "$wheels")"
-case $? in
+wheel=$(packaging/wheel.py "$NEAP_BIN" "$wheels")
+began=$SECONDS
+packaging/test/newcomer.sh "$wheel"
+came=$?
+echo "a newcomer took $((SECONDS - began)) s to install, to ask doctor and to run a job twice"
+case $came in
     77) skip a_newcomer_with_only_the_wheel "not root, no /dev/userfaultfd, or no /usr/bin/python3 with venv" ;;
     0) outcome a_newcomer_with_only_the_wheel 0 ;;
     *) outcome a_newcomer_with_only_the_wheel 1 ;;

@@ -124,12 +124,8 @@ fn no_byte_is_wrong_in_a_child_whose_parent_is_killed_meanwhile() {
     };
     let _alone = exclusive();
     let run = nobody.program("killedfork", "32M", &["40", "5"]);
-    assert_eq!(
-        run.text(),
-        "0 wrong, some came to their end\n",
-        "{}",
-        run.stderr
-    );
+    // How many come to their end is up to the machine.
+    assert!(run.text().starts_with("0 wrong, "), "{}", run.stderr);
 }
 
 /// Interpreters, whose children go on with all that they have, or execute another program.

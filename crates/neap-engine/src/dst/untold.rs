@@ -27,8 +27,16 @@ impl Fork {
 
     /// What the child is to have is taken down. `alone`: no other thread of the parent changes anything.
     fn of(race: Race, alone: bool) -> Self {
+        while !race
+            .space
+            .window
+            .begin(&race.story.scene.job, &*race.space.uffd)
+        {}
+        Self::of_begun(race, alone)
+    }
+
+    fn of_begun(race: Race, alone: bool) -> Self {
         let (space, job) = (&race.space, &race.story.scene.job);
-        while !space.window.begin(job, &*space.uffd) {}
         let unborn = {
             let _gate = space.gate.write();
             space.expect_child(job, alone)
@@ -241,4 +249,26 @@ fn a_page_that_was_lost_to_the_parent_is_lost_to_the_child_where_it_moves_to() {
     fork.race.acts(CHANGES, to_8(0));
     fork.forks(|_| {});
     fork.ends(&[(9, Outcome::Bus)]);
+}
+
+/// The moment may take long to come.
+#[test]
+fn pages_leave_until_what_the_child_is_to_have_is_taken_down() {
+    let race = Race::new();
+    let (space, job) = (race.space.clone(), race.story.scene.job.clone());
+    let resident = || job.core().resident(space.id).0;
+    let comes_back = |race: &Race| {
+        race.story.does(0, Act::Read(BASE));
+        assert!(resident() > 0);
+    };
+    comes_back(&race);
+    while !space.window.begin(&job, &*space.uffd) {}
+    race.story.stage_all(0);
+    comes_back(&race);
+    let fork = Fork::of_begun(race, false);
+    let there = resident();
+    fork.race.story.part(0, crate::reclaim::Part::Stage(64));
+    assert_eq!(resident(), there, "one left");
+    fork.forks(|_| {});
+    fork.ends(&[(0, Outcome::Read(7)), (8, Outcome::Read(9))]);
 }

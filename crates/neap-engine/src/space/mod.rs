@@ -300,7 +300,7 @@ impl Space {
     pub fn lets_go(&self) -> bool {
         let agent = self.body.get().is_some_and(|body| !body.agent.is_gone());
         let sure = !self.unsure.load(Relaxed);
-        let pauses = self.is_thawed() || self.window.is_open();
+        let pauses = self.is_thawed() || self.window.holds();
         let ready = self.told.load(Relaxed) && self.was_looked_at();
         agent && sure && ready && !self.is_dead() && !pauses
     }

@@ -71,8 +71,9 @@ struct Account {
 /// The fork of a process that is under way, one at a time.
 #[derive(Default)]
 pub(crate) struct Window {
-    /// No page leaves.
     open: AtomicBool,
+    /// What the child is to have is taken down: no page leaves.
+    holds: AtomicBool,
     /// No event is read.
     quiet: AtomicBool,
     unborn: Lock<Option<Arc<Unborn>>, 4>,
@@ -81,9 +82,14 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Whether the process forks, so that no page leaves.
+    /// Whether the process forks.
     pub fn is_open(&self) -> bool {
         self.open.load(Relaxed)
+    }
+
+    /// Whether no page leaves for that.
+    pub fn holds(&self) -> bool {
+        self.holds.load(Relaxed)
     }
 
     /// Whether nothing is read.
@@ -101,6 +107,7 @@ impl Window {
     /// Ends it.
     pub fn end(&self, job: &Job) {
         self.quiet.store(false, Relaxed);
+        self.holds.store(false, Relaxed);
         *self.unborn.lock() = None;
         self.ended.store(job.clock.now(), Relaxed);
         self.open.store(false, Relaxed);
@@ -263,6 +270,7 @@ impl Space {
     /// Takes down what a child of a fork is to have that comes next, in a moment when nothing is to be read. The caller holds the
     /// gate exclusively, and has begun the fork. `alone`: no other thread of the process can change anything.
     pub fn expect_child(self: &Arc<Self>, job: &Job, alone: bool) -> Arc<Unborn> {
+        self.window.holds.store(true, Relaxed); // who lets pages leave asks under the gate
         let id = job.take_number(&self.group);
         let kept = self.keep_staged(job);
         let lost = Lost::default();
