@@ -10,16 +10,13 @@ tools/need.sh test || exit 1
 # Nothing to go on from: what a later build could take from this one, and the lines of a backtrace, would cost a minute here.
 [ -d "$target/debug/incremental" ] || export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 mkdir -p "$target"
-# Both builds at once: each ends with a crate that has one cpu only.
-cargo build --release -p neap-cli -p neap-suite >"$target/release-output.txt" 2>&1 &
-release=$!
+cargo build --release -p neap-cli -p neap-suite || exit 1
 
 # Programs on the imagined kernel: for so long, and the same ones each time. `make dst` tries others.
 export NEAP_DST_FIRST=1 NEAP_DST_SECONDS=5
 
 set -o pipefail
 cargo test --workspace --no-run || status=1
-wait $release || { cat "$target/release-output.txt"; exit 1; }
 # Lints and other compilers have the cpus while tests wait, in a folder of their own: cargo lets one build at a time into one.
 idle=()
 command -v chrt >/dev/null && idle=(chrt --idle 0)
@@ -38,8 +35,8 @@ for file in crates/*/tests/*.rs; do parts+=(--test "$(basename "$file" .rs)"); d
 for file in crates/*/tests/*/main.rs; do parts+=(--test "$(basename "$(dirname "$file")")"); done
 (
     beside=0
-    timeout --kill-after=10 1200 nice -n 5 cargo test --workspace --no-fail-fast --lib --bins "${parts[@]}" || beside=1
-    timeout --kill-after=10 600 nice -n 5 cargo test --workspace --no-fail-fast --doc || beside=1
+    timeout --kill-after=10 1200 nice -n 15 cargo test --workspace --no-fail-fast --lib --bins "${parts[@]}" || beside=1
+    timeout --kill-after=10 600 nice -n 15 cargo test --workspace --no-fail-fast --doc || beside=1
     exit $beside
 ) </dev/null >"$target/crates-output.txt" 2>&1 &
 crates=$!

@@ -39,6 +39,6 @@ pub use program::{
 pub use root::{Root, interpreter};
 pub use run::{Outcome, Run};
 pub use sample::{Peak, Sampler};
-pub use skip::{Need, exclusive, paging, require, skip, tool};
+pub use skip::{Need, exclusive, pages, paging, require, skip, tool};
 pub use terminal::Terminal;
 pub use user::{OrdinaryUser, WITHOUT_RAW_CLONE, install, install_for_everyone};

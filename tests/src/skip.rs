@@ -91,7 +91,13 @@ pub fn exclusive() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a test holds that pages: nothing if this machine cannot, which is said.
+/// Whether this machine can do what a test needs that pages. It may run beside another.
+#[must_use]
+pub fn pages(test: &str) -> bool {
+    require(test, &[Need::Neap, Need::Userfaultfd])
+}
+
+/// What a test holds that pages alone: nothing if this machine cannot, which is said.
 #[must_use]
 pub fn paging(test: &str) -> Option<MutexGuard<'static, ()>> {
     require(test, &[Need::Neap, Need::Userfaultfd]).then(exclusive)

@@ -32,7 +32,7 @@ fn every_compressor_brings_each_page_back() {
 
 /// Pages in use: 56 MiB, read again and again, of which the pool holds what 32 MiB do not.
 fn in_use(shrinker: &str) -> Managed {
-    compressed_by_half("56", "12", shrinker)
+    compressed_by_half("56", "8", shrinker)
 }
 
 /// Pages that compress to a bit more than half, in a pool that has no limit of its own.

@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use neap_tests::{
-    Managed, MemoryGroup, Neap, Need, OrdinaryUser, Run, allowed, exclusive, neap_binary, program,
+    Managed, MemoryGroup, Neap, Need, OrdinaryUser, Run, allowed, neap_binary, program,
     require,
 };
 use serde_json::Value;
@@ -163,7 +163,6 @@ fn a_running_job_tells_the_figures_that_its_statistics_have_at_the_end() {
     let Some(case) = Case::of(test, &[]) else {
         return;
     };
-    let _alone = exclusive();
     let mut seen = Value::Null;
     let run = case.run(Neap::limit("24M"), &case.program(48, true), |pid| {
         seen = case.stat();
@@ -207,7 +206,6 @@ fn a_limit_that_is_made_smaller_holds_and_a_larger_one_is_used() {
     let Some(case) = Case::of(test, &[]) else {
         return;
     };
-    let _alone = exclusive();
     let run = case.run(Neap::limit("96M"), &case.program(64, false), |pid| {
         assert!(anon_of_tree(pid) > 60 * MIB);
         case.must(&["set", &case.name, "memory.max=32M"]);
@@ -235,7 +233,6 @@ fn memory_that_is_asked_back_leaves_and_too_much_fails_as_the_kernel_has_it() {
     let Some(case) = Case::of(test, &[]) else {
         return;
     };
-    let _alone = exclusive();
     case.run(Neap::limit("1G"), &case.program(64, false), |pid| {
         let before = anon_of_tree(pid);
         let got = case.must(&["reclaim", &case.name, "40M"]);
@@ -254,7 +251,6 @@ fn who_follows_a_job_is_told_what_happens_to_it() {
     let Some(case) = Case::of(test, &[]) else {
         return;
     };
-    let _alone = exclusive();
     let mut follower = None;
     case.run(Neap::limit("24M"), &case.program(48, false), |_| {
         let mut command = Command::new(neap_binary().expect("the binary of neap"));
@@ -288,7 +284,6 @@ fn a_hostile_client_of_the_same_user_costs_only_itself() {
     let Some(case) = Case::of(test, &[]) else {
         return;
     };
-    let _alone = exclusive();
     case.run(Neap::limit("24M"), &case.program(48, true), |_| {
         // Silent ones take all the room that one process may have, and some that do not end their line.
         let mut silent: Vec<_> = (0..40)
@@ -347,7 +342,6 @@ fn another_user_gets_no_answer() {
     let Some(user) = OrdinaryUser::for_test(test) else {
         return;
     };
-    let _alone = exclusive();
     let knock = user.copy(&program("knock"));
     let knocked = |socket: &Path| {
         let mut words = user.words();
@@ -381,7 +375,6 @@ fn what_a_killed_engine_left_is_removed_and_its_name_is_free() {
     let Some(case) = Case::of(test, &[]) else {
         return;
     };
-    let _alone = exclusive();
     let run = |words: &[&str]| {
         let mut command = Command::new(neap_binary().expect("the binary of neap"));
         command
@@ -421,7 +414,6 @@ fn an_ordinary_user_sees_and_steers_its_jobs_without_a_runtime_directory() {
     let Some((user, device)) = OrdinaryUser::with_device(test) else {
         return;
     };
-    let _alone = exclusive();
     let (stop, waits) = (user.dir().join("stop"), user.copy(&program("waits")));
     let run = Run::new([waits.as_os_str(), "48".as_ref(), stop.as_os_str()]).limit(2 * LONGEST);
     let run = run.without("XDG_RUNTIME_DIR");
@@ -454,7 +446,6 @@ fn a_limit_of_the_memory_cgroup_is_followed() {
     let Some(case) = Case::of(test, &[Need::Cgroup]) else {
         return;
     };
-    let _alone = exclusive();
     let group = MemoryGroup::new(256 * MIB).expect("a group");
     let binary = neap_binary().expect("the binary of neap");
     let mut words = group.enter();

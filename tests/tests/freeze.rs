@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use neap_tests::{
-    Managed, Neap, Need, OrdinaryUser, Run, Terminal, exclusive, install, neap_binary, program,
+    Managed, Neap, Need, OrdinaryUser, Run, Terminal, install, neap_binary, program,
     require, skip, tool,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -162,7 +162,6 @@ fn a_frozen_job_stands_still_without_its_memory_and_is_whole_afterwards() {
     let Some(case) = Case::of(test, &[]) else {
         return;
     };
-    let _alone = exclusive();
     let run = case.run(Neap::limit("512M"), &case.waits(64, &["busy"]), |pid| {
         until("it is ready", || case.file("stop.ready").exists());
         case.must_fail(&["thaw", &case.name], "not frozen");
@@ -203,7 +202,6 @@ fn what_was_used_last_comes_back_with_the_thaw_where_that_is_asked_for() {
     let Some(case) = Case::of(test, &[]) else {
         return;
     };
-    let _alone = exclusive();
     let run = case.run(Neap::limit("512M"), &case.waits(64, &[]), |_| {
         until("it is ready", || case.file("stop.ready").exists());
         for to_disk in [&[][..], &["--to-disk"]] {
@@ -236,7 +234,6 @@ fn a_family_of_processes_stops_and_goes_on_as_if_nothing_had_been() {
     let Some(case) = Case::of(test, &[Need::Tool("bash"), Need::Tool("python3")]) else {
         return;
     };
-    let _alone = exclusive();
     let (dir, waits) = (case.dir.path().display(), program("waits"));
     let waits = waits.display();
     let threads = "import threading,os,time\n\
@@ -288,7 +285,6 @@ fn a_frozen_job_that_is_to_end_meets_the_signal_first() {
     let Some(case) = Case::of(test, &[]) else {
         return;
     };
-    let _alone = exclusive();
     for (sent, status) in [(Signal::TERM, 3), (Signal::INT, 4)] {
         let ready = case.file("ready");
         let script = format!(
@@ -312,7 +308,6 @@ fn a_frozen_job_that_is_killed_leaves_nothing_behind() {
     let Some(case) = Case::of(test, &[]) else {
         return;
     };
-    let _alone = exclusive();
     for kills_neap in [true, false] {
         let run = case.waits(32, &[]);
         let _ = fs::remove_file(case.file("stop.ready"));
@@ -337,7 +332,6 @@ fn a_job_without_a_swap_file_is_not_stopped_for_one() {
     let Some(case) = Case::of(test, &[]) else {
         return;
     };
-    let _alone = exclusive();
     let neap = Neap::limit("512M").option("--no-swap");
     let run = case.run(neap, &case.waits(16, &[]), |pid| {
         until("it is ready", || case.file("stop.ready").exists());
@@ -359,7 +353,6 @@ fn an_interrupt_from_the_terminal_ends_a_frozen_job() {
     let Some(case) = Case::of(test, &[Need::Tool("setsid")]) else {
         return;
     };
-    let _alone = exclusive();
     let mut command = Command::new(neap_binary().expect("the binary of neap"));
     command.args(["run", "-m", "512M", "--name", &case.name, "--"]);
     command.args(case.waits(16, &[]).argv());
@@ -379,7 +372,6 @@ fn a_process_that_may_not_be_stopped_is_named_and_the_others_are_frozen() {
     let Some((user, device)) = OrdinaryUser::with_device(test) else {
         return;
     };
-    let _alone = exclusive();
     let becomes = user.dir().join("becomes-root");
     install(&tool("setpriv").expect("it is there"), &becomes, "4755");
     let (dir, becomes) = (user.dir().display(), becomes.display());
@@ -448,7 +440,6 @@ fn torture_that_is_frozen_and_thawed_finds_no_wrong_byte() {
     let Some(case) = Case::of(test, &[]) else {
         return;
     };
-    let _alone = exclusive();
     let neap = Neap::limit("64M").option("--name").option(&case.name);
     let neap = neap.env("XDG_RUNTIME_DIR", case.dir.path());
     let turn = |turn: usize| {
@@ -468,7 +459,6 @@ fn so_does_that_of_an_ordinary_user() {
     let Some((user, device)) = OrdinaryUser::with_device(test) else {
         return;
     };
-    let _alone = exclusive();
     let copy = user.copy(&program("torture"));
     let neap = user
         .run("64M", &device, &[])

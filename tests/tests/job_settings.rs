@@ -2,7 +2,7 @@
 //! whether every word of their memory is as it was.
 
 use neap_tests::service::{Place, path, places, wait_until};
-use neap_tests::{allowed, paging};
+use neap_tests::{allowed, pages};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -19,7 +19,9 @@ fn set(place: &Place, words: &[&str]) -> String {
 fn pages_of_a_job_that_writes_nothing_stay_out_of_the_swap_file_and_its_neighbour_gets_on() {
     let test =
         "pages_of_a_job_that_writes_nothing_stay_out_of_the_swap_file_and_its_neighbour_gets_on";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     for place in places(test) {
         // A pool that holds only a part of either job.
         let _service = place.serve(&["-m", "64M", "--pool-max", "2"]);
@@ -43,7 +45,9 @@ fn pages_of_a_job_that_writes_nothing_stay_out_of_the_swap_file_and_its_neighbou
 #[test]
 fn a_switch_of_a_job_holds_for_what_runs_within_it() {
     let test = "a_switch_of_a_job_holds_for_what_runs_within_it";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     let place = Place::own();
     let _service = place.serve(&["-m", "64M", "--pool-max", "2"]);
     let stop = place.file("inner.stop");
@@ -83,7 +87,9 @@ fn a_switch_of_a_job_holds_for_what_runs_within_it() {
 #[test]
 fn jobs_that_all_write_nothing_go_over_the_limit_and_end_whole() {
     let test = "jobs_that_all_write_nothing_go_over_the_limit_and_end_whole";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     let place = Place::own();
     let _service = place.serve(&["-m", "48M", "--pool-max", "2"]);
     let jobs = ["one", "two"].map(|name| (name, place.job(name, 40, &["--no-writeback"], false)));
@@ -102,7 +108,9 @@ fn jobs_that_all_write_nothing_go_over_the_limit_and_end_whole() {
 #[test]
 fn no_more_of_a_job_is_out_than_its_swap_max_and_others_get_on() {
     let test = "no_more_of_a_job_is_out_than_its_swap_max_and_others_get_on";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     for place in places(test) {
         let _service = place.serve(&["-m", "72M"]);
         let bound = place.job("bound", 40, &["-m", "24M", "--swap-max", "8M"], false);
@@ -135,7 +143,9 @@ fn no_more_of_a_job_is_out_than_its_swap_max_and_others_get_on() {
 #[test]
 fn the_pool_has_no_more_of_a_job_than_its_zswap_max_and_the_rest_goes_to_disk() {
     let test = "the_pool_has_no_more_of_a_job_than_its_zswap_max_and_the_rest_goes_to_disk";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     for place in places(test) {
         let _service = place.serve(&["-m", "128M"]);
         let number = |name: &str, what| place.number(&format!("all/{name}"), what);
@@ -170,7 +180,9 @@ fn the_pool_has_no_more_of_a_job_than_its_zswap_max_and_the_rest_goes_to_disk() 
 #[test]
 fn a_job_whose_pages_can_go_nowhere_stays_and_others_get_on() {
     let test = "a_job_whose_pages_can_go_nowhere_stays_and_others_get_on";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     let place = Place::own();
     let _service = place.serve(&["-m", "64M"]);
     let options = ["--no-writeback", "--zswap-max", "256K"];
@@ -187,7 +199,9 @@ fn a_job_whose_pages_can_go_nowhere_stays_and_others_get_on() {
 #[test]
 fn what_cannot_be_set_is_said_in_one_line() {
     let test = "what_cannot_be_set_is_said_in_one_line";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     let place = Place::own();
     let _service = place.serve(&["-m", "64M"]);
     let job = place.job("one", 8, &[], false);
@@ -223,7 +237,9 @@ fn what_cannot_be_set_is_said_in_one_line() {
 #[test]
 fn a_job_above_its_high_gives_memory_and_waits_and_is_not_killed() {
     let test = "a_job_above_its_high_gives_memory_and_waits_and_is_not_killed";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     for place in places(test) {
         let _service = place.serve(&["-m", "256M", "--on-exhausted", "kill"]);
         let rich = place.job("rich", 40, &[], false);
@@ -255,7 +271,9 @@ fn a_job_above_its_high_gives_memory_and_waits_and_is_not_killed() {
 #[test]
 fn idle_memory_leaves_the_jobs_that_ask_for_it_and_stays_in_the_others() {
     let test = "idle_memory_leaves_the_jobs_that_ask_for_it_and_stays_in_the_others";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     for place in places(test) {
         let _service = place.serve(&["-m", "256M", "--idle", "off"]);
         let goes = place.job("goes", 40, &["--idle", "200ms"], false);
@@ -278,7 +296,9 @@ fn idle_memory_leaves_the_jobs_that_ask_for_it_and_stays_in_the_others() {
 #[test]
 fn several_jobs_are_frozen_at_once_while_memory_is_asked_back_from_the_service() {
     let test = "several_jobs_are_frozen_at_once_while_memory_is_asked_back_from_the_service";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     let place = Place::own();
     let _service = place.serve(&["-m", "512M"]);
     let names = ["one", "two", "three"];
@@ -305,7 +325,9 @@ fn several_jobs_are_frozen_at_once_while_memory_is_asked_back_from_the_service()
 #[test]
 fn pressure_above_what_was_set_is_an_event_of_the_job_that_waits() {
     let test = "pressure_above_what_was_set_is_an_event_of_the_job_that_waits";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     for place in places(test) {
         let service = place.serve(&["-m", "256M"]);
         let events = place.start(&["events", "all"]);
@@ -337,7 +359,9 @@ fn pressure_above_what_was_set_is_an_event_of_the_job_that_waits() {
 #[test]
 fn a_plain_run_has_a_high_that_may_be_moved() {
     let test = "a_plain_run_has_a_high_that_may_be_moved";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     let place = Place::own();
     let stop = place.file("plain.stop");
     let words = [
@@ -361,7 +385,9 @@ fn a_plain_run_has_a_high_that_may_be_moved() {
 #[test]
 fn a_job_of_a_service_is_frozen_to_disk_and_the_pool_keeps_what_others_have() {
     let test = "a_job_of_a_service_is_frozen_to_disk_and_the_pool_keeps_what_others_have";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     for place in places(test) {
         let _service = place.serve(&["-m", "256M"]);
         let jobs = ["one", "two"].map(|name| (name, place.job(name, 40, &[], false)));

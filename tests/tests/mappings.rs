@@ -136,7 +136,7 @@ fn memory_of_large_pages_that_comes_while_mappings_are_registered_is_left_alone(
         return;
     }
     let _alone = exclusive();
-    let run = words("turning", &["8"]).limit(Duration::from_secs(60));
+    let run = words("turning", &["4"]).limit(Duration::from_secs(60));
     let _pages = LargePages::reserve("4");
     let plain = words("turning", &["1"]).go();
     if plain.code() != 0 {

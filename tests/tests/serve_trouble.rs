@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use neap_tests::service::{Place, Running, path, places, wait_until};
-use neap_tests::{paging, skip, static_program};
+use neap_tests::{pages, skip, static_program};
 
 const MIB: u64 = 1 << 20;
 const SIGHUP: u32 = 1;
@@ -20,7 +20,9 @@ fn signal(pid: u64, signal: i32) {
 #[test]
 fn many_jobs_join_at_once() {
     let test = "many_jobs_join_at_once";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     for place in places(test) {
         let _service = place.serve(&["-m", "256M"]);
         let engine = place.number("all", "/pid");
@@ -49,7 +51,9 @@ fn many_jobs_join_at_once() {
 #[test]
 fn nobody_joins_a_service_that_is_to_end() {
     let test = "nobody_joins_a_service_that_is_to_end";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     for place in places(test) {
         let service = place.serve(&["-m", "64M"]);
         let (asked, stop) = (place.file("asked"), place.file("stop"));
@@ -77,7 +81,9 @@ fn nobody_joins_a_service_that_is_to_end() {
 #[test]
 fn a_service_lives_through_signals_that_were_ignored_when_it_started() {
     let test = "a_service_lives_through_signals_that_were_ignored_when_it_started";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     let place = Place::own();
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' HUP INT; exec \"$0\" serve all -m 64M"]);
@@ -106,7 +112,9 @@ fn a_service_lives_through_signals_that_were_ignored_when_it_started() {
 #[test]
 fn a_service_that_was_started_for_a_run_which_never_joins_ends() {
     let test = "a_service_that_was_started_for_a_run_which_never_joins_ends";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     for place in places(test) {
         let sleep = Command::new("sleep").arg("600").spawn().expect("sleep");
         let mut run = Running(sleep);
@@ -123,7 +131,9 @@ fn a_service_that_was_started_for_a_run_which_never_joins_ends() {
 #[test]
 fn what_is_protected_stays_in_a_job_that_does_nothing() {
     let test = "what_is_protected_stays_in_a_job_that_does_nothing";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     for flag in ["--min", "--low"] {
         let place = Place::own();
         let _service = place.serve(&["-m", "512M", "--idle", "500ms"]);
@@ -174,7 +184,9 @@ fn is_stopped(pid: u32) -> bool {
 #[test]
 fn nothing_stays_stopped_when_who_froze_it_or_started_it_ends() {
     let test = "nothing_stays_stopped_when_who_froze_it_or_started_it_ends";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     let Some(waits) = static_program("waits") else {
         return skip(test, "no static C library");
     };
@@ -204,7 +216,9 @@ fn nothing_stays_stopped_when_who_froze_it_or_started_it_ends() {
 #[test]
 fn a_job_gets_on_while_another_is_frozen() {
     let test = "a_job_gets_on_while_another_is_frozen";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     let place = Place::own();
     let _service = place.serve(&["-m", "1G"]);
     let large = place.job("large", 384, &[], false);
@@ -234,7 +248,9 @@ fn a_job_gets_on_while_another_is_frozen() {
 #[test]
 fn jobs_of_one_name_in_two_services_are_told_apart() {
     let test = "jobs_of_one_name_in_two_services_are_told_apart";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     let place = Place::own();
     let _service = place.serve(&["-m", "64M"]);
     let _other = place.start(&["serve", "more", "-m", "48M"]);
@@ -261,7 +277,9 @@ fn jobs_of_one_name_in_two_services_are_told_apart() {
 #[test]
 fn a_service_that_nobody_could_join_says_what_it_lacks() {
     let test = "a_service_that_nobody_could_join_says_what_it_lacks";
-    let Some(_alone) = paging(test) else { return };
+    if !pages(test) {
+        return;
+    }
     let place = Place::own();
     let mut shell = Command::new("sh");
     shell.args([
