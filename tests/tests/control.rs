@@ -12,8 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use neap_tests::{
-    Managed, MemoryGroup, Neap, Need, OrdinaryUser, Run, allowed, neap_binary, program,
-    require,
+    Managed, MemoryGroup, Neap, Need, OrdinaryUser, Run, allowed, neap_binary, program, require,
 };
 use serde_json::Value;
 use tempfile::TempDir;

@@ -8,8 +8,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use neap_tests::{
-    Managed, Neap, Need, OrdinaryUser, Run, Terminal, install, neap_binary, program,
-    require, skip, tool,
+    Managed, Neap, Need, OrdinaryUser, Run, Terminal, install, neap_binary, program, require, skip,
+    tool,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

@@ -232,7 +232,7 @@ fn xz_compresses_to_the_same_bytes() {
         );
         run(&[
             "xz".into(),
-            "-9e".into(),
+            "-9".into(),
             "-T1".into(),
             "-k".into(),
             "-c".into(),
