@@ -82,19 +82,21 @@ fn descendants(root: u32) -> BTreeSet<u32> {
     all
 }
 
-/// Leaves out the agents whose memory is that of a process of the tree: it would count twice.
-fn without_agents(mut tree: BTreeSet<u32>) -> BTreeSet<u32> {
+/// Leaves out the agents, whose memory is that of a process of the tree: it would count twice. One that has just begun has no
+/// name yet.
+fn without_agents(tree: BTreeSet<u32>) -> BTreeSet<u32> {
     let comm = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm"));
-    let (agents, others): (Vec<u32>, Vec<u32>) = tree
-        .iter()
-        .partition(|pid| comm(pid).is_ok_and(|name| name == "mm-agent\n"));
-    for agent in agents {
-        let shared = |pid: &u32| neap_sys::share_memory(agent.cast_signed(), pid.cast_signed());
-        if others.iter().any(|pid| shared(pid) != Some(false)) {
-            tree.remove(&agent);
+    let is_agent = |pid: &u32| comm(pid).is_ok_and(|name| name == "mm-agent\n");
+    let (agents, others): (Vec<u32>, Vec<u32>) = tree.into_iter().partition(is_agent);
+    let mut kept = BTreeSet::new();
+    for pid in others.into_iter().chain(agents) {
+        let share = |other: &u32| neap_sys::share_memory(pid.cast_signed(), other.cast_signed());
+        let unknown = is_agent(&pid);
+        if !kept.iter().any(|other| share(other).unwrap_or(unknown)) {
+            kept.insert(pid);
         }
     }
-    tree
+    kept
 }
 
 fn rss_anon(pid: u32) -> u64 {

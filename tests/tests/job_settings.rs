@@ -306,7 +306,7 @@ fn several_jobs_are_frozen_at_once_while_memory_is_asked_back_from_the_service()
     let stays = place.job("stays", 48, &[], false);
     let asked: Vec<_> = names
         .iter()
-        .map(|name| place.start(&["freeze", name]))
+        .map(|name| place.start(&["freeze", name, "--to-disk"]))
         .chain([place.start(&["reclaim", "all", "8M"])])
         .collect();
     for running in asked {

@@ -55,15 +55,19 @@ fn look_each(period: Nanos) -> Nanos {
 impl Job {
     /// Takes memory from processes of a group, and of those below it, that have done nothing for so long; 0: from none.
     pub fn set_idle(self: &Arc<Self>, group: &Group, period: Nanos) {
+        let before = self.shortest_idle();
         for group in self.groups.within(group) {
             group.idle.store(period.0, Relaxed);
         }
-        self.watch_idle();
+        self.watch_idle(before);
     }
 
-    /// Has somebody look for idle processes, if there is a group that wants it.
-    pub fn watch_idle(self: &Arc<Self>) {
-        self.idle.ring();
+    /// Has somebody look for idle processes, if there is a group that wants it; at once only if the shortest time was another
+    /// before. Else whoever comes often would have busy processes taken for idle, since each look allows some work.
+    pub fn watch_idle(self: &Arc<Self>, before: Option<Nanos>) {
+        if self.shortest_idle() != before {
+            self.idle.ring();
+        }
         if self.shortest_idle().is_none() || self.idle.watched.swap(true, Relaxed) {
             return;
         }
@@ -80,7 +84,7 @@ impl Job {
     }
 
     /// The shortest time for which processes of some group must do nothing.
-    fn shortest_idle(&self) -> Option<Nanos> {
+    pub fn shortest_idle(&self) -> Option<Nanos> {
         let all = self.groups.within(self.groups.top());
         let periods = all.iter().map(|group| group.idle());
         periods.filter(|period| period.0 > 0).min()

@@ -22,7 +22,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use neap_sys::{Pidfd, Thread};
 use neap_tuning::TUNING;
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, Signal, getpgrp, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpgrp, kill_process, pidfd_open, pidfd_send_signal,
+};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
@@ -60,7 +62,7 @@ enum Target {
     /// No command yet: what comes early waits.
     None,
     /// The command. The descriptor cannot mean a later process of the same number. `None`: another thread was given
-    /// the last one; then one is opened for each signal.
+    /// the last one; then one is opened for each signal, if that can be.
     Command(Pid, Option<OwnedFd>),
     /// The command has ended: all that neap has inherited from it.
     Heirs,
@@ -166,7 +168,9 @@ fn pass_on(
                 // The command may have ended meanwhile; then there is nobody to tell.
                 match descriptor {
                     Some(descriptor) => _ = pidfd_send_signal(descriptor, signal),
-                    None => signal_member(pid, signal),
+                    None if signal_member(pid, signal) => {}
+                    // No descriptor is to be had. Until it is waited for the number is the command's.
+                    None => _ = kill_process(*command, signal),
                 }
             }
         }
@@ -179,14 +183,16 @@ fn pass_on(
     }
 }
 
-/// Sends the signal to process `pid`, if that is one of the job: its number may mean another since it was listed.
-fn signal_member(pid: i32, signal: Signal) {
-    let own = neap_sys::Root::own();
-    if let Ok(process) = Pidfd::open(pid)
-        && own.has_descendant(pid, &process)
-    {
+/// Sends the signal to process `pid`, if that is one of the job: its number may mean another since it was listed. Whether it could
+/// be looked at.
+fn signal_member(pid: i32, signal: Signal) -> bool {
+    let Ok(process) = Pidfd::open(pid) else {
+        return false;
+    };
+    if neap_sys::Root::own().has_descendant(pid, &process) {
         let _ = process.signal(signal.as_raw()); // it has ended
     }
+    true
 }
 
 /// What is known when a signal arrives.

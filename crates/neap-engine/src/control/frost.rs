@@ -115,6 +115,9 @@ impl Freezing {
                 if !self.to_disk {
                     return self.end(job);
                 }
+                if job.groups.writes() {
+                    return Outcome::UnderWay; // one after the other, as the shrinker does it
+                }
                 self.group.freeze.set_writes(true);
                 job.ask_shrinker(RELIEF);
                 self.turn(Phase::Write);

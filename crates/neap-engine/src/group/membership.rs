@@ -67,6 +67,7 @@ impl Job {
             started: neap_sys::monotonic_nanos(),
             ..Group::bare(Arc::new(meter))
         };
+        let shortest = self.shortest_idle();
         let group = self.groups.add(group).map_err(|why| match why {
             NoPlace::Taken => ("EEXIST", format!("a job named {name} runs there already")),
             NoPlace::Full => {
@@ -80,7 +81,7 @@ impl Job {
             group.pid()
         );
         self.log.note_of(self, &group, Kind::Join, line);
-        self.watch_idle();
+        self.watch_idle(shortest);
         Ok(group)
     }
 

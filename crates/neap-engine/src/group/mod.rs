@@ -276,6 +276,12 @@ impl Groups {
         self.top.freeze.empties() || self.below().iter().any(|group| group.freeze.empties())
     }
 
+    /// Whether the shrinker writes all that the pool holds of some group, which is frozen.
+    pub fn writes(&self) -> bool {
+        let all = self.within(&self.top);
+        all.iter().any(|group| group.freeze.writes())
+    }
+
     /// What was told of groups may be told anew: something was changed.
     pub fn forget_told_dry(&self) {
         for group in self.within(&self.top) {

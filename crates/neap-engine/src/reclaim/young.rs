@@ -34,7 +34,9 @@ impl Reclaimer {
     fn spares(&self, group: &Group, space: &Space) -> bool {
         let theirs = |bout: &&Bout| bout.group.number == group.number;
         let flows = |bout: &Bout| bout.supply == Supply::Flows;
-        space.kin.shares()
+        let is_emptied = space.group.chain().any(|group| group.freeze.empties());
+        !is_emptied
+            && space.kin.shares()
             && space.kin.is_young(self.job.clock.now())
             && (self.may_go_over() || self.bouts.iter().find(theirs).is_some_and(flows))
     }

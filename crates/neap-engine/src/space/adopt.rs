@@ -72,6 +72,13 @@ impl Space {
             }
             return false;
         };
+        {
+            // Nothing was on its way meanwhile: whoever is forked from now on has it.
+            let mut given_up = self.given_up.lock();
+            for range in taken {
+                given_up.remove(range);
+            }
+        }
         self.mappings
             .found(now.iter().map(|mapping| mapping.range.start));
         self.vouch(

@@ -114,9 +114,10 @@ impl Space {
         let mut news = std::mem::take(&mut *self.news.lock());
         let read = shapes(&news);
         let taken = self.taken(job, &read);
-        let places = places_to_ask_children(&read, &taken);
+        let unsure = self.given_up.lock().clone();
+        let places = places_to_ask_children(&read, &taken, &unsure);
         let births = Births {
-            unsure: self.given_up.lock().clone(),
+            unsure,
             ..Self::births(&mut news, &places).unwrap_or_default()
         };
         let order = in_order(&read, &taken, &Registered::new(), &births);
@@ -129,13 +130,14 @@ impl Space {
         let taken = self.taken(job, &read);
         let now = self.ask(places_to_ask(&read))?;
         let forks = news.iter().any(|news| matches!(news.event, Event::Fork(_)));
+        let unsure = self.given_up.lock().clone();
         let places = match forks {
-            true => places_to_ask_children(&read, &taken),
+            true => places_to_ask_children(&read, &taken, &unsure),
             false => Vec::new(),
         };
         let births = Births {
             now: self.ask(places.iter().copied())?,
-            unsure: self.given_up.lock().clone(),
+            unsure,
             ..Self::births(news, &places)?
         };
         let asked = !now.is_empty() || !places.is_empty();

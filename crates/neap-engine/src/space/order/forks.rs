@@ -44,18 +44,17 @@ fn places(shape: &Shape) -> Vec<&Range<u64>> {
     }
 }
 
-/// Where a child is to be asked: at the first and the last page of each place of a change, and of what was there; and below each place,
-/// from where the child may have grown into it.
-pub(crate) fn places_to_ask_children(read: &[Shape], taken: &Ranges) -> Vec<u64> {
+/// Where a child is to be asked: at the first and the last page of each place of a change, of what was there, and of what was there
+/// before any fork, which is all but `unsure`; and below each place, from where the child may have grown into it.
+pub(crate) fn places_to_ask_children(read: &[Shape], taken: &Ranges, unsure: &Ranges) -> Vec<u64> {
     let changes = read.iter().filter(|shape| !shape.is_still());
     let mut asked = Vec::new();
     for place in changes.flat_map(places) {
         let there = taken.within(place);
+        let sure: Vec<Range<u64>> = there.iter().flat_map(|part| unsure.gaps(part)).collect();
         asked.extend(place.start.checked_sub(1));
-        for part in [Some(place), there.first(), there.last()]
-            .into_iter()
-            .flatten()
-        {
+        let parts = [Some(place), there.first(), there.last()].into_iter();
+        for part in parts.chain([sure.first(), sure.last()]).flatten() {
             asked.extend([part.start, part.end - 1]);
         }
     }

@@ -23,7 +23,18 @@ fn births(
     now: impl Fn(u64) -> bool,
     has: &[&dyn Fn(u64) -> bool],
 ) -> Births {
-    let places = places_to_ask_children(read, taken);
+    births_but(read, taken, Ranges::default(), now, has)
+}
+
+/// The same where something was registered while a fork was under way.
+fn births_but(
+    read: &[Shape],
+    taken: &Ranges,
+    unsure: Ranges,
+    now: impl Fn(u64) -> bool,
+    has: &[&dyn Fn(u64) -> bool],
+) -> Births {
+    let places = places_to_ask_children(read, taken, &unsure);
     let birth = |(at, has): (usize, &&dyn Fn(u64) -> bool)| Birth {
         at,
         has: places.iter().map(|&at| (at, has(at))).collect(),
@@ -31,7 +42,7 @@ fn births(
     Births {
         now: places.iter().map(|&at| (at, now(at))).collect(),
         forks: forks(read).into_iter().zip(has).map(birth).collect(),
-        unsure: Ranges::default(),
+        unsure,
     }
 }
 
@@ -209,12 +220,26 @@ fn a_child_may_have_grown_to_where_something_was_unmapped() {
 /// It registers what came meanwhile, and the child was copied before that.
 #[test]
 fn what_was_registered_while_a_fork_was_under_way_need_not_be_in_its_child() {
-    let read = [Shape::Still, Shape::Unmap(10..30)];
-    let taken = taken(&[10..15, 20..30]);
-    let has = |at: u64| (9..15).contains(&at);
-    let mut births = births(&read, &taken, |at| at == 9, &[&has]);
-    let order = |births: &Births| super::super::in_order(&read, &taken, &Registered::new(), births);
-    assert_eq!(order(&births), [1, 0], "it would have grown since");
-    births.unsure.insert(20..30);
-    assert_eq!(order(&births), [0, 1]);
+    let order = |read: &[Shape], taken: &Ranges, unsure, has: &dyn Fn(u64) -> bool| {
+        let births = births_but(read, taken, unsure, |at| at == 9, &[has]);
+        super::super::in_order(read, taken, &Registered::new(), &births)
+    };
+    let forked = [Shape::Still, Shape::Unmap(10..30)];
+    let all = taken(&[10..15, 20..30]);
+    let has = is_in(9..15);
+    let sure = Ranges::default();
+    assert_eq!(
+        order(&forked, &all, sure, &has),
+        [1, 0],
+        "it would have grown since"
+    );
+    assert_eq!(
+        order(&forked, &all, taken(std::slice::from_ref(&(20..30))), &has),
+        [0, 1]
+    );
+    // Also where that is on both sides of what was there before.
+    let read_late = [Shape::Unmap(10..30), Shape::Still];
+    let all = taken(std::slice::from_ref(&(10..30)));
+    let unsure = taken(&[10..15, 20..30]);
+    assert_eq!(order(&read_late, &all, unsure, &is_in(15..20)), [1, 0]);
 }
