@@ -272,13 +272,14 @@ static void answers(void)
 	char *kept, *p = two(bytes, &kept, others);
 	static const int all[] = { MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL, MADV_WILLNEED, MADV_COLD, MADV_PAGEOUT, 77 };
 	char *hole = map(8 * PAGE), *locked = map(8 * PAGE), *text = map(8 * PAGE);
-	munmap(hole + 2 * PAGE, 2 * PAGE);
 	mlock(locked, 8 * PAGE);
 	mprotect(text, 8 * PAGE, PROT_READ);
 	char *both = mmap(NULL, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int fd = open("/proc/self/exe", O_RDONLY);
 	char *file = mmap(NULL, 2 * PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
 	int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	// Last: another mapping could come to that place.
+	munmap(hole + 2 * PAGE, 2 * PAGE);
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
 		int a = all[i];
 		printf("advice %d\n", a);
