@@ -114,7 +114,7 @@ fn await_fork(caller: &Caller, unborn: &Unborn, talk: &mut Option<Talk>) -> Opti
 /// The next word of a process that may be killed: its child has the other end, too. `None`: there will be none.
 fn next_word(caller: &Caller, space: &Space) -> Option<Request> {
     let both = [caller.peer.as_fd(), caller.pidfd.as_fd()];
-    // What is still there was said before it ended.
+    // Words that are still there were said before the process ended.
     loop {
         neap_sys::wait_readable(&both, Some(TUNING.talk.silent.0));
         let lives = caller.pidfd.lives();

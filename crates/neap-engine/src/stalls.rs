@@ -124,7 +124,7 @@ impl Stalls {
         self.threshold.load(Relaxed)
     }
 
-    /// Moves it. What is above it now is told at the next look.
+    /// Moves it. Pressure above it now is told at the next look.
     pub fn set_threshold(&self, percent: u8) {
         self.threshold.store(percent, Relaxed);
         self.above.store(false, Relaxed);

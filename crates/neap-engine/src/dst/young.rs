@@ -1,4 +1,4 @@
-//! What is taken from a child that was forked a moment ago.
+//! Reclaim from a child that was forked a moment ago.
 
 use neap_imagined::{Act, Outcome, PAGE, Prot};
 

@@ -31,7 +31,7 @@ pub(crate) struct Birth {
 pub(crate) struct Births {
     pub forks: Vec<Birth>,
     pub now: Registered,
-    /// What was registered while changes were still to come: a child that was forked before has nothing there.
+    /// Ranges that neap registered while changes were still to come: a child that was forked before has nothing there.
     pub unsure: Ranges,
 }
 
