@@ -29,6 +29,8 @@ pub const TURN_NAP: u32 = 10_000_000;
 pub const POPULATE_STEP: usize = 256 << 10;
 /// Bytes from which on the engine is told of memory that will be filled.
 pub const FORESEE_FROM: usize = 16 * POPULATE_STEP;
+/// Bytes from which on memory that a file is read into is filled before it is read.
+pub const READ_FROM: usize = 16 << 20;
 /// Hints of which the engine is told at once, and cycles of the clock that every processor has after which it is told of
 /// another one. Of others it hears when it looks by itself.
 pub const HINTS_AT_ONCE: u64 = 64;

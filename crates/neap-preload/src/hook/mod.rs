@@ -12,6 +12,7 @@ mod next;
 #[cfg(target_arch = "x86_64")]
 mod passing;
 mod populate;
+mod read;
 mod sbrk;
 mod turn;
 

@@ -17,6 +17,10 @@ type Mmap = unsafe extern "C" fn(usize, usize, c_int, c_int, c_int, i64) -> *mut
 type Munmap = unsafe extern "C" fn(usize, usize) -> c_int;
 type Ioctl = unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int;
 type Sbrk = unsafe extern "C" fn(isize) -> *mut c_void;
+type Read = unsafe extern "C" fn(c_int, *mut c_void, usize) -> isize;
+type Pread = unsafe extern "C" fn(c_int, *mut c_void, usize, i64) -> isize;
+type Fread = unsafe extern "C" fn(*mut c_void, usize, usize, *mut c_void) -> usize;
+type Fileno = unsafe extern "C" fn(*mut c_void) -> c_int;
 type Fork = unsafe extern "C" fn() -> c_int;
 
 /// Their addresses; 0 where they are not known.
@@ -28,6 +32,14 @@ static MUNMAP: AtomicUsize = AtomicUsize::new(0);
 static IOCTL: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(link_section = ".data")]
 static SBRK: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data")]
+static READ: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data")]
+static PREAD: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data")]
+static FREAD: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data")]
+static FILENO: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(link_section = ".data")]
 static FORK: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(link_section = ".data")]
@@ -47,11 +59,15 @@ pub unsafe fn find() {
     }
     // SAFETY: the dynamic loader resolved this symbol, whose type POSIX fixes.
     let dlsym: Dlsym = unsafe { transmute(address) };
-    let names: [(&AtomicUsize, &[u8]); 8] = [
+    let names: [(&AtomicUsize, &[u8]); 12] = [
         (&MMAP, b"mmap\0"),
         (&MUNMAP, b"munmap\0"),
         (&IOCTL, b"ioctl\0"),
         (&SBRK, b"sbrk\0"),
+        (&READ, b"read\0"),
+        (&PREAD, b"pread\0"),
+        (&FREAD, b"fread\0"),
+        (&FILENO, b"fileno\0"),
         (&FORK, b"_Fork\0"),
         (&FORK_WITH_HANDLERS, b"fork\0"),
         (&RESTARTABLE[0], b"__rseq_offset\0"),
@@ -148,6 +164,77 @@ pub unsafe fn sbrk(increment: isize) -> *mut c_void {
             let next: Sbrk = unsafe { transmute(next) };
             // SAFETY: the caller's promise.
             unsafe { next(increment) }
+        }
+    }
+}
+
+/// # Safety
+/// As read(2).
+pub unsafe fn read(fd: c_int, into: *mut c_void, len: usize) -> isize {
+    match READ.load(Relaxed) {
+        0 => {
+            let args = [fd as usize, into as usize, len, 0, 0, 0];
+            as_libc_long(sys::call(nr::READ, args)) as isize
+        }
+        next => {
+            // SAFETY: a definition of read, whose type POSIX fixes.
+            let next: Read = unsafe { transmute(next) };
+            // SAFETY: the caller's promise.
+            unsafe { next(fd, into, len) }
+        }
+    }
+}
+
+/// # Safety
+/// As pread(2).
+pub unsafe fn pread(fd: c_int, into: *mut c_void, len: usize, place: i64) -> isize {
+    match PREAD.load(Relaxed) {
+        0 => {
+            let args = [fd as usize, into as usize, len, place as usize, 0, 0];
+            as_libc_long(sys::call(nr::PREAD, args)) as isize
+        }
+        next => {
+            // SAFETY: a definition of pread, whose type POSIX fixes; an offset has 64 bits here.
+            let next: Pread = unsafe { transmute(next) };
+            // SAFETY: the caller's promise.
+            unsafe { next(fd, into, len, place) }
+        }
+    }
+}
+
+/// libc alone knows what a stream is: where it cannot be asked nothing is read. A constructor may read before this library
+/// has begun.
+///
+/// # Safety
+/// As fread(3).
+pub unsafe fn fread(into: *mut c_void, size: usize, count: usize, stream: *mut c_void) -> usize {
+    if FREAD.load(Relaxed) == 0 {
+        // SAFETY: whoever calls this was loaded with all that it is linked to.
+        unsafe { find() };
+    }
+    match FREAD.load(Relaxed) {
+        0 => 0,
+        next => {
+            // SAFETY: a definition of fread, whose type C fixes.
+            let next: Fread = unsafe { transmute(next) };
+            // SAFETY: the caller's promise.
+            unsafe { next(into, size, count, stream) }
+        }
+    }
+}
+
+/// The descriptor of a stream, or -1.
+///
+/// # Safety
+/// As fileno(3).
+pub unsafe fn fileno(stream: *mut c_void) -> c_int {
+    match FILENO.load(Relaxed) {
+        0 => -1,
+        next => {
+            // SAFETY: a definition of fileno, whose type POSIX fixes.
+            let next: Fileno = unsafe { transmute(next) };
+            // SAFETY: the caller's promise.
+            unsafe { next(stream) }
         }
     }
 }

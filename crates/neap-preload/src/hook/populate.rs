@@ -69,6 +69,32 @@ pub fn take_wish(protection: c_int, flags: &mut c_int) -> bool {
     taken
 }
 
+/// Fills memory that a file is about to be read into, as far as the file goes. Before memory is registered that happens here, in
+/// steps, so that others have the cpu in between; from then on the read waits as any fault does.
+pub fn before_read(fd: c_int, into: usize, len: usize, place: Option<i64>) {
+    if len < library::READ_FROM || boot::engine_name().is_empty() {
+        return;
+    }
+    let there = sys::bytes_behind(sys::Fd(fd), place);
+    let end = into.saturating_add(len.min(there)) & !(PAGE - 1);
+    let mut from = into.saturating_add(PAGE - 1) & !(PAGE - 1);
+    // Who reads into the same memory again has it.
+    if from >= end || !sys::is_absent(end - PAGE) {
+        return;
+    }
+    if agent::is_armed() {
+        boot::ring();
+    }
+    // What cannot be filled the read itself says.
+    while from < end && !agent::is_armed() {
+        let step = library::POPULATE_STEP.min(end - from);
+        if sys::madvise(from, step, sys::MADV_POPULATE_WRITE) < 0 {
+            return;
+        }
+        from += step;
+    }
+}
+
 /// Fills memory step by step. The kernel's answer: 0, or the first error, before which all was filled.
 pub fn in_steps(start: usize, len: usize) -> i64 {
     let fill = |from, len| sys::madvise(from, len, sys::MADV_POPULATE_WRITE);

@@ -15,6 +15,9 @@ pub mod nr {
     pub const CAPSET: usize = 91;
     pub const CLOSE: usize = 57;
     pub const WRITE: usize = 64;
+    pub const PREAD: usize = 67;
+    pub const FSTAT: usize = 80;
+    pub const LSEEK: usize = 62;
     pub const PPOLL: usize = 73;
     pub const KILL: usize = 129;
     pub const RT_SIGPROCMASK: usize = 135;
@@ -33,6 +36,7 @@ pub mod nr {
     pub const FUTEX: usize = 98;
     pub const MMAP: usize = 222;
     pub const MPROTECT: usize = 226;
+    pub const MINCORE: usize = 232;
     pub const MADVISE: usize = 233;
     pub const PROCESS_MADVISE: usize = 440;
     pub const MUNLOCK: usize = 229;

@@ -5,6 +5,7 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod file;
 mod filter;
 #[cfg(target_arch = "x86_64")]
 mod limit;
@@ -17,6 +18,9 @@ pub use aarch64::{ARCH, clone_task, cycles, nr, syscall6, weak_atfork, weak_dlsy
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{ARCH, clone_task, cycles, nr, syscall6, weak_atfork, weak_dlsym, weak_errno};
 
+pub use file::{bytes_behind, is_absent};
+#[cfg(target_arch = "x86_64")]
+pub use file::{read_at, write_at};
 #[cfg(target_arch = "x86_64")]
 pub use limit::allow_descriptors;
 pub use own::is_self;
@@ -211,20 +215,6 @@ pub fn read(fd: Fd, into: &mut [u8]) -> usize {
     let at = into.as_mut_ptr() as usize;
     let got = call(nr::READ, [fd.0 as usize, at, into.len(), 0, 0, 0]);
     got.max(0) as usize
-}
-
-/// The same from a place on.
-#[cfg(target_arch = "x86_64")]
-pub fn read_at(fd: Fd, into: &mut [u8], place: usize) -> usize {
-    let at = into.as_mut_ptr() as usize;
-    let got = call(nr::PREAD, [fd.0 as usize, at, into.len(), place, 0, 0]);
-    got.max(0) as usize
-}
-
-#[cfg(target_arch = "x86_64")]
-pub fn write_at(fd: Fd, bytes: &[u8], place: usize) {
-    let at = bytes.as_ptr() as usize;
-    call(nr::PWRITE, [fd.0 as usize, at, bytes.len(), place, 0, 0]);
 }
 
 pub fn write(fd: Fd, bytes: &[u8]) {

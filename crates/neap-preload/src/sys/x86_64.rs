@@ -16,6 +16,8 @@ pub mod nr {
     pub const CLOSE: usize = 3;
     pub const WRITE: usize = 1;
     pub const PREAD: usize = 17;
+    pub const FSTAT: usize = 5;
+    pub const LSEEK: usize = 8;
     pub const PWRITE: usize = 18;
     pub const RSEQ: usize = 334;
     pub const PRLIMIT: usize = 302;
@@ -26,6 +28,7 @@ pub mod nr {
     pub const MREMAP: usize = 25;
     pub const RT_SIGPROCMASK: usize = 14;
     pub const IOCTL: usize = 16;
+    pub const MINCORE: usize = 27;
     pub const MADVISE: usize = 28;
     pub const PROCESS_MADVISE: usize = 440;
     pub const MUNLOCK: usize = 150;
