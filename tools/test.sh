@@ -65,6 +65,10 @@ if [ -n "$skips" ]; then
 fi
 missed=$(grep '^SKIP ' "$target/others-output.txt")
 [ -z "$missed" ] || printf '\nnot tried on this machine:\n%s\n' "$missed"
+# What failed said why somewhere above: once more where it is found, without the frames of its backtrace.
+awk '/^---- .* stdout ----$/ { if (!said++) print "\nwhat failed:"; lines = 12 }
+    /^stack backtrace:$|^failures:$/ { lines = 0 }
+    lines-- > 0 && NF' "$target/test-output.txt"
 echo
 [ "$status" = 0 ] || echo "something above failed"
 echo "tests: $passed passed, $failed failed, $skipped skipped"
