@@ -101,6 +101,18 @@ fn what_is_written_and_read_around_forks_is_right() {
     }
 }
 
+/// Whatever the program was at: in a fault, in a change of mappings, or in the library's part of one.
+#[test]
+fn forks_in_a_signal_handler_are_right() {
+    let Some(nobody) = Nobody::for_test("forks_in_a_signal_handler_are_right") else {
+        return;
+    };
+    let _alone = exclusive();
+    let run = nobody.program("interrupted", "32M", &["48", "3"]);
+    assert_eq!(run.text(), "0 wrong, 0 failed\n", "{}", run.stderr);
+    assert!(!came_back_for_it(&run), "{}", run.stderr);
+}
+
 /// Each child ends at once; some end before their parent waits for them, and two are there at a time.
 #[test]
 fn a_flurry_of_forks_is_right_and_stays_within_the_limit() {
