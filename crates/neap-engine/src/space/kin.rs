@@ -23,6 +23,8 @@ struct Family {
     number: u64,
     /// How many of them are left.
     members: AtomicU32,
+    /// Pages that one or another of them has parted.
+    parted: AtomicU64,
 }
 
 pub(crate) struct Kin {
@@ -53,8 +55,12 @@ pub(crate) struct Kin {
 impl Kin {
     /// The first of a family, which has this number from now on.
     pub fn first(number: u64) -> Self {
-        let members = AtomicU32::new(1);
-        Self::of(Arc::new(Family { number, members }), 0)
+        let family = Family {
+            number,
+            members: AtomicU32::new(1),
+            parted: AtomicU64::new(0),
+        };
+        Self::of(Arc::new(family), 0)
     }
 
     /// One more, forked just now. Where the process that forked it has ended since, any other of them knows the family.
@@ -140,10 +146,11 @@ impl Kin {
         let _ = self.elsewhere.fetch_update(Relaxed, Relaxed, less);
     }
 
-    /// How many of so many parted pages others still have, in the mean: each page is free when the last has parted it.
+    /// How many of so many pages that it parted others still have, in the mean: each page is free when the last has parted it.
     pub fn still_with_others(&self, pages: u64) -> u64 {
         let members = u64::from(self.family.members.load(Relaxed)).max(1);
-        pages - pages / members
+        let before = self.family.parted.fetch_add(pages, Relaxed);
+        pages - ((before + pages) / members - before / members)
     }
 
     /// Whether the page was parted, once.
@@ -281,6 +288,18 @@ pub(crate) fn inherit(job: &Job, core: &mut Recorded, parent: &Space, child: &Sp
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_what_a_family_parts_as_much_is_free_as_one_of_it_has_however_large_it_is() {
+        let (first, parts) = (Kin::first(1), 10);
+        let others: Vec<Kin> = (1..100).map(|_| first.another()).collect();
+        let still: u64 = others[..parts]
+            .iter()
+            .map(|kin| kin.still_with_others(64))
+            .sum();
+        assert_eq!(still, 640 - 6);
+        assert_eq!(Kin::first(2).still_with_others(64), 0);
+    }
 
     #[test]
     fn what_was_written_since_counts_as_copied_until_it_is_measured_anew() {
