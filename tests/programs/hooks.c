@@ -17,6 +17,7 @@
 #define PAGE 4096ul
 #define MIB (1ul << 20)
 #define SIZE (8 * MIB)
+#define READ (16 * MIB)
 #define ERRNO 1234
 #define ROUNDS 20
 #define THREADS 8
@@ -26,6 +27,8 @@
 
 static uint64_t *memory;
 static size_t words;
+/* READ bytes. */
+static int file;
 static volatile sig_atomic_t signals, bad_in_signals;
 
 static void write_to(char *at, size_t from, size_t to)
@@ -52,6 +55,26 @@ static int wrong_in(const char *at, size_t from, size_t to, int zero)
 			return 1000;                                                                                   \
 	} while (0)
 
+/* Reads much into memory that is not there yet: how much was wrong. */
+static int use_read(void)
+{
+	char *at;
+	int count;
+
+	MUST((at = mmap(NULL, READ, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) != MAP_FAILED);
+	MUST(pread(file, at, READ, 0) == (ssize_t)READ);
+	count = wrong_in(at, 0, READ, 0);
+	MUST(!madvise(at, READ, MADV_DONTNEED));
+	MUST(pread(file, at, READ, READ - MIB) == (ssize_t)MIB);
+	count += wrong_in(at, MIB, READ, 1);
+	MUST(read(file, at, READ) == 0);
+	MUST(!munmap(at, READ));
+	errno = 0;
+	count += pread(file, (void *)PAGE, READ, 0) != -1 || errno != EFAULT;
+	count += pread(-1, at, READ, 0) != -1 || errno != EBADF;
+	return count;
+}
+
 /* Each of the calls once. How much was wrong. */
 static int use(void)
 {
@@ -72,6 +95,7 @@ static int use(void)
 		MUST(!madvise(at, SIZE, MADV_SEQUENTIAL) && !posix_madvise(at, SIZE, POSIX_MADV_NORMAL));
 		madvise(at, 2 * MIB, 21 /* PAGEOUT */);
 		MUST(!posix_madvise(at, MIB, POSIX_MADV_WILLNEED));
+		count += use_read();
 	}
 	MUST(!madvise(at + MIB, MIB, MADV_DONTNEED));
 	MUST(mmap(at + 4 * MIB, MIB, both, flags | MAP_FIXED, -1, 0) == at + 4 * MIB);
@@ -197,6 +221,14 @@ int main(int argc, char **argv)
 		return 3;
 	for (size_t i = 0; i < words; i++)
 		memory[i] = i * 3 + 1;
+	file = memfd_create("hooks", 0);
+	for (size_t i = 0; i < READ; i += PAGE) {
+		uint64_t word = i + 1;
+		if (pwrite(file, &word, sizeof word, (off_t)i) != sizeof word)
+			return 3;
+	}
+	if (ftruncate(file, (off_t)READ) || lseek(file, 0, SEEK_END) != (off_t)READ)
+		return 3;
 	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
 		if (!strcmp(modes[i].name, argv[1])) {
 			int bad = modes[i].run() + (wrong() > 0);

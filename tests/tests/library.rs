@@ -14,8 +14,9 @@ const WANTED: [&str; 4] = [
     "pthread_atfork",
 ];
 /// The calls that the library stands in front of.
-const HOOKS: [&str; 10] = [
+const HOOKS: [&str; 14] = [
     "_Fork",
+    "fread",
     "ioctl",
     "madvise",
     "mmap",
@@ -23,7 +24,10 @@ const HOOKS: [&str; 10] = [
     "mremap",
     "munmap",
     "posix_madvise",
+    "pread",
+    "pread64",
     "process_madvise",
+    "read",
     "sbrk",
 ];
 
