@@ -4,6 +4,7 @@ mod turns;
 
 pub(crate) use turns::{deputise, sample};
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,7 +20,7 @@ use crate::load::look_at_flags;
 use crate::meter::Sample;
 use crate::reclaim::Inventory;
 use crate::report::SamplerReport;
-use crate::space::{Body, Phase, Space};
+use crate::space::{Body, Least, Phase, Space};
 use crate::spawn::try_spawn;
 
 pub(crate) struct Sampler {
@@ -288,6 +289,7 @@ impl Sampler {
     /// Anonymous memory of each process that can be measured, with what the kernel takes for its mappings, in bytes.
     fn measure_resident(&self, spaces: &[Arc<Space>]) -> Vec<(Arc<Space>, u64)> {
         let mut all = Vec::with_capacity(spaces.len());
+        let mut families: HashMap<u64, Least> = HashMap::new();
         let mut processes = self.job.processes.lock();
         for space in spaces {
             let Some(body) = space.body.get() else {
@@ -297,7 +299,10 @@ impl Sampler {
             space.still.see(extent);
             let anon = extent.anon;
             let anon = if space.kin.shares() {
-                space.kin.proportional(anon)
+                let counted = space.kin.proportional(anon);
+                let family = families.entry(space.kin.family()).or_default();
+                family.note(all.len(), anon, counted);
+                counted
             } else {
                 anon
             };
@@ -307,6 +312,9 @@ impl Sampler {
                 process.stalled_seconds = space.stalled.load(Relaxed) as f64 / 1e9;
                 process.peak_resident_bytes = process.peak_resident_bytes.max(anon);
             }
+        }
+        for (which, lacking) in families.values().map(Least::lacking) {
+            all[which].1 += lacking;
         }
         all
     }

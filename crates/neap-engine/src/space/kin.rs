@@ -248,6 +248,31 @@ impl Kin {
     }
 }
 
+/// What a family has at least. What was measured of a member is stale once those have ended with whom it shared, and who has
+/// come since counts nothing but its copies: but no family has less than one of it has.
+#[derive(Default)]
+pub(crate) struct Least {
+    counted: u64,
+    /// Of the member that has most: which it is, and what it has.
+    most: (usize, u64),
+}
+
+impl Least {
+    /// Member `which` has `anon` bytes, of which it counts so many.
+    pub fn note(&mut self, which: usize, anon: u64, counted: u64) {
+        self.counted += counted;
+        if anon > self.most.1 {
+            self.most = (which, anon);
+        }
+    }
+
+    /// What lacks, and the member that it is to count for.
+    pub fn lacking(&self) -> (usize, u64) {
+        let (which, anon) = self.most;
+        (which, anon.saturating_sub(self.counted))
+    }
+}
+
 /// Tells relatives that `entry` may hold the bytes of their page, too. A copy is compared before it is used,
 /// so that a wrong guess costs no more than that.
 pub(crate) fn offer(
@@ -288,6 +313,20 @@ pub(crate) fn inherit(job: &Job, core: &mut Recorded, parent: &Space, child: &Sp
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_family_has_at_least_what_one_of_it_has() {
+        let lacking = |parents: u64| {
+            let mut least = Least::default();
+            for (which, anon, counted) in [(0, 5, 5), (1, 64, parents), (2, 60, 5)] {
+                least.note(which, anon, counted);
+            }
+            least.lacking()
+        };
+        assert_eq!(lacking(2), (1, 52), "it was measured beside others");
+        assert_eq!(lacking(54), (1, 0));
+        assert_eq!(lacking(70), (1, 0));
+    }
 
     #[test]
     fn of_what_a_family_parts_as_much_is_free_as_one_of_it_has_however_large_it_is() {

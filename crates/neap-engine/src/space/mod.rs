@@ -48,7 +48,7 @@ use copies::Copies;
 pub(crate) use events::News;
 use hints::Hints;
 pub(crate) use hints::Wish;
-pub(crate) use kin::{Kin, offer};
+pub(crate) use kin::{Kin, Least, offer};
 use lost::Lost;
 use mappings::Mappings;
 use quarantine::Quarantine;
