@@ -144,6 +144,7 @@ impl Core {
     }
 
     fn write(&mut self, nr: SpaceNr, page: u64, frame: FrameNr, how: Touch) {
+        let since = self.stamp();
         let bytes = self.frames.bytes_mut(frame);
         match how {
             Touch::Read | Touch::Populate => return,
@@ -161,6 +162,7 @@ impl Core {
         let truth = Truth {
             bytes: Arc::new(*bytes),
             free: false,
+            since,
         };
         self.mm(nr).truth.insert(page, truth);
     }

@@ -199,6 +199,7 @@ impl Core {
 
     /// Pages, and what is true of them, go to another place.
     fn carry(&mut self, nr: SpaceNr, from: &Range<u64>, to: u64) {
+        let since = self.stamp();
         let mm = self.mm(nr);
         for page in from.start / PAGE..from.end / PAGE {
             let new = page - from.start / PAGE + to / PAGE;
@@ -206,7 +207,7 @@ impl Core {
                 mm.ptes.insert(new, pte);
             }
             if let Some(truth) = mm.truth.remove(&page) {
-                mm.truth.insert(new, truth);
+                mm.truth.insert(new, Truth { since, ..truth });
             }
         }
     }
@@ -264,6 +265,7 @@ impl Core {
 
     /// One mapping of a madvise: it is told of before anything is done, if it is registered.
     pub(crate) fn advise(&mut self, nr: SpaceNr, thread: ThreadNr, range: Range<u64>, free: bool) {
+        let told = self.stamp();
         let mm = self.mm(nr);
         let next = mm.areas.within(&range).into_iter().next();
         let Some((start, area)) = next.filter(|_| !range.is_empty()) else {
@@ -280,6 +282,7 @@ impl Core {
         let zap = Step::Zap {
             range: part.clone(),
             free,
+            told,
         };
         if area.mode.is_some() {
             // From here on what is there may be gone, also where another thread moves it away in between: nobody can
@@ -292,18 +295,18 @@ impl Core {
         } else {
             // Nobody registers it in between: the kernel's lock is held from the look on.
             mm.threads[thread.0].next([rest]);
-            self.discard(nr, thread, part, free, false);
+            self.discard(nr, thread, part, free, told);
         }
     }
 
-    /// Throws pages away, or declares them free: of what is mapped there by now. `told`: that was told before.
+    /// Throws pages away, or declares them free: of what is mapped there by now. `told`: when that was told, or begun.
     pub(crate) fn discard(
         &mut self,
         nr: SpaceNr,
         thread: ThreadNr,
         range: Range<u64>,
         free: bool,
-        told: bool,
+        told: u64,
     ) {
         let mm = self.mm(nr);
         let Some(end) = mm.areas.at(range.start).map(|(_, area)| area.end) else {
@@ -324,8 +327,8 @@ impl Core {
             }
             let truth = &mut self.mm(nr).truth;
             match truth.get_mut(&page) {
-                // Written since this was told: either may have come first.
-                Some(truth) if free || told && !truth.free => truth.free = true,
+                // Written since: either may have come first. Others may declare it free meanwhile, who know no more.
+                Some(truth) if free || truth.since > told => truth.free = true,
                 _ => _ = truth.remove(&page),
             }
         }

@@ -44,6 +44,8 @@ pub(crate) struct Truth {
     pub bytes: Arc<Bytes>,
     /// Declared free: it may hold zeros instead.
     pub free: bool,
+    /// When it was written, or came to its place, by [`Core::stamp`].
+    pub since: u64,
 }
 
 /// Memory of one program.
@@ -73,9 +75,16 @@ pub(crate) struct Core {
     pub odds: Odds,
     pub wrong: Option<String>,
     now: u64,
+    stamps: u64,
 }
 
 impl Core {
+    /// A number that is larger than each before it: what has a smaller one was there before.
+    pub fn stamp(&mut self) -> u64 {
+        self.stamps += 1;
+        self.stamps
+    }
+
     pub fn mm(&mut self, nr: SpaceNr) -> &mut Mm {
         &mut self.mms[nr.0]
     }
@@ -131,6 +140,7 @@ impl Machine {
             odds,
             wrong: None,
             now: 1 << 40,
+            stamps: 0,
         };
         Self(Arc::new(Shared {
             core: Mutex::new(core),

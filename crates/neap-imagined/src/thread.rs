@@ -123,9 +123,11 @@ pub(crate) enum Step {
         range: Range<u64>,
         free: bool,
     },
+    /// `told`: when its event was made.
     Zap {
         range: Range<u64>,
         free: bool,
+        told: u64,
     },
     End(Outcome),
 }
@@ -229,7 +231,7 @@ impl Core {
             }
             Step::GoOn => self.mm(nr).changing -= 1,
             Step::Advise { range, free } => self.advise(nr, thread, range, free),
-            Step::Zap { range, free } => self.discard(nr, thread, range, free, true),
+            Step::Zap { range, free, told } => self.discard(nr, thread, range, free, told),
             Step::End(outcome) => self.mm(nr).threads[thread.0].end(outcome),
         }
         let me = &self.mms[nr.0].threads[thread.0];

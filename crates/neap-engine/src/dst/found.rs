@@ -239,6 +239,28 @@ fn what_was_discarded_reads_as_zeros_where_it_moves_to() {
     story.ends_well();
 }
 
+/// Two threads discard a page at once, and it is written and leaves before either has thrown it away: what was written may stay.
+#[test]
+fn what_is_written_while_two_discard_it_may_stay() {
+    let story = Story::with_threads(3);
+    story.does(0, Act::Map(place(0, 1), Prot::RW));
+    story.look(0);
+    let (program, machine) = (story.program(0), &story.scene.machine);
+    for thread in [1, 2].map(ThreadNr) {
+        machine.begin(program.nr, thread, Act::Discard(place(0, 1)));
+        assert_eq!(machine.run(program.nr, thread), Ran::Waits);
+        story.scene.serve(&program);
+        assert_eq!(machine.step(program.nr, thread), Ran::On, "it was heard");
+    }
+    story.does(0, Act::Write(BASE, 13, 7));
+    story.stage_all(0);
+    for thread in [1, 2].map(ThreadNr) {
+        assert_eq!(machine.run(program.nr, thread), Ran::Idle);
+    }
+    story.does(0, Act::Write(BASE, 0, 8));
+    story.ends_well();
+}
+
 /// While a forked child's mappings are looked at, the child ends and its table is dropped: the engine panicked.
 #[test]
 fn a_look_at_a_child_that_ends_meanwhile_is_given_up() {

@@ -61,8 +61,10 @@ fn report(planner: Planner, seed: u64, failure: &Failure, steps: u64) -> ! {
     let plan = planner(seed);
     let short = run::shrink(&plan, &steps_of(seed));
     let told = run::told(&plan, &short);
+    let last = run::run(&plan, &short)
+        .map_or_else(|failure| failure.to_string(), |()| "nothing".to_owned());
     panic!(
-        "seed {seed}, after {steps} steps in all: {failure}\nNEAP_DST_SEED={seed} tries it again. {} steps are enough:\n{told}",
+        "seed {seed}, after {steps} steps in all: {failure}\nNEAP_DST_SEED={seed} tries it again. {} steps are enough:\n{told}\nthen: {last}",
         short.len(),
     );
 }
