@@ -1,6 +1,6 @@
 //! What the engine tells about a job: the numbers of `--stats`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -104,19 +104,22 @@ pub(crate) struct Roll {
     pub listed: Vec<ProcessReport>,
     /// How many there were.
     pub attached: usize,
+    /// Where the latest record of each number is.
+    latest: HashMap<i32, usize>,
 }
 
 impl Roll {
     pub fn add(&mut self, process: ProcessReport) {
         self.attached += 1;
         if self.listed.len() < TUNING.report.processes {
+            self.latest.insert(process.pid, self.listed.len());
             self.listed.push(process);
         }
     }
 
     /// The latest record of a process with this number: those before it are gone, or were another program before an exec.
     pub fn latest(&mut self, pid: i32) -> Option<&mut ProcessReport> {
-        self.listed.iter_mut().rev().find(|known| known.pid == pid)
+        self.listed.get_mut(*self.latest.get(&pid)?)
     }
 }
 
@@ -249,9 +252,24 @@ mod tests {
                 agent_seconds: 0.0,
             });
         }
+        roll.add(ProcessReport::new(1, 7));
+        assert_eq!(
+            roll.latest(1).map(|latest| latest.group),
+            Some(0),
+            "there is no room for another"
+        );
         assert_eq!(roll.listed.len(), TUNING.report.processes);
-        assert_eq!(roll.attached, TUNING.report.processes + 10);
+        assert_eq!(roll.attached, TUNING.report.processes + 11);
         assert!(roll.latest(1).is_some());
         assert!(roll.latest(TUNING.report.processes as i32 + 1).is_none());
+    }
+
+    #[test]
+    fn of_a_process_that_became_another_the_latest_record_is_found() {
+        let mut roll = Roll::default();
+        for (pid, group) in [(1, 0), (2, 0), (1, 7)] {
+            roll.add(ProcessReport::new(pid, group));
+        }
+        assert_eq!(roll.latest(1).map(|latest| latest.group), Some(7));
     }
 }

@@ -75,9 +75,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// All processes below `top`, if they have not ended. Parents come before children.
-fn below(top: i32) -> Vec<Member> {
-    let mut children: HashMap<i32, Vec<(Member, bool)>> = HashMap::new();
+/// All processes by their parents, and whether each has ended.
+type Children = HashMap<i32, Vec<(Member, bool)>>;
+
+/// One look at all processes of the machine.
+fn children() -> Children {
+    let mut children = Children::new();
     each_number(c"/proc", |pid| {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         if let Some(line) = Line::read(&text) {
@@ -87,6 +90,11 @@ fn below(top: i32) -> Vec<Member> {
             its.push((member, line.has_ended()));
         }
     });
+    children
+}
+
+/// All processes below `top`, if they have not ended. Parents come before children. They are taken out.
+fn below(top: i32, children: &mut Children) -> Vec<Member> {
     let mut family = Vec::new();
     let mut above = vec![top];
     while let Some(parent) = above.pop() {
@@ -100,12 +108,22 @@ fn below(top: i32) -> Vec<Member> {
     family
 }
 
+/// All processes that some of these have started, and those that they did, if they have not ended: each once, by one look
+/// whatever their number. None of a root that has ended itself.
+#[must_use]
+pub fn descendants_of<'a>(roots: impl IntoIterator<Item = &'a Root>) -> Vec<i32> {
+    let mut children = children();
+    let roots = roots.into_iter().filter(|root| root.lives());
+    let families = roots.flat_map(|root| below(root.pid(), &mut children));
+    families.map(|member| member.pid).collect()
+}
+
 impl Root {
     /// All processes that the process started and those that they did, if they have not ended. Parents come before children.
     /// None once it has ended itself.
     #[must_use]
     pub fn family(&self) -> Vec<Member> {
-        let family = below(self.pid());
+        let family = below(self.pid(), &mut children());
         if self.lives() { family } else { Vec::new() }
     }
 
@@ -190,6 +208,33 @@ mod tests {
     fn who_runs_counts_before_who_is_stopped() {
         assert!(Stand::of("S") > Stand::of("D") && Stand::of("D") > Stand::of("T"));
         assert!(Stand::of("t") > Stand::of("Z") && Stand::of("R") == Stand::Runs);
+    }
+
+    #[test]
+    fn the_descendants_of_several_are_found_once_each_by_one_look() {
+        let mut shell = Command::new("sh")
+            .args(["-c", "sh -c 'echo $$; exec sleep 60'; :"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh");
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().expect("a pipe"))
+            .read_line(&mut line)
+            .expect("a line");
+        let (child, grandchild) = (shell.id().cast_signed(), line.trim().parse().expect("pid"));
+        let pidfd = || Pidfd::open(child).expect("it lives");
+        let (own, inner) = (Root::own(), Root::of(child, pidfd()));
+        for roots in [[&own, &inner], [&inner, &own]] {
+            let all = descendants_of(roots);
+            let count = |pid| all.iter().filter(|&&other| other == pid).count();
+            assert_eq!((count(child), count(grandchild)), (1, 1), "{all:?}");
+        }
+        assert_eq!(descendants_of([&inner]), [grandchild]);
+        for pid in [child, grandchild] {
+            let _ = crate::signal(pid, libc::SIGKILL);
+        }
+        shell.wait().expect("it ends");
+        assert_eq!(descendants_of([&inner]), [], "it has ended itself");
     }
 
     fn until(member: Member, stand: Stand) {

@@ -18,7 +18,7 @@ use std::sync::atomic::{
 
 use neap_control::Name;
 use neap_store::Account;
-use neap_sys::{Lock, Pidfd, Root, nearest_above};
+use neap_sys::{Lock, Pidfd, Root, descendants_of, nearest_above};
 use neap_tuning::TUNING;
 use neap_units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
@@ -384,11 +384,10 @@ impl Groups {
         }
     }
 
-    /// All processes of all groups.
+    /// All processes of all groups, by one look at those of the machine.
     pub fn descendants(&self) -> Vec<i32> {
         let all = self.within(&self.top);
-        let roots = all.iter().filter_map(|group| group.root.as_ref());
-        roots.flat_map(Root::descendants).collect()
+        descendants_of(all.iter().filter_map(|group| group.root.as_ref()))
     }
 
     /// A group and those below it.

@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use crate::group::Group;
 use crate::job::Job;
-use crate::space::Space;
 
 /// The runs by the numbers of their groups, and whose turn it is.
 #[derive(Default)]
@@ -83,7 +82,7 @@ impl Members {
 
 impl Job {
     /// The sampler has looked at a service.
-    pub(super) fn note_members(&self, spaces: &[Arc<Space>], now: u64) {
+    pub(super) fn note_members(&self, now: u64) {
         let all = self.groups.below();
         let seen = all.iter().map(|group| Seen {
             group: group.number,
@@ -93,7 +92,7 @@ impl Job {
         let seen: Vec<Seen> = seen.collect();
         let due = self.history.kept.lock().members.look(&seen);
         for group in due.iter().map(|at| &all[*at]) {
-            let sample = self.sample_of(group, spaces, now);
+            let sample = self.sample_of(group, now);
             self.history.kept.lock().members.push(group.number, sample);
         }
     }
@@ -101,7 +100,7 @@ impl Job {
     /// The run of a job in a service so far, up to now.
     pub(super) fn series_of(&self, group: &Arc<Group>) -> Series {
         let now = neap_sys::monotonic_nanos();
-        let mut sample = self.sample_of(group, &self.spaces(), now);
+        let mut sample = self.sample_of(group, now);
         let kept = self.history.kept.lock();
         let run = kept.members.runs.get(&group.number);
         let (mut series, most) = run.map_or_else(
@@ -128,10 +127,8 @@ impl Job {
     }
 
     /// What is counted for a job in a service.
-    fn sample_of(&self, group: &Group, spaces: &[Arc<Space>], now: u64) -> Sample {
-        let its = spaces.iter().filter(|space| space.group.is_within(group));
-        let its: Vec<_> = its.cloned().collect();
-        let found = self.listed(&its);
+    fn sample_of(&self, group: &Group, now: u64) -> Sample {
+        let found = self.listed(&self.spaces_of(group));
         let counts = self.counts_of(group);
         let count = |name: &str| counts.get(name).copied().unwrap_or(0);
         let major = group.events.pgmajfault.load(super::Relaxed);

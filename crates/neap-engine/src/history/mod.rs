@@ -87,7 +87,7 @@ impl Job {
             kept.series.is_due(time)
         };
         if self.options.serves {
-            self.note_members(spaces, now);
+            self.note_members(now);
         }
         if !is_due {
             return;
