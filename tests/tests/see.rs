@@ -1,12 +1,13 @@
 //! What a job looks like from outside: the time its threads wait, metrics for Prometheus, and what is drawn on a terminal.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
+use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 use neap_tests::{Managed, Neap, Need, Run, Terminal, exclusive, neap_binary, program, require};
@@ -314,4 +315,50 @@ fn top_shows_jobs_on_a_terminal_and_sets_a_limit() {
         .expect("neap runs");
     assert_eq!(without.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&without.stderr).contains("--once"));
+}
+
+/// A service with one job, which keeps what it is asked: it listens where a real one would.
+fn listens_as_a_service(dir: &Path) -> std::sync::mpsc::Receiver<Value> {
+    let folder = dir.join("neap");
+    let made = fs::DirBuilder::new().mode(0o700).create(&folder);
+    made.expect("a folder");
+    let listener = UnixListener::bind(folder.join("all.sock")).expect("a socket");
+    let (say, heard) = std::sync::mpsc::channel();
+    spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a caller");
+            let mut line = String::new();
+            let read = BufReader::new(&stream).read_line(&mut line);
+            read.expect("a request");
+            let asked: Value = serde_json::from_str(&line).expect("JSON");
+            let answer: &[u8] = match asked["job"].as_str() {
+                Some("one") => br#"{"ok":true,"result":{"name":"one"}}"#,
+                None => br#"{"ok":true,"result":{"name":"all","jobs":[{"name":"one"}]}}"#,
+                Some(_) => br#"{"ok":false,"error":{"code":"ESRCH","message":"no job"}}"#,
+            };
+            let _ = say.send(asked);
+            let _ = stream.write_all(&[answer, b"\n"].concat());
+        }
+    });
+    heard
+}
+
+#[test]
+fn of_a_service_with_many_jobs_only_the_figures_of_the_one_that_is_named_are_asked_for() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let heard = listens_as_a_service(dir.path());
+    for word in ["one", "on"] {
+        let output = neap(dir.path()).args(["stat", "--json", word]).output();
+        let output = output.expect("neap runs");
+        assert!(output.status.success(), "{output:?}");
+        let stat: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(stat["name"], "one");
+        let all = heard.try_iter().filter(|asked| asked["job"].is_null());
+        let asked_for_all = all.count() > 0;
+        assert_eq!(
+            asked_for_all,
+            word == "on",
+            "the beginning of a name is looked for among all"
+        );
+    }
 }

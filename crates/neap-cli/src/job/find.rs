@@ -89,16 +89,14 @@ impl Job {
         if let Some(at) = all.iter().position(|job| job.name == word) {
             return Ok(all.swap_remove(at));
         }
+        let mut called = called(&all, word);
+        match called.len() {
+            0 => {}
+            1 => return Ok(called.remove(0)),
+            _ => return Err(several(&called)),
+        }
         let stats = stats_of(&all);
         let members = members(&all, &stats);
-        let mut called = members.iter().filter(|job| job.name == word).cloned();
-        if let Some(job) = called.next() {
-            let others: Vec<_> = called.collect();
-            return match others.is_empty() {
-                true => Ok(job),
-                false => Err(several(&[&[job], &others[..]].concat())),
-            };
-        }
         match word.parse().ok() {
             Some(pid) => all = with_process(&all, &stats, pid),
             None => {
@@ -118,12 +116,17 @@ impl Job {
         let (service, job) = word.split_once('/')?;
         let member = Name::new(job).ok()?;
         let service = Self::all().into_iter().find(|job| job.name == service)?;
-        Some(Self {
-            name: member.to_string(),
-            member: Some(member),
-            socket: service.socket,
-            service: Some(service.name),
-        })
+        Some(service.member(member))
+    }
+
+    /// The job of that name below it, if there is one.
+    fn member(self, name: Name) -> Self {
+        Self {
+            name: name.to_string(),
+            member: Some(name),
+            socket: self.socket,
+            service: Some(self.name),
+        }
     }
 
     /// A connection to it.
@@ -197,6 +200,20 @@ pub fn stats_of(jobs: &[Job]) -> Vec<Result<Value, Failure>> {
     stats
 }
 
+/// The jobs of services that are called so. Each service is asked for that one: the figures of all its jobs take long.
+fn called(jobs: &[Job], word: &str) -> Vec<Job> {
+    let Ok(name) = Name::new(word) else {
+        return Vec::new();
+    };
+    let members = jobs.iter().map(|job| job.clone().member(name.clone()));
+    let members: Vec<Job> = members.collect();
+    let stats = stats_of(&members);
+    let there = members.into_iter().zip(stats);
+    there
+        .filter_map(|(job, stat)| stat.is_ok().then_some(job))
+        .collect()
+}
+
 /// The jobs of those that are services.
 fn members(jobs: &[Job], stats: &[Result<Value, Failure>]) -> Vec<Job> {
     let of = |(job, stat): (&Job, &Result<Value, Failure>)| {
@@ -204,12 +221,7 @@ fn members(jobs: &[Job], stats: &[Result<Value, Failure>]) -> Vec<Job> {
         let its = stat.and_then(|stat| stat["jobs"].as_array()).cloned();
         let member = |line: &Value| {
             let name = Name::new(line["name"].as_str()?).ok()?;
-            Some(Job {
-                name: name.to_string(),
-                socket: job.socket.clone(),
-                member: Some(name),
-                service: Some(job.name.clone()),
-            })
+            Some(job.clone().member(name))
         };
         its.unwrap_or_default()
             .iter()
