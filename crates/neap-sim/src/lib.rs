@@ -29,9 +29,10 @@ pub use compress::{
     CompressorModel, ContentModel, Fitter, Measured, Models, PageImage, PageModel, UnknownModel,
 };
 pub use experiment::{
-    Comparison, Difference, EXPERIMENTS, Effect, Experiment, ExperimentFault, LabResult, Mail,
-    Measure, Options, Origin, Outcome, Parameter, Reported, Row, Run, Series, Setup, Stored,
-    StoredFault, Values, find as find_experiment, run as run_experiment, sweep as sweep_experiment,
+    Comparison, Difference, EXPERIMENTS, Effect, Experiment, ExperimentFault, HEADLINES, Headline,
+    Kept, KeptFault, LabResult, Mail, Measure, Options, Origin, Outcome, Overview, Parameter,
+    Reported, Row, Run, Series, Setup, Stored, StoredFault, Values, find as find_experiment,
+    overview, run as run_experiment, sweep as sweep_experiment,
 };
 pub use forecast::{
     NeapCosts, NeapCounts, NeapForecast, NeapJob, NeapPoint, Packing, Ratio, page_model,

@@ -23,6 +23,7 @@ pub fn run(args: &ExperimentArgs, path: &Path) -> Result<(), Failure> {
         scale: None,
         sets: args.set.clone(),
         threads: args.threads(),
+        kept: None,
     };
     let mut compared = Vec::new();
     let (mut near, mut counts) = (0, 0);

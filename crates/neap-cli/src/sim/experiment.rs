@@ -1,10 +1,11 @@
 //! `neap sim experiment`.
 
 use std::io::{IsTerminal, stderr};
+use std::sync::Arc;
 
 use neap_sim::{
-    Align, EXPERIMENTS, Experiment, Options, Outcome, Part, Table, find_experiment, number, page,
-    run_experiment, sweep_experiment,
+    Align, EXPERIMENTS, Experiment, Kept, Options, Outcome, Overview, Part, Table, find_experiment,
+    number, overview, page, run_experiment, sweep_experiment,
 };
 
 use serde_json::Value;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use super::failure::Failure;
 use super::flags::ExperimentArgs;
 use super::output::{Output, distinct, is_stdout};
-use super::{against, print, verify};
+use super::{against, print, resume, verify};
 use crate::talk;
 
 /// Lists, runs one, or runs all.
@@ -35,7 +36,7 @@ pub fn run(args: &ExperimentArgs) -> Result<(), Failure> {
     }
     match args.name.as_str() {
         "list" if of_a_run(args) => Err(Failure::Flag {
-            flag: "--json, --html, --scale, --seed, --seeds, --set, --sweep and --threads",
+            flag: "--json, --html, --resume, --scale, --seed, --seeds, --set, --sweep and --threads",
             fault: "a list runs nothing and writes nothing: name an experiment".to_owned(),
         }),
         "list" => print(list()),
@@ -56,7 +57,7 @@ pub fn run(args: &ExperimentArgs) -> Result<(), Failure> {
 
 /// Whether a flag was given that says something of a run.
 fn of_a_run(args: &ExperimentArgs) -> bool {
-    let written = args.json.is_some() || args.html.is_some();
+    let written = args.json.is_some() || args.html.is_some() || args.resume.is_some();
     let seeds = args.seed.is_some() || args.seeds.is_some() || args.threads.is_some();
     written || seeds || args.scale.is_some() || !args.set.is_empty() || args.sweep.is_some()
 }
@@ -108,7 +109,7 @@ fn announce(args: &ExperimentArgs, experiment: &Experiment, number: usize, of: u
     }
     let seeds = args.seeds();
     let cost = about(experiment.seconds_of(seeds, args.scale));
-    let Options { threads, scale, .. } = options(args, experiment);
+    let Options { threads, scale, .. } = options(args, experiment, None);
     let which = if of == 1 {
         String::new()
     } else {
@@ -125,7 +126,7 @@ fn announce(args: &ExperimentArgs, experiment: &Experiment, number: usize, of: u
 }
 
 /// With `all`, an experiment that does not have the scale runs at the nearest it has.
-fn options(args: &ExperimentArgs, experiment: &Experiment) -> Options {
+fn options(args: &ExperimentArgs, experiment: &Experiment, kept: Option<&Arc<Kept>>) -> Options {
     let nearest = |scale| experiment.nearest_scale(Some(scale));
     Options {
         seeds: args.seeds(),
@@ -136,6 +137,7 @@ fn options(args: &ExperimentArgs, experiment: &Experiment) -> Options {
         },
         sets: args.set.clone(),
         threads: args.threads(),
+        kept: kept.cloned(),
     }
 }
 
@@ -150,8 +152,21 @@ pub(super) fn progress(name: &'static str) -> impl Fn(usize, usize) + Sync {
     }
 }
 
+/// When all are run and there is no terminal, a line each time another tenth of the runs is over.
+fn tenths(name: &'static str, alone: bool) -> impl Fn(usize, usize) + Sync {
+    let line = progress(name);
+    let said = !alone && !stderr().is_terminal();
+    move |over, of| {
+        if said && over * 10 / of > (over - 1) * 10 / of {
+            talk::note(&format!("{name}: {over} of {of} runs"));
+        }
+        line(over, of);
+    }
+}
+
 /// Where the results go beside standard output.
 struct Outputs {
+    kept: Option<Arc<Kept>>,
     json: Option<Output>,
     html: Option<Output>,
     /// Standard output has one of them, and no table.
@@ -169,8 +184,11 @@ impl Outputs {
                 fault: "only one of them can be standard output".to_owned(),
             });
         }
-        distinct(&[], &[("--json", json), ("--html", html)])?;
+        let resume = args.resume.as_deref();
+        let all = [("--json", json), ("--html", html), ("--resume", resume)];
+        distinct(&[], &all)?;
         Ok(Outputs {
+            kept: resume::open(resume)?,
             json: Output::if_any(json)?,
             html: Output::if_any(html)?,
             quiet: on_stdout > 0,
@@ -195,8 +213,8 @@ fn several(args: &ExperimentArgs, experiments: &[&'static Experiment]) -> Result
         announce(args, experiment, at + 1, experiments.len());
         let outcome = run_experiment(
             experiment,
-            &options(args, experiment),
-            &progress(experiment.name),
+            &options(args, experiment, outputs.kept.as_ref()),
+            &tenths(experiment.name, experiments.len() == 1),
         )?;
         if !outputs.quiet {
             let gap = if outcomes.is_empty() { "" } else { "\n" };
@@ -208,7 +226,14 @@ fn several(args: &ExperimentArgs, experiments: &[&'static Experiment]) -> Result
         [one] if args.name != "all" => one.json(),
         all => all.iter().map(Outcome::json).collect(),
     };
-    let parts: Vec<Part> = outcomes.iter().flat_map(Outcome::parts).collect();
+    let overview = overview(&outcomes).filter(|_| args.name == "all");
+    if let Some(overview) = overview.as_ref().filter(|_| !outputs.quiet) {
+        print(format!("\n{}", overview.text()))?;
+    }
+    let lead = overview.iter().flat_map(Overview::parts);
+    let parts: Vec<Part> = lead
+        .chain(outcomes.iter().flat_map(Outcome::parts))
+        .collect();
     outputs.write(json, &format!("neap sim experiment {}", args.name), &parts)
 }
 
@@ -303,7 +328,7 @@ fn swept(args: &ExperimentArgs, experiment: &'static Experiment, key: &str) -> R
     let outcomes = sweep_experiment(
         experiment,
         only,
-        &options(args, experiment),
+        &options(args, experiment, outputs.kept.as_ref()),
         &progress(experiment.name),
     )?;
     if outcomes.is_empty() {

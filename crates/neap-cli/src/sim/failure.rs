@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use neap_record::RecordFault;
-use neap_sim::{ExperimentFault, ImportFault, StoredFault, TraceFault, WorkloadFault};
+use neap_sim::{ExperimentFault, ImportFault, KeptFault, StoredFault, TraceFault, WorkloadFault};
 use thiserror::Error;
 
 /// A failure of a simulator command.
@@ -96,6 +96,14 @@ pub enum Failure {
         /// The fault.
         source: StoredFault,
     },
+    /// A file of `--resume` is another, or of another build.
+    #[error("{path}: {source}")]
+    Kept {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        source: KeptFault,
+    },
     /// Stored results came out otherwise.
     #[error("{path}: {different} of {rows} rows differ")]
     Unlike {
@@ -134,13 +142,14 @@ impl Failure {
             Self::Stdout(_) | Self::Write { .. } => "E0201",
             Self::Read { .. } => "E0202",
             Self::Experiment(ExperimentFault::Endless { .. }) => "E0208",
+            Self::Experiment(ExperimentFault::Kept(_)) => "E0201",
             Self::Experiment(_) => "E0203",
             Self::Workload { .. } => "E0204",
             Self::Trace { .. } => "E0205",
             Self::Import { .. } | Self::Record { .. } | Self::Nothing { .. } => "E0206",
             Self::Flag { .. } | Self::Same { .. } => "E0207",
             Self::Differs { .. } => "E0209",
-            Self::Stored { .. } | Self::Lab { .. } => "E0210",
+            Self::Stored { .. } | Self::Lab { .. } | Self::Kept { .. } => "E0210",
             Self::Unlike { .. } => "E0211",
         }
     }
@@ -179,6 +188,7 @@ impl Failure {
             Self::Differs { .. } => Some("the version of neap that made the record"),
             Self::Stored { .. } => Some("neap sim experiment NAME --json FILE makes one"),
             Self::Lab { .. } => Some("make lab makes one, target/lab/lab.json"),
+            Self::Kept { .. } => Some("another file, or to remove this one and run all again"),
             Self::Unlike { .. } => Some("the version of neap that stored them"),
             Self::Stdout(_)
             | Self::Read { .. }
@@ -197,7 +207,7 @@ impl Failure {
             | Self::Write { .. }
             | Self::Differs { .. }
             | Self::Unlike { .. }
-            | Self::Experiment(ExperimentFault::Endless { .. }) => 1,
+            | Self::Experiment(ExperimentFault::Endless { .. } | ExperimentFault::Kept(_)) => 1,
             _ => 2,
         }
     }

@@ -46,6 +46,10 @@ pub struct ExperimentArgs {
     /// Write one page with tables and plots that needs nothing else; - is standard output
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Keep each run in FILE as it ends, and do not run again what FILE has: the same command goes on where it was
+    /// interrupted
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
     /// Size of machine and work, as a share of what was reported, 0.0001 to 16 (mthp-store: from 0.002 on)
     /// [default: the experiment's own]
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
@@ -66,10 +70,10 @@ pub struct ExperimentArgs {
     pub sweep: Option<String>,
     /// Run again what --json stored in FILE, with its seeds and parameters, and compare every number
     #[arg(long, value_name = "FILE",
-        conflicts_with_all = ["json", "html", "scale", "seed", "seeds", "set", "sweep"])]
+        conflicts_with_all = ["json", "html", "resume", "scale", "seed", "seeds", "set", "sweep"])]
     pub verify: Option<PathBuf>,
     /// Show what make lab measured on real kernels, as FILE stores it, beside the simulator's numbers for the same machines
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["html", "scale", "sweep", "verify"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["html", "resume", "scale", "sweep", "verify"])]
     pub against: Option<PathBuf>,
     /// How many threads; changes no result [default: one for each CPU]
     #[arg(long, value_name = "N", allow_negative_numbers = true,

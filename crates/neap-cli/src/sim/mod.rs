@@ -8,6 +8,7 @@ mod flags;
 mod forecast;
 mod output;
 mod record;
+mod resume;
 mod trace;
 mod verify;
 mod workload;

@@ -64,6 +64,9 @@ pub enum ExperimentFault {
         /// What may help.
         advice: &'static str,
     },
+    /// A run could not be written to the file that keeps them.
+    #[error("a run could not be kept: the file {0}")]
+    Kept(String),
 }
 
 /// The nearest of some words, as a question.

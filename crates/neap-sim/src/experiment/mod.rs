@@ -9,7 +9,11 @@ mod build;
 mod cost;
 mod fairness;
 mod fault;
+mod headline;
 mod hints;
+mod kept;
+#[cfg(test)]
+mod kept_tests;
 mod lab;
 mod lab_small;
 mod mail;
@@ -31,6 +35,8 @@ mod verify;
 
 pub use against::{Comparison, LabResult};
 pub use fault::ExperimentFault;
+pub use headline::{HEADLINES, Headline, Overview, overview};
+pub use kept::{Kept, KeptFault};
 pub use mail::Mail;
 pub use outcome::{Outcome, Row};
 pub use parameter::{Origin, Parameter, Values};

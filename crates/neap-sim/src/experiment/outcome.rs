@@ -81,7 +81,7 @@ fn same(one: &str, other: &str) -> bool {
 }
 
 /// `low .. high`, or nothing when there is no spread.
-fn spread(row: &Row) -> String {
+pub(super) fn spread(row: &Row) -> String {
     if row.low == row.high {
         return String::new();
     }
@@ -89,7 +89,7 @@ fn spread(row: &Row) -> String {
 }
 
 /// How probable a change is by chance, or that it is not told from it.
-fn chance(row: &Row) -> String {
+pub(super) fn chance(row: &Row) -> String {
     match row.p {
         None => String::new(),
         Some(p) if row.may_be_chance() => format!("not told ({p:.2})"),

@@ -1,10 +1,11 @@
 //! Running an experiment over configurations and seeds, on any number of threads with one result.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::cost;
+use super::kept::Kept;
 use super::range::MOST_MIB;
 use super::{Experiment, ExperimentFault, Outcome, Row, Run, Series, Setup, Values};
 use crate::report::{Spread, sign_flip_p};
@@ -22,6 +23,8 @@ pub struct Options {
     pub sets: Vec<String>,
     /// How many threads; does not change any result.
     pub threads: usize,
+    /// Runs of an interrupted command, and where those of this one are kept.
+    pub kept: Option<Arc<Kept>>,
 }
 
 impl Default for Options {
@@ -32,6 +35,7 @@ impl Default for Options {
             scale: None,
             sets: Vec::new(),
             threads: 1,
+            kept: None,
         }
     }
 }
@@ -72,7 +76,7 @@ pub fn run(
             });
         }
     }
-    let runs = all(experiment, &jobs, options.threads, progress);
+    let runs = all(experiment, &jobs, options, progress);
     let mut series: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
     let mut order: Vec<(&'static str, &'static str)> = Vec::new();
     // Series of the first seed: others look alike, and every one would be a page.
@@ -153,11 +157,25 @@ fn fits(values: &Values, scale: f64) -> Result<(), ExperimentFault> {
     }
 }
 
+/// One run, which is not run if it was kept, and kept if it was run.
+fn one(experiment: &Experiment, setup: &Setup<'_>, kept: Option<&Kept>) -> Ran {
+    let Some(kept) = kept else {
+        return (experiment.run)(setup);
+    };
+    if let Some(run) = kept.find(experiment, setup) {
+        return Ok(run);
+    }
+    let run = (experiment.run)(setup)?;
+    let fault = |fault: super::KeptFault| ExperimentFault::Kept(fault.to_string());
+    kept.keep(experiment, setup, &run).map_err(fault)?;
+    Ok(run)
+}
+
 /// Every job's result, in the order of the jobs, whichever thread did it.
 fn all(
     experiment: &Experiment,
     jobs: &[Setup<'_>],
-    threads: usize,
+    options: &Options,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Vec<Ran> {
     let next = AtomicUsize::new(0);
@@ -171,7 +189,7 @@ fn all(
             let i = next.fetch_add(1, Ordering::Relaxed);
             slots.get(i).zip(jobs.get(i))
         } {
-            let run = (experiment.run)(setup);
+            let run = one(experiment, setup, options.kept.as_deref());
             if let Ok(mut slot) = slot.lock() {
                 *slot = run;
             }
@@ -179,7 +197,7 @@ fn all(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..threads.clamp(1, jobs.len().max(1)) {
+        for _ in 1..options.threads.clamp(1, jobs.len().max(1)) {
             scope.spawn(work);
         }
         work();

@@ -109,6 +109,7 @@ impl Stored {
                 scale: Some(number(value, "scale")?),
                 sets: sets(value)?,
                 threads,
+                kept: None,
             },
             version: text(value, "version")?.to_owned(),
             rows: rows.collect::<Result<_, StoredFault>>()?,
@@ -170,6 +171,7 @@ mod tests {
             scale: Some(0.05),
             sets: vec!["writes=2".to_owned(), "cost.scan=900".to_owned()],
             threads: 1,
+            kept: None,
         };
         let outcome = run(find("memcg-lru-6.12").unwrap(), &options, &|_, _| {}).unwrap();
         let text = outcome.json().to_string();
