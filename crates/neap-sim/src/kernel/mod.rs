@@ -374,6 +374,8 @@ impl Kernel {
 }
 
 #[cfg(test)]
+mod hints_tests;
+#[cfg(test)]
 mod readahead_tests;
 #[cfg(test)]
 mod switch_tests;
