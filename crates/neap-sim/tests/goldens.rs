@@ -13,6 +13,7 @@ fn options(seeds: u64, scale: f64, sets: &[&str], threads: usize) -> Options {
         scale: Some(scale),
         sets: sets.iter().map(|&set| set.to_owned()).collect(),
         threads,
+        kept: None,
     }
 }
 

@@ -17,6 +17,7 @@ impl Medians {
             scale: Some(scale),
             sets: sets.iter().map(|&set| set.to_owned()).collect(),
             threads: 2,
+            kept: None,
         };
         let outcome = run_experiment(find_experiment(name).unwrap(), &options, &|_, _| {}).unwrap();
         let rows = outcome.rows.iter();
