@@ -19,6 +19,8 @@ const FLAGS: &[&str] = &[
     "-Copt-level=3",
     "-Ccodegen-units=1",
     "-Cpanic=abort",
+    // A thread that is cancelled in a call behind this library's unwinds through it.
+    "-Cforce-unwind-tables=yes",
     "-Cdebuginfo=0",
     "-Cembed-bitcode=yes",
 ];

@@ -68,6 +68,8 @@ static int use_read(void)
 	MUST(pread(file, at, READ, READ - MIB) == (ssize_t)MIB);
 	count += wrong_in(at, MIB, READ, 1);
 	MUST(read(file, at, READ) == 0);
+	MUST(pread64(file, at, READ, 0) == (ssize_t)READ);
+	count += wrong_in(at, 0, READ, 0);
 	MUST(!munmap(at, READ));
 	errno = 0;
 	count += pread(file, (void *)PAGE, READ, 0) != -1 || errno != EFAULT;
@@ -200,6 +202,52 @@ static int in_threads(void)
 	return all;
 }
 
+static void on_signal(int signal)
+{
+	(void)signal;
+	bad_in_signals += use_read() > 0;
+}
+
+static void *in_read(void *end)
+{
+	char byte;
+
+	return read(*(int *)end, &byte, 1) < 0 ? NULL : end;
+}
+
+/* A thread that waits in a call which is a point of cancellation. */
+static int cancelled(void)
+{
+	int ends[2];
+	void *result = NULL;
+	pthread_t thread;
+
+	if (pipe(ends) || pthread_create(&thread, NULL, in_read, ends))
+		return 1;
+	usleep(10000);
+	return pthread_cancel(thread) || pthread_join(thread, &result) || result != PTHREAD_CANCELED || close(ends[0]) ||
+	       close(ends[1]);
+}
+
+/* Before the program has memory that may leave: the library does other things then. */
+static int early(void)
+{
+	static char room[32 << 10];
+	stack_t stack = { .ss_sp = room, .ss_size = sizeof room }, none = { .ss_flags = SS_DISABLE };
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_ONSTACK }, usual = { .sa_handler = SIG_DFL };
+	int status = 1;
+	pid_t child;
+
+	if (use_read() || cancelled() || sigaltstack(&stack, NULL) || sigaction(SIGUSR1, &action, NULL) || raise(SIGUSR1))
+		return 1;
+	if (bad_in_signals || sigaction(SIGUSR1, &usual, NULL) || sigaltstack(&none, NULL))
+		return 1;
+	child = vfork();
+	if (!child)
+		_exit(use_read() > 0);
+	return waitpid(child, &status, 0) != child || status;
+}
+
 int main(int argc, char **argv)
 {
 	const struct {
@@ -216,11 +264,6 @@ int main(int argc, char **argv)
 	if (argc < 3)
 		return 2;
 	words = (size_t)atoi(argv[2]) * MIB / sizeof *memory;
-	memory = mmap(NULL, words * sizeof *memory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
-		return 3;
-	for (size_t i = 0; i < words; i++)
-		memory[i] = i * 3 + 1;
 	file = memfd_create("hooks", 0);
 	for (size_t i = 0; i < READ; i += PAGE) {
 		uint64_t word = i + 1;
@@ -229,6 +272,13 @@ int main(int argc, char **argv)
 	}
 	if (ftruncate(file, (off_t)READ) || lseek(file, 0, SEEK_END) != (off_t)READ)
 		return 3;
+	if (early())
+		return 4;
+	memory = mmap(NULL, words * sizeof *memory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		return 3;
+	for (size_t i = 0; i < words; i++)
+		memory[i] = i * 3 + 1;
 	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
 		if (!strcmp(modes[i].name, argv[1])) {
 			int bad = modes[i].run() + (wrong() > 0);

@@ -71,7 +71,7 @@ fn what_one_read_brings_stays_within_the_limit() {
     std::fs::write(&file, bytes).expect("a file");
     let file = file.to_str().expect("a name");
     let plain = words("slurp", &[file]).go();
-    let others = [(); 2].map(|()| {
+    let mut others = [(); 2].map(|()| {
         let mut again = Command::new("nice");
         let slurp = again.args(["-n", "19"]).arg(program("slurp"));
         Running(slurp.args([file, "again"]).spawn().expect("a reader"))
@@ -82,7 +82,9 @@ fn what_one_read_brings_stays_within_the_limit() {
         assert_eq!(run.text(), plain.text());
         run.must_be_within_limit();
     }
-    drop(others);
+    for other in &mut others {
+        assert!(other.0.try_wait().is_ok_and(|end| end.is_none()));
+    }
 }
 
 /// A build starts so. While they were registered one after the other, each time once an agent had had a cpu, such a

@@ -210,7 +210,8 @@ fn called(jobs: &[Job], word: &str) -> Vec<Job> {
     let stats = stats_of(&members);
     let there = members.into_iter().zip(stats);
     there
-        .filter_map(|(job, stat)| stat.is_ok().then_some(job))
+        .filter(|(_, stat)| stat.as_ref().is_ok_and(|stat| stat["name"] == word))
+        .map(|(job, _)| job)
         .collect()
 }
 

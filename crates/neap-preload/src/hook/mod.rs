@@ -32,6 +32,22 @@ fn as_libc(result: i64) -> c_int {
     as_libc_long(result) as c_int
 }
 
+/// A call of libc's that the program has not made: it is not to see what became of it.
+fn keeping_errno(call: impl FnOnce() -> c_int) -> c_int {
+    let location = sys::weak_errno();
+    if location == 0 {
+        return call();
+    }
+    // SAFETY: as below.
+    unsafe {
+        let errno: extern "C" fn() -> *mut c_int = core::mem::transmute(location);
+        let before = *errno();
+        let result = call();
+        *errno() = before;
+        result
+    }
+}
+
 /// The same for an address.
 fn as_libc_long(result: i64) -> i64 {
     if result >= 0 {

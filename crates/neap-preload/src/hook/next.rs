@@ -37,6 +37,8 @@ static READ: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(link_section = ".data")]
 static PREAD: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(link_section = ".data")]
+static PREAD64: AtomicUsize = AtomicUsize::new(0);
+#[unsafe(link_section = ".data")]
 static FREAD: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(link_section = ".data")]
 static FILENO: AtomicUsize = AtomicUsize::new(0);
@@ -59,13 +61,14 @@ pub unsafe fn find() {
     }
     // SAFETY: the dynamic loader resolved this symbol, whose type POSIX fixes.
     let dlsym: Dlsym = unsafe { transmute(address) };
-    let names: [(&AtomicUsize, &[u8]); 12] = [
+    let names: [(&AtomicUsize, &[u8]); 13] = [
         (&MMAP, b"mmap\0"),
         (&MUNMAP, b"munmap\0"),
         (&IOCTL, b"ioctl\0"),
         (&SBRK, b"sbrk\0"),
         (&READ, b"read\0"),
         (&PREAD, b"pread\0"),
+        (&PREAD64, b"pread64\0"),
         (&FREAD, b"fread\0"),
         (&FILENO, b"fileno\0"),
         (&FORK, b"_Fork\0"),
@@ -168,10 +171,19 @@ pub unsafe fn sbrk(increment: isize) -> *mut c_void {
     }
 }
 
+/// What was found, or what libc calls it by another name. A glibc before 2.34 has dlsym in a library that a program need
+/// not have; these are no system calls, since they are points of cancellation, and streams are libc's.
+fn or_by_another_name(place: &AtomicUsize, which: usize) -> usize {
+    match place.load(Relaxed) {
+        0 => sys::weak_reads()[which],
+        found => found,
+    }
+}
+
 /// # Safety
 /// As read(2).
 pub unsafe fn read(fd: c_int, into: *mut c_void, len: usize) -> isize {
-    match READ.load(Relaxed) {
+    match or_by_another_name(&READ, 0) {
         0 => {
             let args = [fd as usize, into as usize, len, 0, 0, 0];
             as_libc_long(sys::call(nr::READ, args)) as isize
@@ -188,7 +200,27 @@ pub unsafe fn read(fd: c_int, into: *mut c_void, len: usize) -> isize {
 /// # Safety
 /// As pread(2).
 pub unsafe fn pread(fd: c_int, into: *mut c_void, len: usize, place: i64) -> isize {
-    match PREAD.load(Relaxed) {
+    // SAFETY: the caller's promise.
+    unsafe { pread_by(or_by_another_name(&PREAD, 1), fd, into, len, place) }
+}
+
+/// The same by its other name, which some libcs do not have.
+///
+/// # Safety
+/// As pread(2).
+pub unsafe fn pread64(fd: c_int, into: *mut c_void, len: usize, place: i64) -> isize {
+    match or_by_another_name(&PREAD64, 1) {
+        // SAFETY: the caller's promise.
+        0 => unsafe { pread(fd, into, len, place) },
+        // SAFETY: the caller's promise.
+        next => unsafe { pread_by(next, fd, into, len, place) },
+    }
+}
+
+/// # Safety
+/// As pread(2); `next` is one, or 0.
+unsafe fn pread_by(next: usize, fd: c_int, into: *mut c_void, len: usize, place: i64) -> isize {
+    match next {
         0 => {
             let args = [fd as usize, into as usize, len, place as usize, 0, 0];
             as_libc_long(sys::call(nr::PREAD, args)) as isize
@@ -202,8 +234,7 @@ pub unsafe fn pread(fd: c_int, into: *mut c_void, len: usize, place: i64) -> isi
     }
 }
 
-/// libc alone knows what a stream is: where it cannot be asked nothing is read. A constructor may read before this library
-/// has begun.
+/// libc alone knows what a stream is. A constructor may read before this library has begun.
 ///
 /// # Safety
 /// As fread(3).
@@ -212,8 +243,8 @@ pub unsafe fn fread(into: *mut c_void, size: usize, count: usize, stream: *mut c
         // SAFETY: whoever calls this was loaded with all that it is linked to.
         unsafe { find() };
     }
-    match FREAD.load(Relaxed) {
-        0 => 0,
+    match or_by_another_name(&FREAD, 2) {
+        0 => 0, // no libc is known that has neither
         next => {
             // SAFETY: a definition of fread, whose type C fixes.
             let next: Fread = unsafe { transmute(next) };

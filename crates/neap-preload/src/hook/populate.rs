@@ -21,10 +21,15 @@ const MAP_NONBLOCK: c_int = 0x1_0000;
 const MAP_HUGETLB: c_int = 0x4_0000;
 const PROT_WRITE: c_int = 2;
 const PAGE: usize = 4096;
+/// What one call of read(2) brings at most.
+const AT_ONCE: usize = 0x7fff_f000;
 
 /// Bytes mapped and not unmapped since the engine was told of some.
 #[unsafe(link_section = ".data")]
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
+/// Where much was read to last.
+#[unsafe(link_section = ".data")]
+static READ_INTO: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether a mapping is memory that the program may write to, and no other's.
 fn is_memory(protection: c_int, flags: c_int) -> bool {
@@ -69,22 +74,24 @@ pub fn take_wish(protection: c_int, flags: &mut c_int) -> bool {
     taken
 }
 
-/// Fills memory that a file is about to be read into, as far as the file goes. Before memory is registered that happens here, in
-/// steps, so that others have the cpu in between; from then on the read waits as any fault does.
+/// Fills memory that a file is about to be read into, as far as one call of read(2) comes. Before memory is registered that
+/// happens here, in steps, so that others have the cpu in between; from then on the read waits as any fault does.
 pub fn before_read(fd: c_int, into: usize, len: usize, place: Option<i64>) {
     if len < library::READ_FROM || boot::engine_name().is_empty() {
         return;
     }
-    let there = sys::bytes_behind(sys::Fd(fd), place);
-    let end = into.saturating_add(len.min(there)) & !(PAGE - 1);
-    let mut from = into.saturating_add(PAGE - 1) & !(PAGE - 1);
-    // Who reads into the same memory again has it.
-    if from >= end || !sys::is_absent(end - PAGE) {
-        return;
-    }
+    // By no call that a filter could forbid.
     if agent::is_armed() {
         boot::ring();
+        return;
     }
+    // Who reads into the same memory again most likely has it.
+    if READ_INTO.swap(into, Relaxed) == into {
+        return;
+    }
+    let len = len.min(AT_ONCE).min(sys::bytes_behind(sys::Fd(fd), place));
+    let end = into.saturating_add(len) & !(PAGE - 1);
+    let mut from = into.saturating_add(PAGE - 1) & !(PAGE - 1);
     // What cannot be filled the read itself says.
     while from < end && !agent::is_armed() {
         let step = library::POPULATE_STEP.min(end - from);

@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_void};
 
 use neap_wire::library;
 
-use super::{next, populate};
+use super::{keeping_errno, next, populate};
 
 /// The program's read.
 ///
@@ -36,8 +36,9 @@ pub unsafe extern "C" fn pread(fd: c_int, into: *mut c_void, len: usize, place: 
 /// As pread(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pread64(fd: c_int, into: *mut c_void, len: usize, place: i64) -> isize {
+    populate::before_read(fd, into.addr(), len, Some(place));
     // SAFETY: the caller's promise.
-    unsafe { pread(fd, into, len, place) }
+    unsafe { next::pread64(fd, into, len, place) }
 }
 
 /// The program's fread, which reads by a call of libc's own.
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn fread(
     let len = size.saturating_mul(count);
     if len >= library::READ_FROM {
         // SAFETY: the caller's promise.
-        let fd = unsafe { next::fileno(stream) };
+        let fd = keeping_errno(|| unsafe { next::fileno(stream) });
         populate::before_read(fd, into.addr(), len, None);
     }
     // SAFETY: the caller's promise.

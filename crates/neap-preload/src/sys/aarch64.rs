@@ -36,7 +36,6 @@ pub mod nr {
     pub const FUTEX: usize = 98;
     pub const MMAP: usize = 222;
     pub const MPROTECT: usize = 226;
-    pub const MINCORE: usize = 232;
     pub const MADVISE: usize = 233;
     pub const PROCESS_MADVISE: usize = 440;
     pub const MUNLOCK: usize = 229;
@@ -112,6 +111,9 @@ global_asm!(
     ".weak pthread_atfork",
     ".weak __errno_location",
     ".weak dlsym",
+    ".weak __read",
+    ".weak __pread64",
+    ".weak _IO_fread",
     ".hidden neap_weak_register_atfork",
     ".globl neap_weak_register_atfork",
     "neap_weak_register_atfork:",
@@ -136,6 +138,24 @@ global_asm!(
     "adrp x0, :got:__errno_location",
     "ldr x0, [x0, :got_lo12:__errno_location]",
     "ret",
+    ".hidden neap_weak_read",
+    ".globl neap_weak_read",
+    "neap_weak_read:",
+    "adrp x0, :got:__read",
+    "ldr x0, [x0, :got_lo12:__read]",
+    "ret",
+    ".hidden neap_weak_pread",
+    ".globl neap_weak_pread",
+    "neap_weak_pread:",
+    "adrp x0, :got:__pread64",
+    "ldr x0, [x0, :got_lo12:__pread64]",
+    "ret",
+    ".hidden neap_weak_fread",
+    ".globl neap_weak_fread",
+    "neap_weak_fread:",
+    "adrp x0, :got:_IO_fread",
+    "ldr x0, [x0, :got_lo12:_IO_fread]",
+    "ret",
 );
 
 unsafe extern "C" {
@@ -143,6 +163,9 @@ unsafe extern "C" {
     fn neap_weak_pthread_atfork() -> usize;
     fn neap_weak_errno_location() -> usize;
     fn neap_weak_dlsym() -> usize;
+    fn neap_weak_read() -> usize;
+    fn neap_weak_pread() -> usize;
+    fn neap_weak_fread() -> usize;
 }
 
 /// Addresses of glibc's `__register_atfork` and of `pthread_atfork`; 0 where missing.
@@ -161,4 +184,10 @@ pub fn weak_errno() -> usize {
 pub fn weak_dlsym() -> usize {
     // SAFETY: only loads one word from the global offset table.
     unsafe { neap_weak_dlsym() }
+}
+
+/// Addresses of glibc's read, pread and fread by their other names, which nobody stands in front of; 0 where missing.
+pub fn weak_reads() -> [usize; 3] {
+    // SAFETY: each only loads one word from the global offset table.
+    unsafe { [neap_weak_read(), neap_weak_pread(), neap_weak_fread()] }
 }

@@ -1,4 +1,4 @@
-//! What a file has, and whether memory is there.
+//! What a file has.
 
 use super::{Fd, call, nr};
 
@@ -20,12 +20,11 @@ pub fn bytes_behind(fd: Fd, place: Option<i64>) -> usize {
     }
     // SAFETY: the kernel wrote through the address, so it is read anew.
     let stat = unsafe { (&raw const stat).read_volatile() };
-    let mode = stat[MODE] & 0o170_000;
-    let place = place.unwrap_or_else(|| call(nr::LSEEK, [fd.0 as usize, 0, SEEK_CUR, 0, 0, 0]));
-    match u64::try_from(place) {
-        Ok(place) if mode == REGULAR => stat[SIZE].saturating_sub(place) as usize,
-        _ => 0,
+    if stat[MODE] & 0o170_000 != REGULAR {
+        return 0;
     }
+    let place = place.unwrap_or_else(|| call(nr::LSEEK, [fd.0 as usize, 0, SEEK_CUR, 0, 0, 0]));
+    u64::try_from(place).map_or(0, |place| stat[SIZE].saturating_sub(place) as usize)
 }
 
 /// Reads what is there from a place on; 0 at the end, or on failure.
@@ -40,15 +39,6 @@ pub fn read_at(fd: Fd, into: &mut [u8], place: usize) -> usize {
 pub fn write_at(fd: Fd, bytes: &[u8], place: usize) {
     let at = bytes.as_ptr() as usize;
     call(nr::PWRITE, [fd.0 as usize, at, bytes.len(), place, 0, 0]);
-}
-
-/// Whether nothing is at an address of a page.
-pub fn is_absent(page: usize) -> bool {
-    let mut there = 1u8;
-    let at = (&raw mut there) as usize;
-    call(nr::MINCORE, [page, 1, at, 0, 0, 0]);
-    // SAFETY: the kernel wrote through the address, so it is read anew.
-    unsafe { (&raw const there).read_volatile() & 1 == 0 }
 }
 
 #[cfg(test)]

@@ -14,11 +14,15 @@ mod own;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "aarch64")]
-pub use aarch64::{ARCH, clone_task, cycles, nr, syscall6, weak_atfork, weak_dlsym, weak_errno};
+pub use aarch64::{
+    ARCH, clone_task, cycles, nr, syscall6, weak_atfork, weak_dlsym, weak_errno, weak_reads,
+};
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{ARCH, clone_task, cycles, nr, syscall6, weak_atfork, weak_dlsym, weak_errno};
+pub use x86_64::{
+    ARCH, clone_task, cycles, nr, syscall6, weak_atfork, weak_dlsym, weak_errno, weak_reads,
+};
 
-pub use file::{bytes_behind, is_absent};
+pub use file::bytes_behind;
 #[cfg(target_arch = "x86_64")]
 pub use file::{read_at, write_at};
 #[cfg(target_arch = "x86_64")]

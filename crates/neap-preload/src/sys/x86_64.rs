@@ -28,7 +28,6 @@ pub mod nr {
     pub const MREMAP: usize = 25;
     pub const RT_SIGPROCMASK: usize = 14;
     pub const IOCTL: usize = 16;
-    pub const MINCORE: usize = 27;
     pub const MADVISE: usize = 28;
     pub const PROCESS_MADVISE: usize = 440;
     pub const MUNLOCK: usize = 150;
@@ -115,6 +114,9 @@ global_asm!(
     ".weak pthread_atfork",
     ".weak __errno_location",
     ".weak dlsym",
+    ".weak __read",
+    ".weak __pread64",
+    ".weak _IO_fread",
     ".hidden neap_weak_register_atfork",
     ".globl neap_weak_register_atfork",
     "neap_weak_register_atfork:",
@@ -135,6 +137,21 @@ global_asm!(
     "neap_weak_errno_location:",
     "mov rax, qword ptr [rip + __errno_location@GOTPCREL]",
     "ret",
+    ".hidden neap_weak_read",
+    ".globl neap_weak_read",
+    "neap_weak_read:",
+    "mov rax, qword ptr [rip + __read@GOTPCREL]",
+    "ret",
+    ".hidden neap_weak_pread",
+    ".globl neap_weak_pread",
+    "neap_weak_pread:",
+    "mov rax, qword ptr [rip + __pread64@GOTPCREL]",
+    "ret",
+    ".hidden neap_weak_fread",
+    ".globl neap_weak_fread",
+    "neap_weak_fread:",
+    "mov rax, qword ptr [rip + _IO_fread@GOTPCREL]",
+    "ret",
 );
 
 unsafe extern "C" {
@@ -142,6 +159,9 @@ unsafe extern "C" {
     fn neap_weak_pthread_atfork() -> usize;
     fn neap_weak_errno_location() -> usize;
     fn neap_weak_dlsym() -> usize;
+    fn neap_weak_read() -> usize;
+    fn neap_weak_pread() -> usize;
+    fn neap_weak_fread() -> usize;
 }
 
 /// Addresses of glibc's `__register_atfork` and of `pthread_atfork`; 0 where missing.
@@ -160,4 +180,10 @@ pub fn weak_errno() -> usize {
 pub fn weak_dlsym() -> usize {
     // SAFETY: only loads one word from the global offset table.
     unsafe { neap_weak_dlsym() }
+}
+
+/// Addresses of glibc's read, pread and fread by their other names, which nobody stands in front of; 0 where missing.
+pub fn weak_reads() -> [usize; 3] {
+    // SAFETY: each only loads one word from the global offset table.
+    unsafe { [neap_weak_read(), neap_weak_pread(), neap_weak_fread()] }
 }

@@ -144,7 +144,8 @@ impl Kept {
     ) -> Result<Kept, KeptFault> {
         let runs = parse(before, build)?;
         if before.is_empty() {
-            writeln!(sink, "{}", json!({"schema": "neap.runs/1", "build": build}))?;
+            let head = json!({"schema": "neap.runs/1", "build": build});
+            sink.write_all(format!("{head}\n").as_bytes())?; // a part of it would be no file of runs
         } else if !before.ends_with('\n') {
             writeln!(sink)?;
         }
