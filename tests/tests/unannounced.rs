@@ -183,12 +183,12 @@ print(bad, right())
     let Some(bash) = tool("bash") else {
         return;
     };
-    let script = "a=(); for ((i = 0; i < 60000; i++)); do a[i]=$i-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done; \
+    let script = "a=(); for ((i = 0; i < 90000; i++)); do a[i]=$i-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done; \
         bad=0; for ((i = 0; i < 60; i++)); do \
         [ \"$( (echo ${a[i * 1000]}) | cat)\" = \"${a[i * 1000]}\" ] || bad=$((bad + 1)); done; \
         echo ${#a[@]} $bad";
     let run = nobody.run("10M", &[], &[bash.into(), "-c".into(), script.into()]);
-    assert_eq!(run.text(), "60000 0\n", "{}", run.stderr);
+    assert_eq!(run.text(), "90000 0\n", "{}", run.stderr);
     run.must_have_paged();
 }
 
