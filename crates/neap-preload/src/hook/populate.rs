@@ -100,6 +100,10 @@ pub fn before_read(fd: c_int, into: usize, len: usize, place: Option<i64>) {
         }
         from += step;
     }
+    // The agent knows before all is registered: the rest waits for that.
+    if from < end {
+        boot::ring();
+    }
 }
 
 /// Fills memory step by step. The kernel's answer: 0, or the first error, before which all was filled.
