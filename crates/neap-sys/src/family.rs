@@ -191,9 +191,24 @@ impl Member {
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
+    use std::process::{Child, Command, Stdio};
 
     use super::*;
+
+    /// A child, its number, and that of a child of its own.
+    fn shell_with_a_child() -> (Child, i32, i32) {
+        let mut shell = Command::new("sh")
+            .args(["-c", "sh -c 'echo $$; exec sleep 60'; :"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh");
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().expect("a pipe"))
+            .read_line(&mut line)
+            .expect("a line");
+        let (child, grandchild) = (shell.id().cast_signed(), line.trim().parse());
+        (shell, child, grandchild.expect("pid"))
+    }
 
     #[test]
     fn a_line_is_read_behind_a_name_that_holds_anything() {
@@ -212,16 +227,7 @@ mod tests {
 
     #[test]
     fn the_descendants_of_several_are_found_once_each_by_one_look() {
-        let mut shell = Command::new("sh")
-            .args(["-c", "sh -c 'echo $$; exec sleep 60'; :"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("sh");
-        let mut line = String::new();
-        BufReader::new(shell.stdout.take().expect("a pipe"))
-            .read_line(&mut line)
-            .expect("a line");
-        let (child, grandchild) = (shell.id().cast_signed(), line.trim().parse().expect("pid"));
+        let (mut shell, child, grandchild) = shell_with_a_child();
         let pidfd = || Pidfd::open(child).expect("it lives");
         let (own, inner) = (Root::own(), Root::of(child, pidfd()));
         for roots in [[&own, &inner], [&inner, &own]] {
@@ -245,16 +251,7 @@ mod tests {
 
     #[test]
     fn descendants_are_stopped_and_continued_and_a_later_process_of_that_number_is_left_alone() {
-        let mut shell = Command::new("sh")
-            .args(["-c", "sh -c 'echo $$; exec sleep 60'; :"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("sh");
-        let mut line = String::new();
-        BufReader::new(shell.stdout.take().expect("a pipe"))
-            .read_line(&mut line)
-            .expect("a line");
-        let (child, grandchild) = (shell.id().cast_signed(), line.trim().parse().expect("pid"));
+        let (mut shell, child, grandchild) = shell_with_a_child();
         let all = Root::own().family();
         let at = |pid| all.iter().position(|member| member.pid == pid);
         assert!(at(child).expect("it") < at(grandchild).expect("its child"));

@@ -46,7 +46,7 @@ crate::group! {
         /// That takes some 0.1 ms, as one step does of sixteen.
         foresee: Bytes = Bytes(wire::FORESEE_FROM as u64);
         /// Bytes from which on memory that a file is read into is filled before it is read.
-        /// The kernel may keep a cpu for 60 MiB of one call; a quarter of that costs nobody his limit. Chosen.
+        /// In one call 60 MiB came before the kernel gave the cpu away; this is a quarter of that. Chosen.
         read_from: Bytes = Bytes(wire::READ_FROM as u64);
         /// Hints (madvise) of which the engine is told at once.
         /// A call of it is two faults. Chosen.

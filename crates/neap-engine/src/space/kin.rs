@@ -248,8 +248,8 @@ impl Kin {
     }
 }
 
-/// What a family has at least. What was measured of a member is stale once those have ended with whom it shared, and who has
-/// come since counts nothing but its copies: but no family has less than one of it has.
+/// The least memory that a family can have: that of its largest member. The shares measured of its members can be too small. They
+/// are stale once a member has ended, and a new member counts only its copies until it is measured.
 #[derive(Default)]
 pub(crate) struct Least {
     counted: u64,

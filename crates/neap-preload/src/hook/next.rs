@@ -171,8 +171,8 @@ pub unsafe fn sbrk(increment: isize) -> *mut c_void {
     }
 }
 
-/// What was found, or what libc calls it by another name. A glibc before 2.34 has dlsym in a library that a program need
-/// not have; these are no system calls, since they are points of cancellation, and streams are libc's.
+/// The function that dlsym found, or glibc's own by its other name. Before glibc 2.34 dlsym is in a library of its own, which many
+/// programs do not load. A system call would not do: read(2) is a point of cancellation, and libc alone knows its streams.
 fn or_by_another_name(place: &AtomicUsize, which: usize) -> usize {
     match place.load(Relaxed) {
         0 => sys::weak_reads()[which],

@@ -78,7 +78,7 @@ fn a_command_goes_on_where_it_was_interrupted_with_the_same_result() {
         assert_eq!(kept.len(), whole_lines, "cut at {cut}");
         let again = outcome(&options(Some(kept)));
         assert_eq!(again.rows, whole.rows, "cut at {cut}");
-        // What was written behind a line that was cut off is found again.
+        // Runs added after a line that was cut off are found again.
         let third = Kept::new(&memory.text(), "this", Box::new(memory.clone()));
         match third {
             Ok(kept) => assert_eq!(kept.len(), 6),
