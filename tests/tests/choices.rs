@@ -3,11 +3,11 @@
 
 use neap_tests::{Managed, Neap, Need, Run, program, require};
 
-/// 64 MiB, read back in two orders, in 22 MiB and with a pool that is too small for the rest.
+/// 48 MiB, read back in two orders, in 17 MiB and with a pool that is too small for the rest.
 fn run_with(option: &str, value: &str) -> Managed {
-    let hog = Run::new([program("hog").as_os_str(), "64".as_ref(), "2".as_ref()]);
+    let hog = Run::new([program("hog").as_os_str(), "48".as_ref(), "2".as_ref()]);
     let options = [option, value, "--pool-max", "5"];
-    let limit = Neap::limit("22M");
+    let limit = Neap::limit("17M");
     let neap = options.iter().fold(limit, |neap, word| neap.option(word));
     let run = neap.run(&hog);
     run.must_have_paged().must_be_within_limit();

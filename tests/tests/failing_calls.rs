@@ -180,7 +180,7 @@ fn no_failing_call_leaves_a_job_waiting() {
     if require(test, &[Need::Neap, Need::Userfaultfd]) {
         let _alone = exclusive();
         // The time for all of them is that of `make failing`.
-        try_all(&Failing::new(Neap::limit("10M")), |base| plan(base, 8));
+        try_all(&Failing::new(Neap::limit("10M")), |base| plan(base, 12));
     }
 }
 

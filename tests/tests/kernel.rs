@@ -8,8 +8,8 @@ use std::time::Duration;
 use neap_tests::{Managed, Neap, Need, Run, exclusive, program, require, skip};
 
 /// MiB the mode looks after, and MiB it writes to push them out; the limit lies between.
-const SIZES: [&str; 2] = ["16", "64"];
-const LIMIT: &str = "32M";
+const SIZES: [&str; 2] = ["12", "40"];
+const LIMIT: &str = "22M";
 /// What a mode ends with if the machine cannot do it.
 const SKIPPED: i32 = 77;
 

@@ -123,7 +123,7 @@ const PLACES: [&str; 5] = ["signal", "vfork", "descriptors", "threads", "root"];
 
 fn in_each_place(places: &[&str], hooks: &Path, neap: impl Fn() -> Neap) {
     for place in places {
-        let words = [hooks.as_os_str(), (*place).as_ref(), "48".as_ref()];
+        let words = [hooks.as_os_str(), (*place).as_ref(), "36".as_ref()];
         let run = neap().run(&Run::new(words).limit(Duration::from_secs(120)));
         assert_eq!(run.text(), format!("hooks {place}: ok\n"), "{}", run.stderr);
         run.must_have_paged();
@@ -137,7 +137,7 @@ fn its_calls_may_be_made_from_anywhere() {
         return;
     }
     let Some(_alone) = paging(test) else { return };
-    in_each_place(&PLACES, &program("hooks"), || Neap::limit("32M"));
+    in_each_place(&PLACES, &program("hooks"), || Neap::limit("24M"));
 }
 
 #[test]
@@ -148,5 +148,5 @@ fn its_calls_may_be_made_from_anywhere_by_an_ordinary_user() {
     };
     let _alone = exclusive();
     let hooks = user.copy(&program("hooks"));
-    in_each_place(&PLACES[..4], &hooks, || user.run("32M", &device, &[]));
+    in_each_place(&PLACES[..4], &hooks, || user.run("24M", &device, &[]));
 }

@@ -214,7 +214,7 @@ fn sort_sorts_the_same() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     same_output("sort_sorts_the_same", "sort", || {
         let file = lines(
-            size(400_000, 12_000_000).parse().expect("a number"),
+            size(300_000, 12_000_000).parse().expect("a number"),
             dir.path(),
         );
         let buffer = if full() { "1500M" } else { "150M" };
@@ -227,7 +227,7 @@ fn xz_compresses_to_the_same_bytes() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     same_output("xz_compresses_to_the_same_bytes", "xz", || {
         let file = lines(
-            size(65_000, 2_500_000).parse().expect("a number"),
+            size(45_000, 2_500_000).parse().expect("a number"),
             dir.path(),
         );
         run(&[
@@ -259,7 +259,7 @@ fn with_malloc(name: &str, library: &str) {
         let python = run(&[
             "python3".into(),
             script("dicts.py"),
-            size(18_000, 500_000).into(),
+            size(14_000, 500_000).into(),
         ]);
         // The interpreter's own arenas would hide the library.
         python.env("LD_PRELOAD", path).env("PYTHONMALLOC", "malloc")

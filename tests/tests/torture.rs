@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use neap_tests::{Managed, Neap, Need, OrdinaryUser, Run, WITHOUT_RAW_CLONE, program, require};
 
 /// How long the longest of these tortures takes, in seconds. `NEAP_TORTURE_SECONDS` replaces it, and scales the others.
-const EVERYDAY: u64 = 14;
+const EVERYDAY: u64 = 10;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
@@ -99,7 +99,7 @@ fn torture_finds_no_wrong_byte() {
 fn torture_with_a_swap_file_finds_no_wrong_byte() {
     let test = Torture {
         memory: "384M",
-        ..Torture::new("torture_with_a_swap_file_finds_no_wrong_byte", 10)
+        ..Torture::new("torture_with_a_swap_file_finds_no_wrong_byte", 8)
     };
     if require(test.name, &[Need::Neap, Need::Userfaultfd]) {
         let dir = tempfile::tempdir_in("/var/tmp").expect("a temporary folder");
@@ -123,7 +123,7 @@ fn torture_of_an_ordinary_user_finds_no_wrong_byte() {
     // Without CAP_SYS_PTRACE the kernel announces no fork: a raw clone(2) faults on managed memory.
     let mut test = Torture {
         extra: &["--ops", WITHOUT_RAW_CLONE],
-        ..Torture::new("torture_of_an_ordinary_user_finds_no_wrong_byte", 8)
+        ..Torture::new("torture_of_an_ordinary_user_finds_no_wrong_byte", 7)
     };
     let Some((user, device)) = OrdinaryUser::with_device(test.name) else {
         return;
