@@ -88,6 +88,7 @@ fn prepare(job: &Arc<Job>, caller: &Caller, needs: Needs) -> Option<Arc<Unborn>>
     let end = || {
         let settled = space.quiesce(job) && !space.is_changing();
         if settled {
+            space.let_write(&needed);
             unborn = Some(space.expect_child(job, alone));
         }
         settled

@@ -1,6 +1,6 @@
 //! Serving faults: what is filled, and where the thread that serves runs.
 
-use neap_units::{Nanos, Pages};
+use neap_units::{Bytes, Nanos, Pages};
 
 use crate::Share;
 
@@ -13,6 +13,21 @@ crate::group! {
         /// The same near the limit: what may be filled without room for it.
         /// Chosen.
         fresh_near: Pages = Pages(16);
+        /// Pages of what a fork shared that may be copied for one fault at most, where there is room.
+        /// A fault costs some 10 us, and a copy of so many pages 100. Chosen.
+        copied: Pages = Pages(128);
+        /// The same near the limit.
+        /// Chosen.
+        copied_near: Pages = Pages(8);
+        /// Of so much room at most a part may be copied for one fault.
+        /// Others copy, too. Chosen.
+        copied_share: Share = Share::one_in(4);
+        /// Pages that a process may copy unheld before what it shares is write-protected.
+        /// Most children copy a few, and execute another program. Chosen.
+        copied_unheld: Pages = Pages(64);
+        /// How much is write-protected at once.
+        /// Nothing leaves, and no fault is served, meanwhile: some 40 us. Whole huge pages. Chosen.
+        held_part: Bytes = Bytes::mib(2);
         /// Places of one space whose growth is followed.
         /// An allocator hands out from one for each size and thread, and data grows beside it. Chosen.
         fresh_places: usize = 8;

@@ -10,6 +10,7 @@
 //! What is checked: each page that a thread reads is as it was written (the imagined kernel knows); nobody waits for ever;
 //! no page is lost unless the disk erred; nothing of a program that ended is kept; and the core's own invariants.
 
+mod cow;
 mod disk;
 mod forked;
 mod found;

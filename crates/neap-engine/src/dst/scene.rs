@@ -75,6 +75,8 @@ pub(super) struct Scene {
     pub failed: RefCell<Option<String>>,
     pub disk_erred: Arc<AtomicBool>,
     /// Calls within calls.
+    /// Of fault threads, so far.
+    turns: Cell<u32>,
     depth: Cell<u32>,
     /// No program gets on within calls any more.
     pub quiet: Cell<bool>,
@@ -220,6 +222,7 @@ impl Scene {
             failed: RefCell::default(),
             disk_erred,
             depth: Cell::new(0),
+            turns: Cell::new(0),
             quiet: Cell::new(false),
             words: RefCell::default(),
             machine,
@@ -359,15 +362,26 @@ impl Scene {
         let space = program.space.borrow().clone();
         let slot = program.faults.share();
         let has_message = self.machine.has_message(program.nr);
+        let holds_copies = self.holds_copies();
         self.has_done(move || {
-            if space.is_some_and(|space| space.is_dead()) {
+            if space.as_ref().is_some_and(|space| space.is_dead()) {
                 thread.end();
             } else {
+                if let Some(space) = space.filter(|_| holds_copies) {
+                    space.cow.want();
+                }
+                thread.hold_copies();
                 thread.turn(has_message);
                 slot.put(thread);
             }
         });
         self.take_born();
+    }
+
+    /// Whether what a fork shared is to be write-protected now: it is now and then.
+    fn holds_copies(&self) -> bool {
+        let turns = self.turns.replace(self.turns.get() + 1);
+        !self.quiet.get() && turns.is_multiple_of(8)
     }
 
     /// A part of the engine does its work: here, or in a thread, as far as that gets.

@@ -7,7 +7,7 @@ use super::program::BASE;
 use crate::reclaim::Part;
 
 /// A process with eight pages, each with its number, and a child of it.
-fn family() -> Story {
+pub(super) fn family() -> Story {
     let story = Story::new();
     story.does(0, Act::Map(place(0, 8), Prot::RW));
     for page in 0..8 {

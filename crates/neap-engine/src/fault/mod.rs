@@ -5,6 +5,8 @@
 //! otherwise ahead, where it keeps that thread while it wakes it. A wake-up that crosses cpus costs many times what the
 //! fault itself does.
 
+mod cow;
+mod follow;
 mod fresh;
 mod gaps;
 mod inbox;
@@ -20,7 +22,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use neap_sys::{CpuTime, Wake};
+use neap_sys::Wake;
 use neap_tuning::TUNING;
 use neap_units::PageNr;
 
@@ -31,7 +33,7 @@ use crate::spawn::spawn;
 use fresh::FreshRuns;
 use gaps::Gaps;
 use inbox::Inbox;
-use patience::{Patience, Span, Terms, Times};
+use patience::{Patience, Span, Terms};
 use rank::Rank;
 use throttle::Throttle;
 use watch::Doing;
@@ -119,6 +121,8 @@ pub(crate) struct FaultThread {
     /// Its library called during the first look, and nobody has heard it since.
     unheard: bool,
     throttle: Throttle,
+    /// From where on what a fork shared is still to be write-protected.
+    unheld: Option<u64>,
 }
 
 impl FaultThread {
@@ -147,6 +151,7 @@ impl FaultThread {
             hears_more: false,
             unheard: false,
             throttle: Throttle::default(),
+            unheld: None,
         }
     }
 
@@ -159,6 +164,7 @@ impl FaultThread {
             }
             let space = self.space.clone();
             let alone = space.body.get().is_none_or(|body| body.agent.is_gone());
+            self.hold_copies();
             let told = self.lets_changes_pass() || self.sleep(alone);
             let quiet = self.inbox.waiting.is_empty() && !space.expects();
             if !told && quiet {
@@ -251,6 +257,7 @@ impl FaultThread {
     fn sleep(&self, alone: bool) -> bool {
         let space = &self.space;
         let limit = match alone {
+            _ if self.unheld.is_some() => Some(0),
             _ if space.expects() => Some(self.unsure),
             _ if !self.inbox.waiting.is_empty() => Some(self.pause()),
             true => Some(TUNING.faults.alone.0),
@@ -429,72 +436,5 @@ impl FaultThread {
         let mut ranges = self.space.ranges.lock();
         ranges.remove(range.clone());
         self.space.uffd.unregister(range).is_ok()
-    }
-
-    /// Runs where the faulting thread runs.
-    fn follow(&mut self, fault: &Fault) {
-        if fault.tried_at.is_some() {
-            return;
-        }
-        let thread = fault.thread;
-        let stranger = self.followed.is_some_and(|(tid, _)| tid != thread);
-        let events = std::mem::take(&mut self.inbox.heard);
-        self.rank.note_strangers(events + u32::from(stranger));
-        let strayed = self.rank.note_fault();
-        let keeps = !self.rank.is_behind() && self.patience.is_due();
-        let ranks = self.rank.is_due();
-        if strayed || keeps || ranks {
-            self.followed = self.met(thread);
-            if let Some((_, cpu)) = self.followed {
-                if neap_sys::pin_to(0, cpu).is_err() {
-                    self.followed = None;
-                }
-                self.space.served_on.store(cpu + 1, Relaxed);
-            }
-            let times = self.times().filter(|_| keeps || ranks);
-            if keeps {
-                self.patience.look(times);
-            }
-            if ranks {
-                self.rank.look(times);
-            }
-        }
-        let was_behind = self.rank.is_behind();
-        let quiet = !self.held && !fault.protected && !self.space.expects();
-        self.rank.choose(self.followed.is_some() && quiet);
-        if self.rank.is_behind() != was_behind {
-            self.patience.interrupt();
-        }
-    }
-
-    /// The cpu time of this thread and of the one that is followed.
-    fn times(&self) -> Option<Times> {
-        let (tid, _) = self.followed?;
-        let its = self.space.body.get()?.process.cpu_time(tid)?;
-        let own = CpuTime::own()?;
-        Some(Times { tid, own, its })
-    }
-
-    /// A thread of the program and the cpu it was on, if its number means the same to us.
-    fn met(&self, thread: u32) -> Option<(u32, usize)> {
-        let body = self.space.body.get()?;
-        let cpu = body.process.cpu_of(thread)?;
-        body.same_pids.then_some((thread, cpu))
-    }
-
-    /// Whether the thread might be woken elsewhere. Where no cpu is idle it stays, and the calls that keep it take a
-    /// sixth of a fault; but one that strayed nevertheless is to come back soon.
-    fn may_stray(&mut self) -> bool {
-        let trusts = self.trusted < TUNING.faults.trusted && self.job.crowded.load(Relaxed);
-        self.trusted = if trusts { self.trusted + 1 } else { 0 };
-        !trusts
-    }
-
-    /// Keeps the thread that is followed on this cpu while it is woken.
-    fn keep(&self, thread: u32) {
-        let followed = self.followed.filter(|(tid, _)| *tid == thread);
-        if let Some((_, cpu)) = followed.filter(|_| self.ahead && self.patience.keeps()) {
-            self.job.keeper.keep_until_woken(thread.cast_signed(), cpu);
-        }
     }
 }

@@ -57,9 +57,11 @@ impl FaultThread {
             };
         }
         if fault.protected {
-            return match found {
-                None | Some((_, State::Absent)) => self.first_write(fault),
-                Some(_) => self.let_write(fault),
+            let known = !matches!(found, None | Some((_, State::Absent)));
+            return match (known, self.space.cow.holds()) {
+                (_, true) => self.let_copy(fault, known),
+                (false, _) => self.first_write(fault),
+                (true, _) => self.let_write(fault),
             };
         }
         match found {

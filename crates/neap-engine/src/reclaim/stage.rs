@@ -152,6 +152,14 @@ impl Reclaimer {
         spans.truncate(neap_wire::MAX_RANGES);
         let count: u64 = spans.iter().map(|span| span.end - span.start).sum();
         stuck.truncate(count as usize / PAGE_SIZE);
+        // The agent would wait for the fault thread, and that one for the gate.
+        let allowed = |span: &Range<u64>| {
+            let progress = space.uffd.unprotect(span.clone(), neap_sys::Wake::Now);
+            progress.stop.is_none()
+        };
+        if space.cow.holds() && !spans.iter().all(allowed) {
+            return 0;
+        }
         if space.kin.shares() {
             space.kin.part(&stuck);
             space.group.charge(count);

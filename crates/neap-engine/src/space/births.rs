@@ -112,6 +112,7 @@ impl Space {
         let ranges = self.ranges.lock().clone();
         let child = job.add_space(self.group.clone(), child, ranges, Some(self.kin.family()));
         child.inherit_from(self);
+        child.cow.inherit_from(&self.cow);
         child
             .cookie_page
             .store(self.cookie_page.load(Relaxed), Relaxed);
@@ -127,6 +128,10 @@ impl Space {
         // What children of its own find wiped is not registered in it either.
         self.traits.inherit_from(&parent.traits);
         self.mappings.inherit_from(&parent.mappings);
+        if self.kin.has_copier() {
+            self.cow.want();
+            parent.cow.want();
+        }
     }
 
     /// Gives a child's space what is out in this one. What of it has no bytes any more, and why. The caller holds the gate

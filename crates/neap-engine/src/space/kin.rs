@@ -25,6 +25,8 @@ struct Family {
     members: AtomicU32,
     /// Pages that one or another of them has parted.
     parted: AtomicU64,
+    /// One of them was seen to copy what it shares.
+    copies: AtomicBool,
 }
 
 pub(crate) struct Kin {
@@ -42,7 +44,9 @@ pub(crate) struct Kin {
     explained: AtomicU64,
     /// Its other faults when that was measured. A child begins with none.
     faults: AtomicU64,
-    /// Bytes that it may have copied of what it shared since.
+    /// Those other faults as seen last.
+    seen: AtomicU64,
+    /// Bytes that it may have copied of what it shared since it was measured.
     copied: AtomicU64,
     /// Those other faults when nothing was found that is the process's alone, and one more. 0: it was not looked for.
     settled: AtomicU64,
@@ -59,6 +63,7 @@ impl Kin {
             number,
             members: AtomicU32::new(1),
             parted: AtomicU64::new(0),
+            copies: AtomicBool::new(false),
         };
         Self::of(Arc::new(family), 0)
     }
@@ -83,6 +88,7 @@ impl Kin {
             elsewhere: AtomicU64::new(0),
             explained: AtomicU64::new(0),
             faults: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
             copied: AtomicU64::new(0),
             settled: AtomicU64::new(0),
             new: AtomicBool::new(born > 0),
@@ -184,6 +190,26 @@ impl Kin {
         now.saturating_sub(self.born) < TUNING.looks.childhood.0
     }
 
+    /// Whether another of its family forked it.
+    pub fn is_forked(&self) -> bool {
+        self.born > 0
+    }
+
+    /// Bytes of the process that may be copied yet.
+    pub fn may_copy(&self) -> u64 {
+        self.elsewhere.load(Relaxed)
+    }
+
+    /// Some of the family copies what it shares.
+    pub fn note_copier(&self) {
+        self.family.copies.store(true, Relaxed);
+    }
+
+    /// Whether that was so.
+    pub fn has_copier(&self) -> bool {
+        self.family.copies.load(Relaxed)
+    }
+
     /// Whether it has come to the family since it was measured.
     pub fn is_new(&self) -> bool {
         self.new.load(Relaxed)
@@ -221,6 +247,11 @@ impl Kin {
         settled == 0 || self.unexplained(process).is_none_or(|now| now > enough)
     }
 
+    /// Faults of the process that may have copied something, as seen last.
+    pub fn seen(&self) -> u64 {
+        self.seen.load(Relaxed)
+    }
+
     fn unexplained(&self, process: &Process) -> Option<u64> {
         let faults = process.faults()?;
         Some(faults.saturating_sub(self.explained.load(Relaxed)))
@@ -231,6 +262,7 @@ impl Kin {
     /// too. How much that is, in bytes.
     pub fn note_copies(&self, process: &Process) -> u64 {
         if let Some(now) = self.unexplained(process) {
+            self.seen.store(now, Relaxed);
             let pages = now.saturating_sub(self.faults.load(Relaxed));
             // All that it shares, of which at least a half counts elsewhere.
             let most = self.elsewhere.load(Relaxed) * 2;

@@ -9,6 +9,7 @@
 mod adopt;
 mod births;
 mod copies;
+mod cow;
 mod discover;
 mod errands;
 mod events;
@@ -45,6 +46,7 @@ use crate::group::Group;
 use crate::proof::Token;
 pub(crate) use births::Born;
 use copies::Copies;
+use cow::Cow;
 pub(crate) use events::News;
 use hints::Hints;
 pub(crate) use hints::Wish;
@@ -158,6 +160,7 @@ pub(crate) struct Space {
     pub vouched: Lock<Ranges, 6>,
     pub quarantine: Lock<Quarantine, 6>,
     pub kin: Kin,
+    pub cow: Cow,
     /// What it counts for.
     pub group: Arc<Group>,
     pub lost: Lost,
@@ -228,6 +231,7 @@ impl Space {
             traits: Traits::default(),
             vouched: Lock::default(),
             quarantine: Lock::default(),
+            cow: Cow::new(kin.is_forked()),
             kin,
             group,
             lost: Lost::default(),

@@ -58,6 +58,15 @@ impl Ranges {
         (address < end).then_some(start..end)
     }
 
+    /// What follows from `address` on, up to the next gap.
+    pub fn next(&self, address: u64) -> Option<Range<u64>> {
+        let here = self.find(address).map(|range| address..range.end);
+        here.or_else(|| {
+            let (&start, &end) = self.by_start.range(address..).next()?;
+            Some(start..end)
+        })
+    }
+
     /// Whether any byte of `range` is in the set.
     pub fn touches(&self, range: &Range<u64>) -> bool {
         let before = self.by_start.range(..range.end).next_back();
@@ -119,6 +128,9 @@ mod tests {
                 for at in range { model[at as usize] = add; }
                 let got: Vec<bool> = (0..80).map(|at| ranges.find(at).is_some()).collect();
                 prop_assert_eq!(&got[..], &model[..]);
+                let next: Vec<_> = (0..80).map(|at| ranges.next(at).map_or(99, |next| next.start)).collect();
+                let first = |from: usize| (from..80).find(|&at| model[at]).map_or(99, |at| at as u64);
+                prop_assert_eq!(next, (0..80).map(first).collect::<Vec<_>>());
                 let all: Vec<_> = ranges.iter().collect();
                 prop_assert!(all.windows(2).all(|w| w[0].end < w[1].start));
             }

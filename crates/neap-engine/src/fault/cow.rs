@@ -1,0 +1,77 @@
+//! The first write to a page that a fork shared, where those are write-protected ([`crate::space::Space::hold_copies`]): the kernel
+//! copies it once it may.
+
+use std::ops::Range;
+
+use neap_sys::Found;
+use neap_tuning::TUNING;
+use neap_units::{PAGE_SIZE, PageNr};
+
+use super::{Fault, FaultThread, Served};
+
+impl FaultThread {
+    /// Write-protects a part of what a fork shared, where that is wanted or goes on. Faults are served between two parts.
+    pub fn hold_copies(&mut self) {
+        if self.space.cow.take_wanted() {
+            self.unheld = Some(0);
+        }
+        let Some(from) = self.unheld else {
+            return;
+        };
+        self.unheld = self.space.hold_copies(from);
+        if self.unheld == Some(from) {
+            self.job.clock.sleep(TUNING.faults.again.0); // mappings change
+        }
+    }
+
+    /// Lets a run of pages be copied, once there is room. `known`: the table has the page.
+    ///
+    /// How many will be is told by the faults of the process later. Until the next look all of them count.
+    pub(super) fn let_copy(&mut self, fault: Fault, known: bool) -> Served {
+        let shares = self.space.kin.shares();
+        if shares && self.must_wait(&fault) {
+            return Served::Held;
+        }
+        let gate = self.space.gate.read();
+        let Some(range) = self.shared_run(fault.page, self.most_copied(shares)) else {
+            drop(gate);
+            return match known {
+                true => self.let_write(fault),
+                false => self.first_write(fault),
+            };
+        };
+        let filler = &mut self.loader.filler;
+        let progress = filler.unprotect(&self.space, range);
+        if shares && progress.done > 0 {
+            self.space.cow.note_let(progress.done / PAGE_SIZE as u64);
+            self.space.charge(progress.done);
+        }
+        drop(gate);
+        self.end_fill(fault.page, progress)
+    }
+
+    /// How many pages may be copied for one fault.
+    fn most_copied(&self, shares: bool) -> u64 {
+        let (near, most) = (TUNING.faults.copied_near.0, TUNING.faults.copied.0);
+        if !shares {
+            return most;
+        }
+        let part = TUNING.faults.copied_share.of(self.space.group.room());
+        (part / PAGE_SIZE as u64).clamp(near, most)
+    }
+
+    /// The pages from this one on that are there, and not the page of zeros, `most` at most. `None`: this one is not. Of a child
+    /// that has told nothing of itself that cannot be seen.
+    fn shared_run(&self, page: PageNr, most: u64) -> Option<Range<u64>> {
+        let registered = self.space.registered(page)?;
+        let end = registered.end.min(page.addr() + most * PAGE_SIZE as u64);
+        let Some(body) = self.space.body.get() else {
+            return Some(page.addr()..end);
+        };
+        let mut first = None;
+        let mut note = |run: Range<u64>, found| _ = first.get_or_insert((run, found));
+        body.view.present(page.addr()..end, &mut note).ok()?;
+        let (run, _) = first.filter(|(_, found)| *found == Found::Pages)?;
+        (run.start == page.addr()).then_some(run)
+    }
+}
