@@ -26,8 +26,11 @@ crate::group! {
         /// Most children copy a few, and execute another program. Chosen.
         copied_unheld: Pages = Pages(64);
         /// How much is write-protected at once.
-        /// Nothing leaves, and no fault is served, meanwhile: some 40 us. Whole huge pages. Chosen.
-        held_part: Bytes = Bytes::mib(2);
+        /// Nothing leaves, and no fault is served, meanwhile. Whole huge pages. Chosen.
+        held_part: Bytes = Bytes::mib(8);
+        /// Copies are not held up again for what the process copies before so many times the time that it took.
+        /// A process that forks all the time copies the same pages all the time. Chosen.
+        holds_rest: u64 = 16;
         /// Places of one space whose growth is followed.
         /// An allocator hands out from one for each size and thread, and data grows beside it. Chosen.
         fresh_places: usize = 8;

@@ -13,14 +13,20 @@ impl FaultThread {
     /// Write-protects a part of what a fork shared, where that is wanted or goes on. Faults are served between two parts.
     pub fn hold_copies(&mut self) {
         if self.space.cow.take_wanted() {
-            self.unheld = Some(0);
+            self.unheld = Some((0, 0));
         }
-        let Some(from) = self.unheld else {
+        let Some((from, took)) = self.unheld else {
             return;
         };
-        self.unheld = self.space.hold_copies(from);
-        if self.unheld == Some(from) {
-            self.job.clock.sleep(TUNING.faults.again.0); // mappings change
+        let start = self.job.clock.now();
+        let next = self.space.hold_copies(from);
+        let end = self.job.clock.now();
+        let took = took + end - start;
+        self.unheld = next.map(|next| (next, took));
+        match next {
+            None => self.space.cow.rest(end, took),
+            Some(next) if next == from => self.job.clock.sleep(TUNING.faults.again.0), // mappings change
+            Some(_) => {}
         }
     }
 

@@ -121,8 +121,8 @@ pub(crate) struct FaultThread {
     /// Its library called during the first look, and nobody has heard it since.
     unheard: bool,
     throttle: Throttle,
-    /// From where on what a fork shared is still to be write-protected.
-    unheld: Option<u64>,
+    /// From where on what a fork shared is still to be write-protected, and the nanoseconds that this took so far.
+    unheld: Option<(u64, u64)>,
 }
 
 impl FaultThread {

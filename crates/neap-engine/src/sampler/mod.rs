@@ -63,10 +63,10 @@ pub(crate) struct Sampler {
 }
 
 /// Has what these processes share write-protected where they copy it, and there is less room than they may copy.
-fn watch_copies(sharers: &[(&Arc<Space>, &Body)]) {
+fn watch_copies(sharers: &[(&Arc<Space>, &Body)], now: u64) {
     let all: u64 = sharers.iter().map(|(space, _)| space.kin.may_copy()).sum();
     for (space, _) in sharers {
-        if space.group.room() < all && space.cow.look(space.kin.seen()) {
+        if space.group.room() < all && space.cow.look(space.kin.seen(), now) {
             space.kin.note_copier();
             space.ring();
         }
@@ -258,7 +258,7 @@ impl Sampler {
             .iter()
             .map(|(space, body)| space.kin.note_copies(&body.process));
         let copied: u64 = copied.sum();
-        watch_copies(sharers);
+        watch_copies(sharers, start);
         let end = neap_sys::monotonic_nanos();
         self.next_copies = end + (end - start) * TUNING.looks.rest;
         copied > TUNING.looks.doubt.of(self.job.meter.limit().0)

@@ -130,7 +130,6 @@ impl Space {
         self.mappings.inherit_from(&parent.mappings);
         if self.kin.has_copier() {
             self.cow.want();
-            parent.cow.want();
         }
     }
 

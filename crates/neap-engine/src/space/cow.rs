@@ -23,6 +23,8 @@ pub(crate) struct Cow {
     faults: AtomicU64,
     /// Pages that were let be copied since.
     let_on: AtomicU64,
+    /// Before then, in nanoseconds, copies are not held up again for what it copies.
+    rests_until: AtomicU64,
 }
 
 impl Cow {
@@ -35,11 +37,12 @@ impl Cow {
             holds: AtomicBool::new(false),
             faults: AtomicU64::new(if forked { 0 } else { Self::NEVER }),
             let_on: AtomicU64::new(0),
+            rests_until: AtomicU64::new(0),
         }
     }
 
     /// The process has had so many faults that may have copied. Whether copies are to be held up for that.
-    pub fn look(&self, faults: u64) -> bool {
+    pub fn look(&self, faults: u64, now: u64) -> bool {
         let before = self.faults.load(Relaxed);
         if before == Self::NEVER {
             self.faults.store(faults, Relaxed);
@@ -47,12 +50,21 @@ impl Cow {
         }
         let unheld = (faults.saturating_sub(before)).saturating_sub(self.let_on.load(Relaxed));
         let many = unheld > TUNING.faults.copied_unheld.0;
+        if many && now < self.rests_until.load(Relaxed) {
+            return false;
+        }
         if many {
             self.faults.store(faults, Relaxed);
             self.let_on.store(0, Relaxed);
             self.wanted.store(true, Relaxed);
         }
         many
+    }
+
+    /// All is write-protected, `now`, and that took so many nanoseconds.
+    pub fn rest(&self, now: u64, took: u64) {
+        let rest = took * TUNING.faults.holds_rest;
+        self.rests_until.store(now + rest, Relaxed);
     }
 
     /// Has copies held up.
@@ -141,26 +153,36 @@ mod tests {
     fn copies_are_held_up_once_some_were_made_that_nobody_let() {
         let most = TUNING.faults.copied_unheld.0;
         let cow = Cow::new(true);
-        assert!(!cow.look(most));
-        assert!(cow.look(most + 1) && cow.take_wanted() && !cow.take_wanted());
+        assert!(!cow.look(most, 0));
+        assert!(cow.look(most + 1, 0) && cow.take_wanted() && !cow.take_wanted());
         cow.note_let(1000);
-        assert!(!cow.look(most + 1 + 1000 + most));
-        assert!(cow.look(most + 1 + 1000 + most + 1));
+        assert!(!cow.look(most + 1 + 1000 + most, 0));
+        assert!(cow.look(most + 1 + 1000 + most + 1, 0));
     }
 
     #[test]
     fn what_a_process_did_before_it_forked_counts_for_nothing() {
         let cow = Cow::new(false);
-        assert!(!cow.look(1 << 40));
-        assert!(!cow.look((1 << 40) + TUNING.faults.copied_unheld.0));
-        assert!(cow.look((1 << 40) + TUNING.faults.copied_unheld.0 + 1));
+        assert!(!cow.look(1 << 40, 0));
+        assert!(!cow.look((1 << 40) + TUNING.faults.copied_unheld.0, 0));
+        assert!(cow.look((1 << 40) + TUNING.faults.copied_unheld.0 + 1, 0));
+    }
+
+    #[test]
+    fn who_copies_all_the_time_is_not_write_protected_all_the_time() {
+        let many = TUNING.faults.copied_unheld.0 + 1;
+        let cow = Cow::new(true);
+        cow.rest(100, 10);
+        let end = 100 + 10 * TUNING.faults.holds_rest;
+        assert!(!cow.look(many, end - 1) && cow.look(many, end));
     }
 
     #[test]
     fn a_part_ends_where_a_huge_page_does() {
-        const HUGE: u64 = 2 << 20;
-        assert_eq!(cut(HUGE - 4096..10 * HUGE), HUGE - 4096..HUGE);
-        assert_eq!(cut(HUGE..10 * HUGE), HUGE..2 * HUGE);
-        assert_eq!(cut(HUGE..HUGE + 4096), HUGE..HUGE + 4096);
+        let part = TUNING.faults.held_part.0;
+        assert!(part.is_multiple_of(2 << 20));
+        assert_eq!(cut(part - 4096..10 * part), part - 4096..part);
+        assert_eq!(cut(part..10 * part), part..2 * part);
+        assert_eq!(cut(part..part + 4096), part..part + 4096);
     }
 }

@@ -25,7 +25,7 @@ struct Family {
     members: AtomicU32,
     /// Pages that one or another of them has parted.
     parted: AtomicU64,
-    /// One of them was seen to copy what it shares.
+    /// A child was seen to copy what it shares.
     copies: AtomicBool,
 }
 
@@ -200,12 +200,14 @@ impl Kin {
         self.elsewhere.load(Relaxed)
     }
 
-    /// Some of the family copies what it shares.
+    /// It copies what it shares.
     pub fn note_copier(&self) {
-        self.family.copies.store(true, Relaxed);
+        if self.is_forked() {
+            self.family.copies.store(true, Relaxed);
+        }
     }
 
-    /// Whether that was so.
+    /// Whether a child of the family does, so that the next one will.
     pub fn has_copier(&self) -> bool {
         self.family.copies.load(Relaxed)
     }
