@@ -18,8 +18,10 @@ const WANTED: [&str; 7] = [
     "pthread_atfork",
 ];
 /// The calls that the library stands in front of.
-const HOOKS: [&str; 14] = [
+const HOOKS: [&str; 17] = [
     "_Fork",
+    "__clone",
+    "clone",
     "fread",
     "ioctl",
     "madvise",
@@ -33,6 +35,7 @@ const HOOKS: [&str; 14] = [
     "process_madvise",
     "read",
     "sbrk",
+    "syscall",
 ];
 
 /// The library, as neap puts it where its programs find it.

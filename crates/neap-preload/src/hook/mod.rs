@@ -2,6 +2,8 @@
 //! memory that a forked child finds wiped, and changes of mappings.
 
 #[cfg(target_arch = "x86_64")]
+pub mod apart;
+#[cfg(target_arch = "x86_64")]
 mod door;
 mod fork;
 mod ioctl;
@@ -19,7 +21,7 @@ mod turn;
 pub use fork::register_fork_handlers;
 pub use next::find as find_what_is_behind;
 #[cfg(target_arch = "x86_64")]
-pub use next::restartable;
+pub use next::{CLONE, SYSCALL, restartable};
 #[cfg(target_arch = "x86_64")]
 pub use passing::{SAVED, after_fork, before_fork, end_of_fork, in_child};
 

@@ -5,6 +5,8 @@
 use core::ffi::{c_int, c_ulong, c_void};
 use core::mem::transmute;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+#[cfg(target_arch = "x86_64")]
+use core::{ffi::CStr, sync::atomic::AtomicBool};
 
 use super::{as_libc, as_libc_long};
 use crate::sys::{self, nr};
@@ -21,6 +23,10 @@ type Read = unsafe extern "C" fn(c_int, *mut c_void, usize) -> isize;
 type Pread = unsafe extern "C" fn(c_int, *mut c_void, usize, i64) -> isize;
 type Fread = unsafe extern "C" fn(*mut c_void, usize, usize, *mut c_void) -> usize;
 type Fileno = unsafe extern "C" fn(*mut c_void) -> c_int;
+#[cfg(target_arch = "x86_64")]
+type Dladdr = unsafe extern "C" fn(usize, &mut [usize; 4]) -> c_int;
+#[cfg(target_arch = "x86_64")]
+type Clone = unsafe extern "C" fn(usize, usize, c_int, usize, ...) -> c_int;
 type Fork = unsafe extern "C" fn() -> c_int;
 
 /// Their addresses; 0 where they are not known.
@@ -46,6 +52,18 @@ static FILENO: AtomicUsize = AtomicUsize::new(0);
 static FORK: AtomicUsize = AtomicUsize::new(0);
 #[unsafe(link_section = ".data")]
 static FORK_WITH_HANDLERS: AtomicUsize = AtomicUsize::new(0);
+/// Where `syscall` goes on.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(link_section = ".data")]
+pub static SYSCALL: AtomicUsize = AtomicUsize::new(0);
+/// Where `clone` goes on.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(link_section = ".data")]
+pub static CLONE: AtomicUsize = AtomicUsize::new(0);
+/// Neither of these two is libc's.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(link_section = ".data")]
+static ANOTHERS: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
 /// Where libc has told the kernel to write to, from a thread's record on, and how much.
 #[unsafe(link_section = ".data")]
 static RESTARTABLE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
@@ -80,6 +98,89 @@ pub unsafe fn find() {
         // SAFETY: a name that ends with NUL. The loader knows by the return address behind whom to look: it is in here.
         let found = unsafe { dlsym(BEHIND, name.as_ptr()) };
         place.store(found, Relaxed);
+    }
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        find_clones();
+    }
+}
+
+/// Looks for what makes children. A constructor of another library may call them before this one has begun. Both are there where dlsym is:
+/// a name that is not makes libc allocate memory, which an allocator that begins could not bear.
+///
+/// # Safety
+/// As of [`find`].
+#[cfg(target_arch = "x86_64")]
+pub unsafe fn find_clones() {
+    let address = sys::weak_dlsym();
+    if address == 0 {
+        return;
+    }
+    // SAFETY: the dynamic loader resolved this symbol, whose type POSIX fixes.
+    let dlsym: Dlsym = unsafe { transmute(address) };
+    // SAFETY: names that end with NUL.
+    let behind = |name: &CStr| unsafe { dlsym(BEHIND, name.as_ptr().cast()) };
+    let dladdr = behind(c"dladdr");
+    let libc = library_of(dladdr, sys::weak_errno());
+    let both = [(&SYSCALL, c"syscall"), (&CLONE, c"clone")];
+    for ((place, name), anothers) in both.into_iter().zip(&ANOTHERS) {
+        let function = behind(name);
+        let is_known = libc.is_some() && library_of(dladdr, function) == libc;
+        anothers.store(function != 0 && !is_known, Relaxed);
+        place.store(function, Relaxed);
+    }
+}
+
+/// Where the library begins that an address is in, by this function of libc's.
+#[cfg(target_arch = "x86_64")]
+fn library_of(dladdr: usize, address: usize) -> Option<usize> {
+    if dladdr == 0 || address == 0 {
+        return None;
+    }
+    // SAFETY: the dynamic loader found this function, whose type both libcs give so.
+    let dladdr: Dladdr = unsafe { transmute(dladdr) };
+    let mut found = [0usize; 4]; // Dl_info: the file, where it begins, a symbol, its address
+    // SAFETY: it writes there, and only looks for the address.
+    let known = unsafe { dladdr(address, &mut found) };
+    (known != 0).then_some(found[1])
+}
+
+/// Whether `syscall` goes on in libc, or nobody has another. A library may call something else so.
+#[cfg(target_arch = "x86_64")]
+pub fn is_libcs_syscall() -> bool {
+    !ANOTHERS[0].load(Relaxed)
+}
+
+/// The same of `clone`.
+#[cfg(target_arch = "x86_64")]
+pub fn is_libcs_clone() -> bool {
+    !ANOTHERS[1].load(Relaxed)
+}
+
+/// # Safety
+/// As clone(2), of which `words` are the arguments.
+#[cfg(target_arch = "x86_64")]
+pub unsafe fn clone(words: [usize; 7]) -> c_int {
+    let [entry, stack, flags, argument, parent_tid, tls, child_tid] = words;
+    match CLONE.load(Relaxed) {
+        0 => as_libc(-sys::ENOSYS),
+        next => {
+            // SAFETY: a definition of clone, whose type every libc gives so.
+            let next: Clone = unsafe { transmute(next) };
+            // SAFETY: the caller's promise.
+            unsafe {
+                next(
+                    entry,
+                    stack,
+                    flags as c_int,
+                    argument,
+                    parent_tid,
+                    tls,
+                    child_tid,
+                )
+            }
+        }
     }
 }
 

@@ -14,6 +14,13 @@ pub struct Kept {
     passage: Passage,
 }
 
+impl Kept {
+    pub const NONE: Self = Self {
+        mask: 0,
+        passage: Passage::NONE,
+    };
+}
+
 /// Bytes of [`Kept`], for the instructions that make room for it.
 pub const SAVED: usize = size_of::<Kept>();
 
@@ -30,18 +37,10 @@ const THAWED: u64 = 2;
 /// # Safety
 /// `kept` is room for it.
 pub unsafe extern "C" fn before_fork(kept: *mut Kept) -> u64 {
-    let mask = sys::set_signal_mask(u64::MAX);
     // SAFETY: the caller's promise.
-    let kept = unsafe {
-        kept.write(Kept {
-            mask,
-            passage: Passage::NONE,
-        });
-        &mut *kept
-    };
-    if !agent::fork_begins() {
+    let Some(kept) = (unsafe { begin(kept) }) else {
         return PLAIN;
-    }
+    };
     match heir::announce((&raw const *kept).addr()) {
         Announced::Passed(passage) => {
             kept.passage = passage;
@@ -56,6 +55,33 @@ pub unsafe extern "C" fn before_fork(kept: *mut Kept) -> u64 {
             THAWED
         }
     }
+}
+
+/// The same for a child that cannot be given what is out.
+///
+/// # Safety
+/// As of [`before_fork`].
+pub unsafe fn before_thawed_fork(kept: *mut Kept) -> u64 {
+    // SAFETY: the caller's promise.
+    if unsafe { begin(kept) }.is_none() {
+        return PLAIN;
+    }
+    thaw(None);
+    THAWED
+}
+
+/// Has signals wait. `None`: no page may leave, and none is out.
+///
+/// # Safety
+/// `kept` is room for it.
+unsafe fn begin<'kept>(kept: *mut Kept) -> Option<&'kept mut Kept> {
+    let mask = sys::set_signal_mask(u64::MAX);
+    // SAFETY: the caller's promise.
+    let kept = unsafe {
+        kept.write(Kept { mask, ..Kept::NONE });
+        &mut *kept
+    };
+    agent::fork_begins().then_some(kept)
 }
 
 /// In the process that has forked, or could not.

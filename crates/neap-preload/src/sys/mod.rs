@@ -12,6 +12,8 @@ mod limit;
 mod memory;
 mod own;
 #[cfg(target_arch = "x86_64")]
+mod probe;
+#[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "aarch64")]
 pub use aarch64::{
@@ -29,7 +31,9 @@ pub use file::{read_at, write_at};
 pub use limit::allow_descriptors;
 pub use own::is_self;
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::door;
+pub use probe::{is_readable, is_writable};
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::{apart, door};
 
 use core::mem::size_of;
 use core::sync::atomic::AtomicU32;

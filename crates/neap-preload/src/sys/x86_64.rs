@@ -1,5 +1,6 @@
 //! The x86-64 instructions.
 
+pub mod apart;
 pub mod door;
 
 use core::arch::{asm, global_asm};
@@ -10,6 +11,9 @@ pub const ARCH: u32 = 0xc000_003e;
 /// System call numbers.
 pub mod nr {
     pub const READ: usize = 0;
+    pub const CLONE: usize = 56;
+    pub const FORK: usize = 57;
+    pub const CLONE3: usize = 435;
     pub const EXIT: usize = 60;
     pub const EXIT_GROUP: usize = 231;
     pub const CAPSET: usize = 126;

@@ -69,14 +69,14 @@ unsafe impl Sync for Back {}
 #[unsafe(link_section = ".data")]
 static BACK: Back = Back(UnsafeCell::new(0));
 
-const STACK: usize = library::FORK_STACK;
+pub const STACK: usize = library::FORK_STACK;
 #[repr(C, align(16))]
-struct ChildStack(UnsafeCell<[u8; STACK]>);
+pub struct ChildStack(UnsafeCell<[u8; STACK]>);
 // SAFETY: only children of forks use it, each its own copy.
 unsafe impl Sync for ChildStack {}
 /// It adjoins a file's mapping, so no page of it ever leaves; and no parent touches it.
 #[unsafe(link_section = ".data")]
-static CHILD_STACK: ChildStack = ChildStack(UnsafeCell::new([0; STACK]));
+pub static CHILD_STACK: ChildStack = ChildStack(UnsafeCell::new([0; STACK]));
 
 unsafe extern "C" {
     fn neap_fork_door_clone();
