@@ -292,6 +292,9 @@ static uint64_t answers(void)
 #ifdef __GLIBC__
 	is(&wrong, "clone() without a stack", clone(shares, NULL, SIGCHLD, NULL), EINVAL);
 #endif
+	/* What the library asks of the kernel, and the kernel refuses. */
+	is(&wrong, "clone for two numbers", syscall(SYS_clone, CLONE_PIDFD | CLONE_PARENT_SETTID | SIGCHLD, 0, &told, 0, 0), EINVAL);
+	is(&wrong, "clone() for two numbers", clone(shares, stack + STACK, CLONE_PIDFD | CLONE_PARENT_SETTID | SIGCHLD, NULL, &told), EINVAL);
 	is(&wrong, "another call", syscall(SYS_close, -1), EBADF);
 	uint64_t *six = (uint64_t *)syscall(SYS_mmap, NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	wrong += six == MAP_FAILED || *six != 0 || syscall(SYS_munmap, six, 4096) != 0;

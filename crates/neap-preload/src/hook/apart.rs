@@ -82,7 +82,10 @@ pub unsafe extern "C" fn ask_of_syscall(words: *const Words, apart: *mut Apart) 
     }
     let call = match number as u32 as usize {
         nr::CLONE => of_clone(args[0], args),
-        nr::FORK => of_clone(SIGCHLD, [SIGCHLD, 0, 0, 0, 0]),
+        nr::FORK => of_clone(SIGCHLD, [0; 5]).map(|call| Apart {
+            number: nr::FORK,
+            ..call
+        }),
         _ => of_clone3(args[0], args[1]),
     };
     let Some(call) = call else {
@@ -202,7 +205,7 @@ fn of_clone3(at: usize, bytes: usize) -> Option<Apart> {
     if (bottom == 0) != (size == 0) {
         return None; // as the kernel will say
     }
-    call.stack = (bottom + size) as usize;
+    call.stack = bottom.wrapping_add(size) as usize;
     if (STRUCTURE..count).any(|place| word(place) != 0) {
         return Some(call); // the words of another kernel, which may mean anything: as they are
     }
