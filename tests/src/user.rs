@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::{Neap, Need, neap_binary, require, skip, tool};
 
-/// What the torture program does but for clone(2) itself, of which the kernel tells nobody without CAP_SYS_PTRACE.
+/// What the torture program does but for clone(2) by libc's `syscall`, of which the kernel tells nobody without CAP_SYS_PTRACE.
 pub const WITHOUT_RAW_CLONE: &str = "map,unmap,punch,fixed,remap,protect,write,poke,verify,sweep,sleep,\
     affinity,dontneed,free,advise,forkflags,lock,rw,vec,direct,uring,splice,pvm,selfmem,futex,threads,\
     sharewrite,racezero,stack,fork,forkall,forkexec,vfork,spawn,clonevm,daemon,uffd,malloc,code";

@@ -1,5 +1,5 @@
-//! Around fork(2) as libc does it. vfork, posix_spawn and raw clone do not come here: the first two
-//! share the address space until exec, and the last is announced by the kernel where it can.
+//! Around fork(2) as libc does it. vfork and posix_spawn do not come here: they share the address space until exec. What the program
+//! makes by clone(2) itself is in `apart.rs`.
 //!
 //! Where the kernel announces no forks, the child is given what is out (`heir.rs`), if the place is taken over at which
 //! libc's fork enters the kernel (`door.rs`). Else all pages come back before.

@@ -13,6 +13,32 @@ use crate::hook::{self, CLONE, SAVED, SYSCALL};
 /// Of a stack that is aligned but for the return address.
 const FRAME: usize = (size_of::<Apart>() + size_of::<Words>()).next_multiple_of(16) + 8;
 
+/// Makes a frame, and puts the arguments that are in registers into it.
+macro_rules! save {
+    () => {
+        "sub rsp, {frame}
+        mov [rsp], rdi
+        mov [rsp + 8], rsi
+        mov [rsp + 16], rdx
+        mov [rsp + 24], rcx
+        mov [rsp + 32], r8
+        mov [rsp + 40], r9"
+    };
+}
+
+/// All is as it was before [`save`].
+macro_rules! restore {
+    () => {
+        "mov rdi, [rsp]
+        mov rsi, [rsp + 8]
+        mov rdx, [rsp + 16]
+        mov rcx, [rsp + 24]
+        mov r8, [rsp + 32]
+        mov r9, [rsp + 40]
+        add rsp, {frame}"
+    };
+}
+
 /// The program's syscall.
 ///
 /// # Safety
@@ -37,13 +63,7 @@ pub unsafe extern "C" fn syscall() {
         "test esi, 0x100", // CLONE_VM
         "jnz 2b",
         "4:",
-        "sub rsp, {frame}",
-        "mov [rsp], rdi",
-        "mov [rsp + 8], rsi",
-        "mov [rsp + 16], rdx",
-        "mov [rsp + 24], rcx",
-        "mov [rsp + 32], r8",
-        "mov [rsp + 40], r9",
+        save!(),
         "mov rdi, rsp",
         "lea rsi, [rsp + {words}]",
         "call {ask}",
@@ -55,13 +75,7 @@ pub unsafe extern "C" fn syscall() {
         "mov rdi, rax",
         "jmp {answer}",
         "5:",
-        "mov rdi, [rsp]",
-        "mov rsi, [rsp + 8]",
-        "mov rdx, [rsp + 16]",
-        "mov rcx, [rsp + 24]",
-        "mov r8, [rsp + 32]",
-        "mov r9, [rsp + 40]",
-        "add rsp, {frame}",
+        restore!(),
         "jmp 2b",
         "7:", // nobody is behind, or not yet
         "mov rax, rdi",
@@ -107,13 +121,7 @@ pub unsafe extern "C" fn clone() {
         "notrack jmp rax",
         "4:",
         "mov rax, [rsp + 8]",
-        "sub rsp, {frame}",
-        "mov [rsp], rdi",
-        "mov [rsp + 8], rsi",
-        "mov [rsp + 16], rdx",
-        "mov [rsp + 24], rcx",
-        "mov [rsp + 32], r8",
-        "mov [rsp + 40], r9",
+        save!(),
         "mov rdi, rsp",
         "lea rsi, [rsp + {words}]",
         "mov rdx, rax",
@@ -133,13 +141,7 @@ pub unsafe extern "C" fn clone() {
         "add rsp, {frame}",
         "ret",
         "5:",
-        "mov rdi, [rsp]",
-        "mov rsi, [rsp + 8]",
-        "mov rdx, [rsp + 16]",
-        "mov rcx, [rsp + 24]",
-        "mov r8, [rsp + 32]",
-        "mov r9, [rsp + 40]",
-        "add rsp, {frame}",
+        restore!(),
         "mov rax, qword ptr [rip + {next}]",
         "test rax, rax",
         "jz {alone}", // nobody is behind
