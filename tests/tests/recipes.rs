@@ -64,6 +64,7 @@ recipes! {
     a_sort_of_postgres: "postgres.sh",
     a_worker_of_dask: "dask.sh",
     an_actor_of_ray: "ray.sh",
+    a_job_of_slurm: "slurm.sh",
     a_unit_of_systemd: "systemd.sh",
     a_notebook_is_interrupted_and_restarted: "jupyter.sh",
 }
