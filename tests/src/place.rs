@@ -17,6 +17,13 @@ const DOCKER: &str = "--bounding-set=-all,+chown,+dac_override,+fowner,+fsetid,+
 const READ_ONLY: &str = "mount --make-rprivate / && mkdir -p \"$0/tmp\" && mount -t tmpfs -o mode=1777 none \"$0/tmp\" && \
     mount -o remount,bind,ro / && exec env TMPDIR=\"$0/tmp\" \"$@\"";
 
+/// Everything is read-only but `/dev/shm`, which may hold no code; or that is, too.
+const NO_CODE: &str =
+    "mount --make-rprivate / && mount -t tmpfs -o mode=1777,noexec none /dev/shm && NOWHERE";
+const NOWHERE: &str = "mount --make-rprivate / && mount -t tmpfs -o ro none /dev/shm && NOWHERE";
+const ALL_READ_ONLY: &str = "for at in /tmp /var/tmp /run; do if mountpoint -q $at; then mount -o remount,bind,ro $at; fi; done; \
+    mount -o remount,bind,ro / && exec env -u TMPDIR -u XDG_RUNTIME_DIR HOME=/ \"$@\"";
+
 /// Only processes are in /proc, and others' are not seen.
 const HIDDEN_PROC: &str = "mount -t proc -o subset=pid,hidepid=invisible proc /proc && exec \"$@\"";
 
@@ -49,7 +56,7 @@ impl Place {
     /// `into`: words before neap. `USER` stands for those that give up root, `USER-OF-GROUP` also for a group of his,
     /// `PROFILE` for the program that puts a filter before system calls, `DOCKER` for the capabilities of a container
     /// (`DOCKER-WITH-MORE`: and two more), `READ-ONLY` for a view of the machine that only a temporary folder may be written
-    /// in, `HIDDEN-PROC` for a /proc that shows little, and `LIBRARY` for the library that has calls fail.
+    /// in, `NO-CODE` and `NOWHERE` for one with no such folder for code, or for anything, `HIDDEN-PROC` for a /proc that shows little, and `LIBRARY` for the library that has calls fail.
     ///
     /// `None`: the machine cannot build it, which was said.
     ///
@@ -83,6 +90,12 @@ impl Place {
                 "READ-ONLY" => {
                     words.extend(["unshare", "--mount", "sh", "-c", READ_ONLY].map(OsString::from));
                     words.push(user.dir().into());
+                }
+                "NO-CODE" | "NOWHERE" => {
+                    let script = if *word == "NOWHERE" { NOWHERE } else { NO_CODE };
+                    let script = script.replace("NOWHERE", ALL_READ_ONLY);
+                    let into = ["unshare", "--mount", "sh", "-c", &script, "sh"];
+                    words.extend(into.map(OsString::from));
                 }
                 "HIDDEN-PROC" => {
                     let hide = ["unshare", "--mount", "sh", "-c", HIDDEN_PROC, "sh"];

@@ -56,6 +56,10 @@ const FILTER: (&str, &str) = (
 const FILTER_OF_A_USER: (&str, &str) = ("a seccomp filter refuses userfaultfd(2)", "chmod 666");
 const RIGHTS: (&str, &str) = ("takes CAP_SYS_PTRACE or", "vm.unprivileged_userfaultfd=1");
 const NAMESPACE: (&str, &str) = ("that of a user namespace does not count", "--device");
+const SOCKET: (&str, &str) = (
+    "a directory for neap's socket",
+    "a TMPDIR that this user may write to",
+);
 const NONE: (&str, &str) = ("", "");
 
 /// The words after the read-only view are those of a unit with `ProtectProc=invisible`, `ProcSubset=pid`,
@@ -137,6 +141,18 @@ const HOSTS: &[Row] = &[
         WITHOUT_PROC,
         ("/proc is not mounted", "mount -t proc"),
         Remedy::Instead(&[]),
+    ),
+    row(
+        "a read-only root, other folders noexec",
+        &["NO-CODE"],
+        NONE,
+        Remedy::Nothing,
+    ),
+    row(
+        "a read-only root, no other folder",
+        &["NOWHERE"],
+        SOCKET,
+        Remedy::Instead(&["READ-ONLY"]),
     ),
 ];
 
@@ -296,10 +312,10 @@ fn hold(test: &str, rows: &[Row]) {
             .find(|cells| cells[0] == row.place)
             .expect("a row of the table");
         if !row.blames.is_empty() {
-            let check = if row.blames.starts_with("/proc") {
-                "/proc"
-            } else {
-                "userfaultfd"
+            let check = match row.blames.split(' ').next() {
+                Some("/proc") => "/proc",
+                _ if row.blames == SOCKET.0 => "a program",
+                _ => "userfaultfd",
             };
             place.must_refuse_by(check, row.blames, row.advises);
         }
