@@ -130,6 +130,7 @@ impl Space {
         self.mappings.inherit_from(&parent.mappings);
         if self.kin.has_copier() {
             self.cow.want();
+            parent.cow.want(); // its next child has that from the beginning
         }
     }
 
