@@ -3,6 +3,8 @@
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
+use neap_sys::Clock;
+
 /// A bell that one thread waits for and any may ring.
 #[derive(Default)]
 pub(crate) struct Bell {
@@ -21,6 +23,19 @@ impl Bell {
         let rung = self.rung.lock().expect("bell lock");
         let rung = self.ring.wait_while(rung, |rung| !*rung);
         *rung.expect("bell lock") = false;
+    }
+
+    /// The same by a clock: where all of time is imagined nobody else would ring, and it passes.
+    pub fn wait_by(&self, clock: &dyn Clock, limit: Duration) -> bool {
+        if clock.pass(limit.as_nanos() as u64) {
+            return self.take();
+        }
+        self.wait(limit)
+    }
+
+    /// Whether it was rung since somebody waited for it last.
+    pub fn take(&self) -> bool {
+        std::mem::take(&mut *self.rung.lock().expect("bell lock"))
     }
 
     /// Waits until the bell rings or `limit` passes. Whether it rang.

@@ -38,7 +38,6 @@ impl Token {
     }
 
     /// Of a space that no process runs in.
-    #[cfg(test)]
     pub fn of_nobody() -> Self {
         let bytes = [0; TUNING.talk.proof.as_usize()];
         Self { address: 0, bytes }

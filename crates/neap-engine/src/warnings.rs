@@ -27,7 +27,6 @@ struct Lines {
 
 impl Warnings {
     /// Kept, and never written.
-    #[cfg(test)]
     pub fn unwritten() -> Self {
         let lines = Lines {
             writing: true,

@@ -29,17 +29,22 @@ pub(crate) fn run(job: &Arc<Job>) {
     let mut codec = job.store.codec();
     while !job.is_stopping() {
         job.shrink.wait(TUNING.swap.sleep.duration());
-        job.writing.store(true, Relaxed); // before the wish is taken: it is one or the other
-        let priority = job.priority.swap(u64::MAX, AcqRel);
-        if priority == u64::MAX {
-            job.writing.store(false, Relaxed);
-            continue;
-        }
-        write_back(job, u8::try_from(priority).unwrap_or(0), &mut codec);
-        job.writing.store(false, Relaxed);
-        job.meter.note_pool(job.store.pool_memory().0);
-        job.reclaim.ring();
+        write_what_is_wished(job, &mut codec);
     }
+}
+
+/// Writes what somebody wished to be written since the last time, if anybody did.
+pub(crate) fn write_what_is_wished(job: &Job, codec: &mut Codec) {
+    job.writing.store(true, Relaxed); // before the wish is taken: it is one or the other
+    let priority = job.priority.swap(u64::MAX, AcqRel);
+    if priority == u64::MAX {
+        job.writing.store(false, Relaxed);
+        return;
+    }
+    write_back(job, u8::try_from(priority).unwrap_or(0), codec);
+    job.writing.store(false, Relaxed);
+    job.meter.note_pool(job.store.pool_memory().0);
+    job.reclaim.ring();
 }
 
 /// Until something was written, where the pool waits for it: entries with a second chance are only passed over

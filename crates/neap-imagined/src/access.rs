@@ -18,6 +18,15 @@ enum Met {
     Dies(Outcome),
 }
 
+/// How a page is touched by a thread that does nothing else.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// It writes.
+    pub write: bool,
+    /// If it must wait the reader of the userfaultfd is told. Not while it waits already.
+    pub tells: bool,
+}
+
 impl Touch {
     fn writes(self) -> bool {
         !matches!(self, Self::Read)
@@ -56,6 +65,34 @@ impl Core {
             Touch::Read => Outcome::Read(outcome),
             _ => Outcome::Done,
         });
+    }
+
+    /// A page is touched at once, by a thread that does nothing else and keeps no truth of what it writes: `change` is what it
+    /// does to the bytes, if it writes. False: it waits, and the reader of the userfaultfd is told if `tells`.
+    pub(crate) fn access(
+        &mut self,
+        nr: SpaceNr,
+        page: u64,
+        how: Access,
+        change: impl FnOnce(&mut Bytes),
+    ) -> bool {
+        match self.meet(nr, page, how.write) {
+            Met::Page(frame) if how.write => change(self.frames.bytes_mut(frame)),
+            Met::Page(_) | Met::Zeros | Met::Dies(_) => {}
+            Met::Trap(protected) => {
+                let what = What::Fault {
+                    page,
+                    write: how.write,
+                    protected,
+                };
+                let from = ThreadNr(0);
+                if how.tells {
+                    self.mm(nr).faults.push_back(Message { from, what });
+                }
+                return false;
+            }
+        }
+        true
     }
 
     fn meet(&mut self, nr: SpaceNr, page: u64, write: bool) -> Met {

@@ -23,6 +23,7 @@ mod thread;
 mod uffd;
 mod view;
 
+pub use access::Access;
 pub use agent::ImaginedAgent;
 pub use areas::Prot;
 pub use chance::{Chance, Odds};

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use neap_sys::Clock;
 
+use crate::access::Access;
 use crate::areas::Areas;
 use crate::chance::{Chance, Odds};
 use crate::pages::{Bytes, Frames, Pte};
@@ -220,6 +221,18 @@ impl Machine {
                 ran => return ran,
             }
         }
+    }
+
+    /// A page is touched at once, by its address: `change` is done to its bytes if that writes. Nothing is kept of what it
+    /// must hold. False: the thread waits.
+    pub fn access(
+        &self,
+        space: SpaceNr,
+        address: u64,
+        how: Access,
+        change: impl FnOnce(&mut [u8; PAGE as usize]),
+    ) -> bool {
+        self.core().access(space, address / PAGE, how, change)
     }
 
     /// A signal comes: a thread that waits for a page asks for it again.

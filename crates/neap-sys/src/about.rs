@@ -30,6 +30,15 @@ impl Process {
         Ok(Self { pid, dir })
     }
 
+    /// One of which nothing is known, and that no signal reaches: of an imagined program.
+    ///
+    /// # Errors
+    /// As [`File::open`] of `/dev/null`.
+    pub fn of_nobody() -> io::Result<Self> {
+        let dir = File::open("/dev/null")?.into();
+        Ok(Self { pid: 0, dir })
+    }
+
     /// Its number, in our pid namespace: for those who read, not for the kernel.
     pub fn pid(&self) -> i32 {
         self.pid

@@ -205,6 +205,11 @@ pub trait Clock: Debug + Send + Sync {
     fn now(&self) -> u64;
     /// Lets others get on for so many nanoseconds.
     fn sleep(&self, nanos: u64);
+
+    /// Has so many nanoseconds pass at once, if all of time is imagined. False: the caller waits for it, or for a bell.
+    fn pass(&self, _nanos: u64) -> bool {
+        false
+    }
 }
 
 /// The machine's.

@@ -15,6 +15,11 @@ static ZEROS: [u8; TUNING.faults.fresh.0 as usize * PAGE_SIZE] =
     [0; TUNING.faults.fresh.0 as usize * PAGE_SIZE];
 
 impl FaultThread {
+    /// Whether some thread waits that could not be served at once.
+    pub fn has_waiting(&self) -> bool {
+        !self.inbox.waiting.is_empty()
+    }
+
     pub(super) fn serve(&mut self, fault: Fault) -> Served {
         let before = self.space.charged.load(Relaxed);
         let served = self.find_and_fill(fault);

@@ -65,17 +65,13 @@ impl Reclaimer {
             self.bouts[0].rests_until = 0;
         }
         self.begin_bouts();
-        let mut met = neap_sys::monotonic_nanos();
+        let mut met = self.job.clock.now();
         while !self.job.is_stopping() {
-            for at in 0..self.bouts.len() {
-                if self.bouts[at].works {
-                    self.bouts[at].works = self.step(at);
-                }
-            }
+            self.pass_each();
             if !self.bouts.iter().any(|bout| bout.works) {
                 break;
             }
-            let now = neap_sys::monotonic_nanos();
+            let now = self.job.clock.now();
             if now > met + TUNING.reclaim.meet.0 {
                 self.meet_groups();
                 met = now;
@@ -85,9 +81,25 @@ impl Reclaimer {
         self.go_ahead(false);
     }
 
+    /// One pass for each group that wants memory, as threads that take turns with others have it. Whether there was one.
+    pub(crate) fn round(&mut self) -> bool {
+        self.meet_groups();
+        self.begin_bouts();
+        self.pass_each();
+        self.bouts.iter().any(|bout| bout.works)
+    }
+
+    fn pass_each(&mut self) {
+        for at in 0..self.bouts.len() {
+            if self.bouts[at].works {
+                self.bouts[at].works = self.step(at);
+            }
+        }
+    }
+
     /// Groups that want memory begin to be worked for, unless that is known to be in vain for now.
     fn begin_bouts(&mut self) {
-        let now = neap_sys::monotonic_nanos();
+        let now = self.job.clock.now();
         for at in 0..self.bouts.len() {
             let bout = &mut self.bouts[at];
             if bout.works {
@@ -127,7 +139,7 @@ impl Reclaimer {
         let gets_on = pass.moved || pass.stored > 0;
         if !gets_on && pass.refused == 0 && self.work.is_busy() {
             self.job.offer_room();
-            self.job.reclaim.wait(TUNING.reclaim.pause.duration()); // nothing else can be done before they have
+            self.wait(TUNING.reclaim.pause.duration()); // nothing else can be done before they have
             return true;
         }
         let look = self.look(&group);
@@ -138,7 +150,7 @@ impl Reclaimer {
         {
             let outlook = &mut self.bouts[at].outlook;
             outlook.relieve();
-            outlook.begin(neap_sys::monotonic_nanos());
+            outlook.begin(self.job.clock.now());
             supply = Supply::Flows;
         }
         self.turn(at, supply);
@@ -186,6 +198,9 @@ impl Reclaimer {
     /// While a job is over its limit its programs have the cpus only that reclaim leaves: who exceeds a limit of the kernel's
     /// reclaims itself meanwhile.
     fn go_ahead(&mut self, ahead: bool) {
+        if self.job.clock.pass(0) {
+            return; // nobody else is there
+        }
         if ahead && !self.ahead {
             self.ahead = neap_sys::raise_above_ordinary();
         } else if self.ahead && !ahead {
@@ -202,7 +217,7 @@ impl Reclaimer {
         let mut left = bout.rest;
         while !left.is_zero() && !self.job.is_stopping() && meter.usage().abs_diff(usage) < much {
             let now = left.min(TUNING.reclaim.rest.duration());
-            std::thread::sleep(now);
+            self.job.clock.sleep(now.as_nanos() as u64);
             left -= now;
             self.catch_up();
             self.tell(bout);
@@ -214,7 +229,7 @@ impl Reclaimer {
         let resident = self.job.note_reclaimable(group, &self.work.staging()).0;
         let spaces = self.job.spaces_of(group);
         Look {
-            now: neap_sys::monotonic_nanos(),
+            now: self.job.clock.now(),
             resident,
             round: resident / BLOCK_PAGES + self.work.stage_target(group) as u64,
             written: self.job.store.written_back(),
@@ -235,15 +250,17 @@ impl Reclaimer {
         found.0 >= BLOCK_PAGES
     }
 
+    fn wait(&self, limit: Duration) {
+        self.job.reclaim.wait_by(&*self.job.clock, limit);
+    }
+
     /// Nothing moved: until the disk has made room, or for a moment.
     fn pause(&self) {
         self.job.ask_shrinker(0);
         if self.job.store.waits_for_disk() {
-            self.job
-                .reclaim
-                .wait(TUNING.reclaim.pause_for_disk.duration());
+            self.wait(TUNING.reclaim.pause_for_disk.duration());
         } else {
-            std::thread::sleep(TUNING.reclaim.pause.duration());
+            self.job.clock.sleep(TUNING.reclaim.pause.0);
         }
     }
 

@@ -300,6 +300,11 @@ impl Reclaimer {
         }
     }
 
+    /// The pages that the last pass picked.
+    pub(crate) fn picked(&self) -> &[PageId] {
+        &self.picked
+    }
+
     /// Parts of a pass, one by one.
     #[cfg(test)]
     pub(crate) fn part_of_pass(&mut self, part: Part, space: &Arc<Space>) {
