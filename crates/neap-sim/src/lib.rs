@@ -8,7 +8,6 @@
 //! | `clock` | CPUs, tasks and the event heap: the machine |
 //! | `workload` | what tasks do |
 //! | `experiment` | the published experiments |
-//! | `forecast` | what a limit of `neap run` would do to a recorded program |
 //! | `trace` | what recorded programs touched; import from other formats |
 //! | `report` | tables, plots, and the spread over seeds |
 #![forbid(unsafe_code)]
@@ -16,7 +15,6 @@
 mod clock;
 mod compress;
 mod experiment;
-mod forecast;
 mod kernel;
 mod nearest;
 mod report;
@@ -26,17 +24,14 @@ mod workload;
 
 pub use clock::{Clockwork, Context, Machine, Program, Shared, Step, TaskTimes, Times, Touch};
 pub use compress::{
-    CompressorModel, ContentModel, Fitter, Measured, Models, PageImage, PageModel, UnknownModel,
+    CompressorModel, ContentModel, Fitter, LZ4, Measured, Models, Packing, PageImage, PageModel,
+    Ratio, UnknownModel, page_model, with_dictionary,
 };
 pub use experiment::{
     Comparison, Difference, EXPERIMENTS, Effect, Experiment, ExperimentFault, HEADLINES, Headline,
     Kept, KeptFault, LabResult, Mail, Measure, Options, Origin, Outcome, Overview, Parameter,
     Reported, Row, Run, Series, Setup, Stored, StoredFault, Values, find as find_experiment,
     overview, run as run_experiment, sweep as sweep_experiment,
-};
-pub use forecast::{
-    NeapCosts, NeapCounts, NeapForecast, NeapJob, NeapPoint, Packing, Ratio, page_model,
-    with_dictionary,
 };
 pub use kernel::{
     Advice, Area, AreaKind, Completion, Costs, CpuId, FileId, GaugeMeans, Kernel, KernelConfig,

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use neap_forecast::{NeapCosts, NeapForecast, NeapJob, NeapPoint};
 use neap_sim::{
-    Align, Bytes, Curve, Models, Nanos, NeapCosts, NeapForecast, NeapJob, NeapPoint, Packing, Plot,
-    Table, Trace, UnknownModel, count, forecast as of_linux, number,
+    Align, Bytes, Curve, Models, Nanos, Packing, Plot, Table, Trace, UnknownModel, count,
+    forecast as of_linux, number,
 };
 use neap_tuning::TUNING;
 use serde_json::{Map, Value, json};
@@ -230,10 +231,14 @@ fn neap(args: &ForecastArgs, trace: &Trace, asked: Asked) -> Result<Shown, Failu
         time: asked.took,
         costs: NeapCosts {
             disk_read: machine(&args.machine)?.swap_latency,
-            ..NeapCosts::LIKELY
+            ..NeapCosts::likely()
         },
     };
     let points = forecast.run(trace, &limits);
+    let points = points.map_err(|source| Failure::Read {
+        path: args.trace.clone(),
+        source, // descriptors are short
+    })?;
     let notes = forecast.notes(trace, &limits);
     let mut text = neap_table(&points).text();
     for note in &notes {

@@ -12,7 +12,11 @@ const WRITTEN: u64 = 1 << 63;
 pub(super) fn noise_of(ratio: f64) -> u64 {
     let whole = PAGE_SIZE as f64;
     let bytes = whole / ratio.max(1.0) - OVERHEAD;
-    if ratio <= 1.0 { PAGE_SIZE as u64 } else { bytes.max(0.0) as u64 }
+    if ratio <= 1.0 {
+        PAGE_SIZE as u64
+    } else {
+        bytes.max(0.0) as u64
+    }
 }
 
 /// Writes a page: nothing but its head changes if it has so much noise already.
@@ -60,7 +64,9 @@ mod tests {
             for stamp in 0..256 {
                 let mut page = [0; PAGE_SIZE];
                 write(&mut page, stamp, noise_of(ratio));
-                store.store(SpaceId(0), &page, &mut codec).expect("there is room");
+                store
+                    .store(SpaceId(0), &page, &mut codec)
+                    .expect("there is room");
             }
             let held = store.holding();
             let is = held.held as f64 / held.compressed as f64;

@@ -104,6 +104,8 @@ pub struct Play {
     unwatched: Vec<bool>,
     /// Pages that came home at once since one stayed out.
     bounced: u64,
+    /// Such pages are coming just now.
+    bounces: bool,
     /// Writes of the program so far, and bytes of noise that each page gets now.
     stamp: u64,
     noise: u64,
@@ -113,7 +115,9 @@ pub struct Play {
 
 impl std::fmt::Debug for Play {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Play").field("setup", &self.setup).finish_non_exhaustive()
+        f.debug_struct("Play")
+            .field("setup", &self.setup)
+            .finish_non_exhaustive()
     }
 }
 
@@ -139,6 +143,7 @@ impl Play {
             written: Nanos::ZERO,
             unwatched: vec![false; pages as usize],
             bounced: 0,
+            bounces: false,
             stamp: 0,
             noise: noise_of(setup.ratio.0),
             endless: false,
@@ -194,9 +199,14 @@ impl Play {
 
     /// The program touches a page, and goes on once it has it.
     pub fn touch(&mut self, page: u32, write: bool) {
-        if self.has(page, write, true) {
-            return;
+        if !self.has(page, write, true) {
+            self.fetch(page, write);
+            self.reclaim();
         }
+    }
+
+    /// The program's thread has told that it waits for a page, and gets it.
+    fn fetch(&mut self, page: u32, write: bool) {
         for tries in 0..TUNING.forecast.tries {
             let waits = self.faults.has_waiting();
             if waits && tries > 0 {
@@ -205,7 +215,6 @@ impl Play {
             self.serve(!waits);
             let tells = !self.faults.has_waiting();
             if self.has(page, write, tells) || self.endless {
-                self.reclaim();
                 return;
             }
         }
@@ -230,9 +239,10 @@ impl Play {
         let how = Access { write, tells };
         let (stamp, noise) = (self.stamp, self.noise);
         self.stamp += u64::from(write);
-        self.machine.access(self.program, address(page), how, |bytes| {
-            content::write(bytes, stamp, noise);
-        })
+        self.machine
+            .access(self.program, address(page), how, |bytes| {
+                content::write(bytes, stamp, noise);
+            })
     }
 
     /// A turn of the thread that serves faults.
@@ -271,7 +281,11 @@ impl Play {
         let before = self.tally();
         let works = self.reclaimer.round();
         let done = self.tally().since(&before);
-        let staged = if done.staged > 0 { self.staged() } else { Vec::new() };
+        let staged = if done.staged > 0 {
+            self.staged()
+        } else {
+            Vec::new()
+        };
         let cost = self.setup.costs.of_pass(&done, runs(&staged));
         let spent = self.time.get() + cost - self.busy;
         self.busy += spent.max(TUNING.forecast.least_pass);
@@ -282,7 +296,11 @@ impl Play {
             self.noise = noise_of(self.setup.ratio.1);
         }
         self.write_back();
-        self.bounced = if done.zswpout + done.clean > 0 { 0 } else { self.bounced };
+        self.bounced = if done.zswpout + done.clean > 0 {
+            0
+        } else {
+            self.bounced
+        };
         if self.setup.unwatched_hot {
             self.touch_unwatched(&staged);
         }
@@ -309,12 +327,16 @@ impl Play {
 
     /// The harshest of what is not known: what nobody watched is wanted as soon as it is out.
     fn touch_unwatched(&mut self, staged: &[u32]) {
+        if std::mem::replace(&mut self.bounces, true) {
+            return; // one that waits for another
+        }
         for &page in staged {
-            if self.unwatched[page as usize] && !self.endless {
-                self.touch(page, false);
+            if self.unwatched[page as usize] && !self.endless && !self.has(page, false, true) {
+                self.fetch(page, false);
                 self.bounced += 1;
             }
         }
+        self.bounces = false;
         let resident = self.job.core().total_resident();
         let most = (resident + TUNING.agents.block).0 * TUNING.forecast.in_vain;
         self.endless |= self.bounced > most;
@@ -388,5 +410,9 @@ impl Play {
 /// Runs of pages that follow each other.
 fn runs(pages: &[u32]) -> u64 {
     let breaks = pages.windows(2).filter(|pair| pair[1] != pair[0] + 1);
-    if pages.is_empty() { 0 } else { breaks.count() as u64 + 1 }
+    if pages.is_empty() {
+        0
+    } else {
+        breaks.count() as u64 + 1
+    }
 }

@@ -44,7 +44,12 @@ fn store(setup: &PlayJob) -> Store {
     };
     let room = pool.bytes().0 + TUNING.pool.fragments.of(pool.bytes().0) + TUNING.pool.fork_room.0;
     let arena = VecArena::new((room as usize).min(neap_store::ADDRESSABLE));
-    let store = Store::new(config, Box::new(arena), file, HashKey::new(&[7; HashKey::BYTES]));
+    let store = Store::new(
+        config,
+        Box::new(arena),
+        file,
+        HashKey::new(&[7; HashKey::BYTES]),
+    );
     store.set_writeback(true);
     store
 }
@@ -120,7 +125,10 @@ pub(super) fn space(job: &Arc<Job>, machine: &Machine, program: SpaceNr) -> io::
     let stage = STAGE..STAGE + TUNING.agents.stage.0;
     map(machine, program, Act::Map(stage.clone(), Prot::RW));
     map(machine, program, Act::Map(GUARD..GUARD + PAGE, Prot::NONE));
-    space.uffd.register(stage.clone(), Mode::Wp).map_err(io::Error::other)?;
+    space
+        .uffd
+        .register(stage.clone(), Mode::Wp)
+        .map_err(io::Error::other)?;
     let own = std::process::id().cast_signed();
     let body = Body {
         pid: 0,

@@ -26,7 +26,6 @@ impl Traits {
     }
 
     /// As if nothing had been learnt.
-    #[cfg(test)]
     pub fn forget(&self) {
         self.0.store(0, Relaxed);
     }

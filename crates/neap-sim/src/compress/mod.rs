@@ -6,6 +6,8 @@
 
 mod fit;
 mod model;
+mod packing;
 
 pub use fit::{Fitter, Measured};
 pub use model::{CompressorModel, ContentModel, Models, PageImage, PageModel, UnknownModel};
+pub use packing::{LZ4, Packing, Ratio, page_model, with_dictionary};

@@ -55,7 +55,7 @@ pub struct ForecastPoint {
 }
 
 /// A size as the number of its bytes.
-pub(crate) fn as_bytes<S: Serializer>(limit: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_bytes<S: Serializer>(limit: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(limit.0)
 }
 

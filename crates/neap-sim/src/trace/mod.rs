@@ -12,7 +12,6 @@ mod lackey;
 mod oracle;
 mod record;
 
-pub(crate) use forecast::as_bytes;
 pub use forecast::{ForecastMachine, ForecastPoint, forecast};
 pub use format::{Events, TraceFault};
 pub use import::Windows;

@@ -2,25 +2,26 @@
 //!
 //! Each limit is played three times: with what is likely, and with the kindest and the harshest of what
 //! a trace leaves open. What a trace cannot tell is not guessed: such a bound is absent.
+//!
+//! What is played is the engine itself, on an imagined kernel and in imagined time (`neap-engine/src/play`).
+#![forbid(unsafe_code)]
 
 mod costs;
 mod job;
-mod packing;
-mod reclaim;
 
 #[cfg(test)]
 mod tests;
 
+use std::io;
+
+use neap_sim::{Event, Packing, Ratio, Trace};
 use neap_tuning::TUNING;
 use neap_units::{Bytes, Nanos};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-pub use costs::NeapCosts;
-pub use job::{NeapCounts, NeapJob};
-pub use packing::{Packing, Ratio, page_model, with_dictionary};
-
-use crate::trace::{Event, Trace, as_bytes};
 use job::{Assumed, Played, play};
+pub use job::{NeapCounts, NeapJob};
+pub use neap_engine::PlayCosts as NeapCosts;
 
 /// What a forecast is asked.
 #[derive(Clone, PartialEq, Debug)]
@@ -68,7 +69,7 @@ struct Three {
 impl NeapForecast {
     /// What is assumed: likely, kindest, harshest.
     fn assumed(&self) -> [Assumed; 3] {
-        let costs = self.costs.with(&self.packing);
+        let costs = costs::with(&self.costs, &self.packing);
         let (alone, dictionary) = (&self.packing.alone, &self.packing.dictionary);
         let of = |percent, which: fn(&Ratio) -> f64, ahead_used, unwatched_hot| Assumed {
             costs: costs.percent(percent),
@@ -88,12 +89,14 @@ impl NeapForecast {
         ]
     }
 
-    fn three(&self, trace: &Trace, limit: Bytes, pace: f64) -> Three {
+    fn three(&self, trace: &Trace, limit: Bytes, pace: f64) -> io::Result<Three> {
         let job = NeapJob { limit, ..self.job };
-        let [likely, low, high] = self
-            .assumed()
-            .map(|assumed| play(trace, job, assumed, pace));
-        Three { likely, low, high }
+        let [likely, low, high] = self.assumed();
+        Ok(Three {
+            likely: play(trace, job, likely, pace)?,
+            low: play(trace, job, low, pace)?,
+            high: play(trace, job, high, pace)?,
+        })
     }
 
     /// What was assumed, and what cannot be known of the trace at these limits: a line for each.
@@ -151,8 +154,10 @@ impl NeapForecast {
     }
 
     /// What each limit would do.
-    #[must_use]
-    pub fn run(&self, trace: &Trace, limits: &[Bytes]) -> Vec<NeapPoint> {
+    ///
+    /// # Errors
+    /// If descriptors are short.
+    pub fn run(&self, trace: &Trace, limits: &[Bytes]) -> io::Result<Vec<NeapPoint>> {
         match trace.limit() {
             None => self.of_accesses(trace, limits),
             Some(seen) => self.of_record(trace, seen, limits),
@@ -160,21 +165,15 @@ impl NeapForecast {
     }
 
     /// Every access is known: the time without a limit, and what is waited beside it.
-    fn of_accesses(&self, trace: &Trace, limits: &[Bytes]) -> Vec<NeapPoint> {
+    fn of_accesses(&self, trace: &Trace, limits: &[Bytes]) -> io::Result<Vec<NeapPoint>> {
         let took = trace.duration().0.max(1) as f64;
         let own = self.time.map_or(took, |time| time.0.max(1) as f64);
         let point = |&limit: &Bytes| {
-            let three = self.three(trace, limit, own / took);
+            let three = self.three(trace, limit, own / took)?;
             let wall = |played: &Played| (own + played.stall.0 as f64) / own;
             let high = Some(wall(&three.high)).filter(|_| !three.high.endless);
-            point(
-                limit,
-                own,
-                wall(&three.likely),
-                wall(&three.low),
-                high,
-                &three,
-            )
+            let (likely, low) = (wall(&three.likely), wall(&three.low));
+            Ok(point(limit, own, likely, low, high, &three))
         };
         limits.iter().map(point).collect()
     }
@@ -182,9 +181,14 @@ impl NeapForecast {
     /// Neap saw it under a limit. The time there is known, and with the program's own time also what neap
     /// took: other limits are told from there. More memory takes no longer, less no shorter; and below, no
     /// most is known.
-    fn of_record(&self, trace: &Trace, seen: Bytes, limits: &[Bytes]) -> Vec<NeapPoint> {
+    fn of_record(
+        &self,
+        trace: &Trace,
+        seen: Bytes,
+        limits: &[Bytes],
+    ) -> io::Result<Vec<NeapPoint>> {
         let took = trace.duration().0.max(1) as f64;
-        let there = self.three(trace, seen, 1.0);
+        let there = self.three(trace, seen, 1.0)?;
         let known = self.time.map(|time| (time.0.max(1) as f64).min(took));
         // The program's own time, how many times what is modelled neap took, and the time there without
         // the recorder.
@@ -201,7 +205,7 @@ impl NeapForecast {
             (own, waited / stall, own + waited)
         });
         let point = |&limit: &Bytes| {
-            let three = self.three(trace, limit, 1.0);
+            let three = self.three(trace, limit, 1.0)?;
             let slowdown = |(own, times, there): (f64, f64, f64), here: &Played| {
                 let wall = own + times * here.stall.0 as f64;
                 let wall = match limit >= seen {
@@ -218,10 +222,15 @@ impl NeapForecast {
             let low = others.into_iter().fold(likely, f64::min);
             let high = others.into_iter().fold(likely, f64::max);
             let high = Some(high).filter(|_| limit >= seen);
-            point(limit, bases[0].0, likely, low, high, &three)
+            Ok(point(limit, bases[0].0, likely, low, high, &three))
         };
         limits.iter().map(point).collect()
     }
+}
+
+/// A size as the number of its bytes.
+fn as_bytes<S: Serializer>(limit: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(limit.0)
 }
 
 fn point(

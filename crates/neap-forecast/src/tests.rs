@@ -1,6 +1,6 @@
+use neap_sim::{Backing, Models, TraceArea};
+
 use super::*;
-use crate::compress::Models;
-use crate::trace::{Backing, TraceArea};
 
 const PAGES: u32 = 4096;
 
@@ -31,7 +31,7 @@ fn asked() -> NeapForecast {
             swap: true,
             cpus: 2,
         },
-        costs: NeapCosts::LIKELY,
+        costs: NeapCosts::likely(),
         packing: packing().of_ratio(3.0),
         time: Some(Nanos::millis(50)),
     }
@@ -45,7 +45,7 @@ fn walks(times: u32) -> Trace {
 
 #[test]
 fn a_limit_far_above_costs_nothing() {
-    let [point] = asked().run(&walks(4), &[Bytes::mib(256)])[..] else {
+    let [point] = asked().run(&walks(4), &[Bytes::mib(256)]).unwrap()[..] else {
         panic!("one limit, one point")
     };
     assert_eq!(point.counts.pgmajfault, 0);
@@ -55,7 +55,7 @@ fn a_limit_far_above_costs_nothing() {
 #[test]
 fn a_program_that_walks_through_more_than_its_limit_keeps_a_part_of_what_fits() {
     let limit = Bytes::mib(10);
-    let point = |times| match asked().run(&walks(times), &[limit])[..] {
+    let point = |times| match asked().run(&walks(times), &[limit]).unwrap()[..] {
         [point] => point,
         _ => panic!("one limit, one point"),
     };
@@ -77,7 +77,7 @@ fn a_program_that_walks_through_more_than_its_limit_keeps_a_part_of_what_fits() 
 #[test]
 fn less_memory_is_no_quicker_and_the_range_holds_what_is_likely() {
     let limits = [14, 12, 10, 8].map(Bytes::mib);
-    let points = asked().run(&walks(3), &limits);
+    let points = asked().run(&walks(3), &limits).unwrap();
     for pair in points.windows(2) {
         assert!(pair[0].slowdown <= pair[1].slowdown * 1.02, "{pair:?}");
     }
@@ -113,7 +113,7 @@ fn seen() -> Trace {
 fn below_the_limit_of_a_record_no_most_is_known() {
     let trace = seen();
     let limits = [Bytes::mib(24), Bytes::mib(12), Bytes::mib(8)];
-    let points = asked().run(&trace, &limits);
+    let points = asked().run(&trace, &limits).unwrap();
     assert!(points[0].slowdown_high.is_some() && points[1].slowdown_high.is_some());
     assert_eq!(
         (points[2].slowdown_high, points[2].pgmajfault_high),
@@ -134,7 +134,7 @@ fn below_the_limit_of_a_record_no_most_is_known() {
 
 #[test]
 fn at_the_limit_of_a_record_its_time_is_the_most() {
-    let points = asked().run(&seen(), &[Bytes::mib(12)]);
+    let points = asked().run(&seen(), &[Bytes::mib(12)]).unwrap();
     assert!(
         points[0]
             .slowdown_high
@@ -170,10 +170,14 @@ fn a_denser_compressor_keeps_more_in_the_pool_and_takes_longer_for_a_page() {
         ..asked()
     };
     let (lz4, zstd) = (of("lz4"), of("zstd:-1"));
-    let disk = |asked: &NeapForecast| asked.run(&walks(4), &[Bytes::mib(4)])[0].counts.pswpout;
+    let disk = |asked: &NeapForecast| {
+        asked.run(&walks(4), &[Bytes::mib(4)]).unwrap()[0]
+            .counts
+            .pswpout
+    };
     assert!(disk(&zstd) < disk(&lz4), "{} {}", disk(&zstd), disk(&lz4));
-    let costs = |asked: &NeapForecast| asked.costs.with(&asked.packing);
-    assert_eq!(costs(&lz4), NeapCosts::LIKELY);
+    let costs = |asked: &NeapForecast| costs::with(&asked.costs, &asked.packing);
+    assert_eq!(costs(&lz4), NeapCosts::likely());
     assert!(costs(&zstd).compress > costs(&lz4).compress);
     assert!(costs(&zstd).fill > costs(&lz4).fill);
     assert_eq!(costs(&zstd).fault, costs(&lz4).fault);
@@ -201,7 +205,11 @@ fn a_dictionary_counts_from_where_the_engine_has_one() {
         pages: 4 * PAGES,
     }];
     let trace = Trace::build(area, [long.clone(), long].concat());
-    let disk = |asked: &NeapForecast, mib| asked.run(&trace, &[Bytes::mib(mib)])[0].counts.pswpout;
+    let disk = |asked: &NeapForecast, mib| {
+        asked.run(&trace, &[Bytes::mib(mib)]).unwrap()[0]
+            .counts
+            .pswpout
+    };
     assert!(disk(&helped, 20) < disk(&alone, 20));
     assert_eq!(disk(&helped, 12), disk(&alone, 12), "not below 16 MiB");
 }

@@ -2,7 +2,7 @@
 
 use neap_units::{Nanos, PAGE_SIZE};
 
-use crate::compress::{CompressorModel, ContentModel, Models, PageModel, UnknownModel};
+use super::{CompressorModel, ContentModel, Models, PageModel, UnknownModel};
 
 /// How a model of a compressor with a dictionary is called.
 #[must_use]
@@ -83,9 +83,9 @@ pub struct Packing {
     pub alone_ns: (Nanos, Nanos),
 }
 
-/// What lz4 takes to compress a page and to decompress one: for models without it
+/// What lz4 takes to compress a page and to decompress one, in nanoseconds: for models without it
 /// (`docs/adr/0007-dictionaries.md`).
-pub(super) const LZ4: (u64, u64) = (4_400, 1_800);
+pub const LZ4: (u64, u64) = (4_400, 1_800);
 
 fn ratio(content: &ContentModel, compressor: &CompressorModel) -> f64 {
     // Pages of one word take no room.
