@@ -128,7 +128,7 @@ impl Play {
     /// If descriptors are short.
     pub fn new(setup: PlayJob, pages: u32, private: &[Range<u32>]) -> io::Result<Self> {
         let time = Time::new();
-        let job = scene::job(&setup, &time)?;
+        let job = scene::job(&setup, Pages(pages.into()), &time)?;
         let (machine, program) = scene::machine(private);
         let space = scene::space(&job, &machine, program)?;
         let mut play = Self {

@@ -8,7 +8,7 @@ use neap_imagined::{Act, Machine, Odds, Prot, Ran, SpaceNr, ThreadNr};
 use neap_store::{BlockFile, CompressorKind, Config, HashKey, MemFile, NoFile, Store, VecArena};
 use neap_sys::{Features, Mode, Pidfd, Process, Waker};
 use neap_tuning::TUNING;
-use neap_units::{Bytes, PAGE_SIZE};
+use neap_units::{Bytes, PAGE_SIZE, Pages};
 
 use super::{PlayJob, Time};
 use crate::agent::Agent;
@@ -27,8 +27,10 @@ const GUARD: u64 = 0x7100_0000_0000;
 /// The program has one thread.
 pub(super) const THREAD: ThreadNr = ThreadNr(0);
 const PAGE: u64 = PAGE_SIZE as u64;
+/// Room of the pool's memory beyond what it may hold: it is handed out in whole runs of pages.
+const SPARE: Pages = Pages(512);
 
-fn store(setup: &PlayJob) -> Store {
+fn store(setup: &PlayJob, pages: Pages) -> Store {
     let pool = setup.pool_max().whole_pages();
     let file: Box<dyn BlockFile> = match setup.swap {
         Bytes(0) => Box::new(NoFile),
@@ -42,7 +44,9 @@ fn store(setup: &PlayJob) -> Store {
         swap_size: setup.swap,
         ..Config::default()
     };
-    let room = pool.bytes().0 + TUNING.pool.fragments.of(pool.bytes().0) + TUNING.pool.fork_room.0;
+    // There is never more in it than all pages as they are.
+    let most = pool.min(pages).bytes().0;
+    let room = most + TUNING.pool.fragments.of(most) + SPARE.bytes().0;
     let arena = VecArena::new((room as usize).min(neap_store::ADDRESSABLE));
     let store = Store::new(
         config,
@@ -54,8 +58,8 @@ fn store(setup: &PlayJob) -> Store {
     store
 }
 
-/// The job, which `neap run -m` would have.
-pub(super) fn job(setup: &PlayJob, time: &Time) -> io::Result<Arc<Job>> {
+/// The job, which `neap run -m` would have for a program of so many pages.
+pub(super) fn job(setup: &PlayJob, pages: Pages, time: &Time) -> io::Result<Arc<Job>> {
     let swap = match setup.swap {
         Bytes(0) => Swap::Off,
         size => Swap::Dir {
@@ -88,7 +92,8 @@ pub(super) fn job(setup: &PlayJob, time: &Time) -> io::Result<Arc<Job>> {
     let bell = bell.map_err(io::Error::other)?;
     let spares = spares.map_err(io::Error::other)?;
     let attendance = attendance.map_err(io::Error::other)?;
-    let mut job = Job::new(options, features, store(setup), bell, spares, attendance);
+    let store = store(setup, pages);
+    let mut job = Job::new(options, features, store, bell, spares, attendance);
     job.clock = Box::new(time.clone());
     job.serve = |_, _| Ok(()); // it never forks
     job.warnings = Arc::new(Warnings::unwritten());

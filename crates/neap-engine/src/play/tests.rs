@@ -72,3 +72,11 @@ fn pages_that_are_given_back_take_no_memory() {
     let loads = play.counts().pgmajfault - before;
     assert_eq!(loads, 0, "they are fresh");
 }
+
+/// The pool's memory is the machine's, which has not half a pebibyte.
+#[test]
+fn a_limit_may_be_larger_than_the_machine() {
+    let mut play = play(Bytes::gib(1 << 20));
+    walk(&mut play, 1);
+    assert_eq!(play.counts(), PlayCounts::default());
+}
