@@ -360,8 +360,8 @@ impl Play {
         self.write_back();
         let now = self.job.clock.now();
         let holding = self.job.store.holding();
-        let pages = self.unwatched.len() as u64;
-        let own = TUNING.forecast.own.0 + TUNING.forecast.own_per_page.0 * pages;
+        let tables = self.job.core().metadata_bytes() + self.job.store.metadata_bytes();
+        let own = TUNING.forecast.own.0 + tables.0;
         let sample = Sample {
             resident: Pages(self.machine.frames() as u64).bytes().0,
             own: own + holding.backed,
