@@ -5,6 +5,7 @@ Each program is recorded at the least limit, then run by turns plainly and at ea
 DIR, so that a second call with --again compares it with another NEAP's forecasts without a run."""
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -14,9 +15,25 @@ COUNTS = ("pgmajfault", "zswpin", "pswpin", "pswpout")
 ROUNDS = 3
 
 
+def source():
+    """Functions that gcc has something to do with."""
+    body = ("int f{0}(int *a,int n){{int s={0};for(int k=0;k<n;k++){{if(a[k]%{1}==1)s+=a[k]*{0}+k;else s^=a[k]<<{2};"
+            "switch(s&7){{case 0:a[k]=s;break;case 1:a[k]+=k;break;case 5:s-=k;break;default:s+=a[(k+{0})%n];}}}}return s;}}\n")
+    return "".join(body.format(i, i + 3, i % 7) for i in range(250))
+
+
+def lines():
+    random.seed(3)
+    line = "%016x the quick %d brown fox %08x jumps over %s\n"
+    return "".join(line % (random.getrandbits(64), i, random.getrandbits(32), "lazy " * (i % 5)) for i in range(220000))
+
+
 def commands(work, folder):
-    with open(f"{REPOSITORY}/tests/programs/real/tables.sql") as source:
-        tables = source.read().replace("@N@", "80000")
+    for name, text in (("source.c", source()), ("lines.txt", lines())):
+        with open(f"{folder}/{name}", "w") as file:
+            file.write(text)
+    with open(f"{REPOSITORY}/tests/programs/real/tables.sql") as script:
+        tables = script.read().replace("@N@", "80000")
     with open(f"{folder}/tables.sql", "w") as script:
         script.write(tables)
     by_work = {
@@ -26,6 +43,8 @@ def commands(work, folder):
     group_by = f"{REPOSITORY}/benches/suite/programs/groupby.py"
     return by_work | {
         "python": ["python3", group_by, "40000"],
+        "gcc": ["gcc", "-O2", "-w", "-S", "-o", "/dev/null", f"{folder}/source.c"],
+        "sort": ["env", "LC_ALL=C", "sort", "--parallel=1", "-S", "4G", "-o", "/dev/null", f"{folder}/lines.txt"],
         "sqlite": ["sqlite3", ":memory:", f".read {folder}/tables.sql"],
     }
 
@@ -48,8 +67,8 @@ def limited(neap, limit, command, folder, flags=()):
 
 
 def measure(neap, command, name, folder):
-    real = name in ("python", "sqlite")
-    peak = plain(command, folder)[1] * (0.85 if name == "python" else 0.97)  # the rest is of files
+    real = name in ("python", "sqlite", "gcc", "sort")
+    peak = plain(command, folder)[1] * (0.85 if name in ("python", "gcc") else 0.97)  # the rest is of files
     shares = (0.5, 0.6, 0.7, 0.8) if real else (0.4, 0.5, 0.65, 0.8)
     limits = [int(peak * share) for share in shares]
     limited(neap, limits[0], command, folder, ["--record", f"{folder}/{name}.neaprec"])
