@@ -44,7 +44,8 @@ crate::group! {
         /// Chosen: seconds of imagined time.
         tries: u32 = 20_000;
         /// Memory of neap itself beside the pool and its tables.
-        /// Measured long ago; in runs of four programs it was 1.7 to 2.6 MiB since, with which forecasts came out no better.
+        /// Measured long ago. Runs of four programs took 1.7 to 2.6 MiB since; with 2 MiB the one forecast that was tried came out worse, for a
+        /// reason that is not known yet.
         own: Bytes = Bytes::kib(1536);
         /// Pages sent home for each resident one, without one that stays out, after which a run has no end.
         /// Chosen.
