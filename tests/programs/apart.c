@@ -102,7 +102,15 @@ static pid_t raw(pid_t forked, uint64_t n, int depth)
 
 static pid_t by_clone(uint64_t n, int depth)
 {
-	return raw(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0), n, depth);
+	if (n % 2)
+		return raw(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0), n, depth);
+	/* A page that nobody has touched. */
+	pid_t *fresh = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pid_t forked = raw(syscall(SYS_clone, CLONE_PARENT_SETTID | SIGCHLD, 0, fresh, 0, 0), n, depth);
+	if (forked > 0 && *fresh != forked)
+		return follow(forked), -1;
+	munmap(fresh, 4096);
+	return forked;
 }
 
 static pid_t by_fork(uint64_t n, int depth)
@@ -120,7 +128,9 @@ static pid_t by_clone3(uint64_t n, int depth)
 		.child_tid = (uintptr_t)&written,
 		.exit_signal = SIGCHLD,
 	};
-	pid_t forked = syscall(SYS_clone3, &arguments, n % 2 ? sizeof arguments : CLONE_ARGS_SIZE_VER0);
+	/* The last ends within a word, which is 0. */
+	const size_t sizes[] = { sizeof arguments, CLONE_ARGS_SIZE_VER0, CLONE_ARGS_SIZE_VER0 + 4 };
+	pid_t forked = syscall(SYS_clone3, &arguments, sizes[n % 3]);
 	if (forked == 0)
 		leave((written != (pid_t)syscall(SYS_gettid)) + live(n, depth));
 	if (forked > 0 && (told != forked || arguments.flags >> 32 || fcntl(pidfd, F_GETFD) < 0 || close(pidfd) != 0))

@@ -10,11 +10,12 @@
 #define PAGE 4096
 
 int main(int count, char **words) {
-    if (count != 4) {
-        fprintf(stderr, "usage: heirs MIB CHILDREN PAGES\n");
+    if (count != 4 && count != 5) {
+        fprintf(stderr, "usage: heirs MIB CHILDREN PAGES [STRIDE]\n");
         return 2;
     }
     size_t pages = strtoul(words[1], NULL, 10) << 8, at_once = strtoul(words[3], NULL, 10);
+    size_t stride = count == 5 ? strtoul(words[4], NULL, 10) : 1;
     unsigned long *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         perror("mmap");
@@ -32,11 +33,12 @@ int main(int count, char **words) {
         if (pid == 0) {
             usleep(200000); // until all are there and known
             unsigned long wrong = 0;
-            for (size_t page = 0; page < pages; page++) {
+            for (size_t step = 0; step < pages; step++) {
+                size_t page = step * stride % pages;
                 unsigned long word = page * PAGE / sizeof *memory;
                 wrong += memory[word] != word;
                 memory[word] = child;
-                if (page % at_once == 0) {
+                if (step % at_once == 0) {
                     usleep(1000);
                 }
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use neap_tests::{
     Managed, Neap, Need, OrdinaryUser, Run, exclusive, library, musl_program, paging, program,
-    require, skip,
+    program_with, require, skip,
 };
 
 /// Ways in which a child is given what is out.
@@ -29,8 +29,8 @@ fn run(neap: &Neap, apart: &Path, mode: &str, dir: Option<&Path>) -> Managed {
     let words = [
         apart.as_os_str(),
         mode.as_ref(),
-        "40".as_ref(),
-        "5".as_ref(),
+        "24".as_ref(),
+        "3".as_ref(),
     ];
     let run = Run::new(words.map(OsString::from)).limit(Duration::from_secs(180));
     let run = dir.iter().fold(run, |run, dir| run.dir(dir));
@@ -52,7 +52,7 @@ fn children_that_an_ordinary_user_makes_by_clone_have_what_is_out() {
     };
     let _alone = exclusive();
     let apart = user.copy(&program("apart"));
-    let neap = user.run("28M", &device, &[]);
+    let neap = user.run("16M", &device, &[]);
     let x86 = cfg!(target_arch = "x86_64");
     for mode in PASSED_ON {
         let run = run(&neap, &apart, mode, Some(user.dir()));
@@ -79,7 +79,7 @@ fn children_that_an_ordinary_user_makes_by_clone_stay_within_the_limit() {
     }
     let _alone = exclusive();
     let apart = user.copy(&program("apart"));
-    let neap = user.run("28M", &device, &[]);
+    let neap = user.run("16M", &device, &[]);
     for mode in ["clone", "function"] {
         run(&neap, &apart, mode, Some(user.dir())).must_be_within_limit();
     }
@@ -92,7 +92,7 @@ fn children_that_root_makes_by_clone_have_what_is_out() {
         return;
     }
     let Some(_alone) = paging(test) else { return };
-    let (neap, apart) = (Neap::limit("28M"), program("apart"));
+    let (neap, apart) = (Neap::limit("16M"), program("apart"));
     let all = [&PASSED_ON[..], &BROUGHT_BACK, &OTHERS].concat();
     for mode in all {
         let run = run(&neap, &apart, mode, None);
@@ -112,7 +112,7 @@ fn children_that_a_musl_program_makes_by_clone_have_what_is_out() {
     };
     let _alone = exclusive();
     let apart = user.copy(&apart);
-    let neap = user.run("28M", &device, &[]);
+    let neap = user.run("16M", &device, &[]);
     for mode in ["clone", "clone3", "function", "jump", "vfork", "threads"] {
         run(&neap, &apart, mode, Some(user.dir()));
     }
@@ -127,8 +127,8 @@ fn calls_that_are_made_before_the_library_has_begun_are_made() {
     };
     let _alone = exclusive();
     let [apart, early] = [program("apart"), library("early")].map(|file| user.copy(&file));
-    let neap = user.run("28M", &device, &[]);
-    let script = "LD_PRELOAD=\"$0:$LD_PRELOAD\" exec \"$1\" clone 40 4";
+    let neap = user.run("16M", &device, &[]);
+    let script = "LD_PRELOAD=\"$0:$LD_PRELOAD\" exec \"$1\" clone 24 3";
     let run = scripted(&neap, script, [&early, &apart], user.dir());
     assert_eq!(
         run.text(),
@@ -148,7 +148,7 @@ fn functions_of_a_library_that_are_called_so_are_its_own() {
     };
     let _alone = exclusive();
     let [hog, namesake] = [program("hog"), library("namesake")].map(|file| user.copy(&file));
-    let neap = user.run("28M", &device, &[]);
+    let neap = user.run("16M", &device, &[]);
     let plain = Run::new([hog.as_os_str(), "64".as_ref(), "2".as_ref()]).go();
     for order in ["$LD_PRELOAD:$0", "$0:$LD_PRELOAD"] {
         let script = format!("LD_PRELOAD=\"{order}\" exec \"$1\" 64 2");
@@ -165,4 +165,16 @@ fn scripted(neap: &Neap, script: &str, files: [&PathBuf; 2], dir: &Path) -> Mana
     let files = files.map(|file| file.clone().into_os_string());
     let run = Run::new(words.into_iter().chain(files)).dir(dir);
     neap.run(&run.limit(Duration::from_secs(180)))
+}
+
+/// Whom neap's own code calls by that name must not be the program's.
+#[test]
+fn a_program_with_a_clone_of_its_own_may_use_libcs_by_its_other_name() {
+    let test = "a_program_with_a_clone_of_its_own_may_use_libcs_by_its_other_name";
+    let Some(_alone) = paging(test) else { return };
+    let Some(program) = program_with("ownclone", &["-rdynamic"]) else {
+        return skip(test, "cc knows no -rdynamic");
+    };
+    let run = Neap::limit("16M").run(&Run::new([program]));
+    assert_eq!(run.text(), "3004 7\n", "{}", run.stderr);
 }

@@ -132,18 +132,11 @@ fn what_changes_while_it_is_registered_stays_within_the_limit() {
     }
 }
 
-/// The kernel counts no memory for a copy of a page that a fork shared: the process had it all along. `pages`: how many each child
-/// copies before it sleeps for a millisecond.
-fn heirs_stay_near_the_limit(children: &str, pages: &str, program: &Path, neap: impl Fn() -> Neap) {
-    let words = [
-        program.as_os_str(),
-        "24".as_ref(),
-        children.as_ref(),
-        pages.as_ref(),
-    ];
-    let run = Run::new(words.map(OsString::from))
-        .dir(Path::new("/tmp"))
-        .limit(Duration::from_secs(120));
+/// The kernel counts no memory for a copy of a page that a fork shared: the process had it all along. `most`, in MiB: of the middle of three runs.
+fn copies_stay_near_the_limit(most: u64, words: &[&str], program: &Path, neap: impl Fn() -> Neap) {
+    let words = words.iter().map(OsString::from);
+    let run = Run::new([program.into()].into_iter().chain(words));
+    let run = run.dir(Path::new("/tmp")).limit(Duration::from_secs(120));
     let mut peaks: Vec<u64> = (0..3)
         .map(|_| {
             let (run, peak) = peak_of(neap(), &run);
@@ -152,9 +145,17 @@ fn heirs_stay_near_the_limit(children: &str, pages: &str, program: &Path, neap: 
         })
         .collect();
     peaks.sort_unstable();
-    // Without neap nine of them take 216 MiB; docs/design/limit.md has what was seen, also beside other work.
-    assert!(peaks[1] <= 112, "{peaks:?} MiB of 96");
+    // docs/design/limit.md has what was seen, also beside other work.
+    let far = most + most / 4;
+    assert!(
+        peaks[1] <= most && peaks[2] <= far,
+        "{peaks:?} MiB, {most} allowed"
+    );
 }
+
+/// Nine processes that would take 216 MiB.
+const HEIRS: [&str; 3] = ["24", "8", "16"];
+const OF_HEIRS: u64 = 112;
 
 #[test]
 fn what_a_family_copies_of_what_it_shares_waits_for_room() {
@@ -162,9 +163,14 @@ fn what_a_family_copies_of_what_it_shares_waits_for_room() {
         return;
     };
     let heirs = program("heirs");
-    heirs_stay_near_the_limit("8", "16", &heirs, || Neap::limit("96M"));
-    // As fast as they can.
-    heirs_stay_near_the_limit("6", "1000000", &heirs, || Neap::limit("96M"));
+    // Some, as fast as they can, and here and there.
+    for words in [
+        &HEIRS[..],
+        &["24", "6", "1000000"],
+        &["24", "8", "16", "131"],
+    ] {
+        copies_stay_near_the_limit(OF_HEIRS, words, &heirs, || Neap::limit("96M"));
+    }
 }
 
 #[test]
@@ -174,7 +180,16 @@ fn so_it_does_for_an_ordinary_user() {
     };
     let _alone = exclusive();
     let heirs = user.copy(&program("heirs"));
-    heirs_stay_near_the_limit("8", "16", &heirs, || user.run("96M", &device, &[]));
+    copies_stay_near_the_limit(OF_HEIRS, &HEIRS, &heirs, || user.run("96M", &device, &[]));
+}
+
+/// What it wrote to beside an earlier child says nothing of what it copies now. It would take 192 MiB.
+#[test]
+fn what_a_parent_copies_beside_its_child_waits_for_room() {
+    let Some(_alone) = paging("what_a_parent_copies_beside_its_child_waits_for_room") else {
+        return;
+    };
+    copies_stay_near_the_limit(132, &["96"], &program("snapshots"), || Neap::limit("120M"));
 }
 
 /// To take out what 33 processes share takes as many copies and commands for a page, and frees it with the last. The children

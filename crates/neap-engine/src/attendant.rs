@@ -407,6 +407,7 @@ fn embody(job: &Job, caller: Caller, met: Met, task: Option<Task>) -> Option<()>
     space.body.set(body).ok()?;
     if met.adopted {
         space.arm_agent(job); // for its last words
+        space.ring(); // copies may have to be held up, of which nothing was seen until now
     }
     Some(())
 }

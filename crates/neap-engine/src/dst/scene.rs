@@ -75,9 +75,9 @@ pub(super) struct Scene {
     pub failed: RefCell<Option<String>>,
     pub disk_erred: Arc<AtomicBool>,
     /// Calls within calls.
+    depth: Cell<u32>,
     /// Of fault threads, so far.
     turns: Cell<u32>,
-    depth: Cell<u32>,
     /// No program gets on within calls any more.
     pub quiet: Cell<bool>,
     /// What is done, in words, if somebody wants to know.

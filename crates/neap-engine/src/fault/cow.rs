@@ -12,7 +12,11 @@ use super::{Fault, FaultThread, Served};
 impl FaultThread {
     /// Write-protects a part of what a fork shared, where that is wanted or goes on. Faults are served between two parts.
     pub fn hold_copies(&mut self) {
-        if self.space.cow.take_wanted() {
+        // Before a child has told of itself nothing is seen of it. While a fork is seen through, its thread must not wait.
+        if self.space.body.get().is_none() || self.space.window.holds() {
+            return;
+        }
+        if self.unheld.is_none() && self.space.cow.take_wanted() {
             self.unheld = Some((0, 0));
         }
         let Some((from, took)) = self.unheld else {
@@ -30,7 +34,7 @@ impl FaultThread {
         }
     }
 
-    /// Lets a run of pages be copied, once there is room. `known`: the table has the page.
+    /// Lets a run of pages be copied, once there is room: more where a thread walks upwards. `known`: the table has the page.
     ///
     /// How many will be is told by the faults of the process later. Until the next look all of them count.
     pub(super) fn let_copy(&mut self, fault: Fault, known: bool) -> Served {
@@ -39,7 +43,13 @@ impl FaultThread {
             return Served::Held;
         }
         let gate = self.space.gate.read();
-        let Some(range) = self.shared_run(fault.page, self.most_copied(shares)) else {
+        let most = self.most_copied(shares);
+        let want = if shares {
+            self.copied.wanted(fault.page, most)
+        } else {
+            most
+        };
+        let Some(range) = self.shared_run(fault.page, want) else {
             drop(gate);
             return match known {
                 true => self.let_write(fault),
@@ -49,8 +59,11 @@ impl FaultThread {
         let filler = &mut self.loader.filler;
         let progress = filler.unprotect(&self.space, range);
         if shares && progress.done > 0 {
-            self.space.cow.note_let(progress.done / PAGE_SIZE as u64);
+            let pages = progress.done / PAGE_SIZE as u64;
+            self.copied.note(fault.page, pages);
+            self.space.cow.note_let(pages);
             self.space.charge(progress.done);
+            self.copies = true;
         }
         drop(gate);
         self.end_fill(fault.page, progress)

@@ -93,6 +93,9 @@ pub(crate) struct FaultThread {
     fresh: FreshRuns,
     read: FreshRuns,
     written: FreshRuns,
+    /// Where what a fork shared is copied; and whether the fault that is served now copies.
+    copied: FreshRuns,
+    copies: bool,
     inbox: Inbox,
     /// Since when some thread waits, in nanoseconds.
     stalled: Option<u64>,
@@ -136,6 +139,8 @@ impl FaultThread {
             fresh: FreshRuns::default(),
             read: FreshRuns::default(),
             written: FreshRuns::default(),
+            copied: FreshRuns::default(),
+            copies: false,
             stalled: None,
             held: false,
             soon: false,
@@ -257,7 +262,7 @@ impl FaultThread {
     fn sleep(&self, alone: bool) -> bool {
         let space = &self.space;
         let limit = match alone {
-            _ if self.unheld.is_some() => Some(0),
+            _ if self.unheld.is_some() && !space.window.holds() => Some(0),
             _ if space.expects() => Some(self.unsure),
             _ if !self.inbox.waiting.is_empty() => Some(self.pause()),
             true => Some(TUNING.faults.alone.0),
@@ -345,7 +350,9 @@ impl FaultThread {
             match served {
                 Served::Done => {
                     self.space.group.count(|events| &events.pgfault, 1);
-                    self.space.kin.explain(1);
+                    if !std::mem::take(&mut self.copies) {
+                        self.space.kin.explain(1);
+                    }
                 }
                 Served::Later if self.lets_populate(&mut fault) => {}
                 Served::Later | Served::Held => {

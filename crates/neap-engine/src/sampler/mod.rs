@@ -62,10 +62,14 @@ pub(crate) struct Sampler {
     cpu: Option<usize>,
 }
 
-/// Has what these processes share write-protected where they copy it, and there is less room than they may copy.
+/// Has what these processes share write-protected where they copy it, and there is less room than their family may copy.
 fn watch_copies(sharers: &[(&Arc<Space>, &Body)], now: u64) {
-    let all: u64 = sharers.iter().map(|(space, _)| space.kin.may_copy()).sum();
+    let mut families: HashMap<u64, u64> = HashMap::new();
     for (space, _) in sharers {
+        *families.entry(space.kin.family()).or_default() += space.kin.may_copy();
+    }
+    for (space, _) in sharers {
+        let all = families[&space.kin.family()];
         if space.group.room() < all && space.cow.look(space.kin.seen(), now) {
             space.kin.note_copier();
             space.ring();

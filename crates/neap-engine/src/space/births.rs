@@ -128,10 +128,14 @@ impl Space {
         // What children of its own find wiped is not registered in it either.
         self.traits.inherit_from(&parent.traits);
         self.mappings.inherit_from(&parent.mappings);
-        if self.kin.has_copier() {
+        let tight = self.group.room() < parent.kin.may_copy();
+        let copies = self.kin.has_copier() && tight;
+        let now = neap_sys::monotonic_nanos();
+        if copies {
             self.cow.want();
-            parent.cow.want(); // its next child has that from the beginning
         }
+        parent.cow.fork(copies, now); // its next child has that from the beginning
+        parent.ring();
     }
 
     /// Gives a child's space what is out in this one. What of it has no bytes any more, and why. The caller holds the gate

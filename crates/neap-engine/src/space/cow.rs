@@ -67,6 +67,16 @@ impl Cow {
         self.rests_until.store(now + rest, Relaxed);
     }
 
+    /// It forks, which begins a new account: what was let and not copied is shared again. `wanted`: copies are to be held up from now on, unless
+    /// that was done a moment ago.
+    pub fn fork(&self, wanted: bool, now: u64) {
+        self.faults.store(Self::NEVER, Relaxed);
+        self.let_on.store(0, Relaxed);
+        if wanted && now >= self.rests_until.load(Relaxed) {
+            self.want();
+        }
+    }
+
     /// Has copies held up.
     pub fn want(&self) {
         self.wanted.store(true, Relaxed);
@@ -104,7 +114,7 @@ impl Space {
             return None;
         }
         let _gate = self.gate.write();
-        if self.expects() || self.window.holds() {
+        if self.expects() {
             return Some(from);
         }
         let range = cut(self.ranges.lock().next(from)?);
@@ -175,6 +185,21 @@ mod tests {
         cow.rest(100, 10);
         let end = 100 + 10 * TUNING.faults.holds_rest;
         assert!(!cow.look(many, end - 1) && cow.look(many, end));
+    }
+
+    #[test]
+    fn what_was_let_before_a_fork_counts_for_nothing_after_it() {
+        let many = TUNING.faults.copied_unheld.0 + 1;
+        let cow = Cow::new(true);
+        cow.note_let(1 << 40);
+        assert!(!cow.look(many, 0));
+        cow.fork(false, 0);
+        assert!(!cow.look(many, 0) && cow.look(2 * many, 0) && cow.take_wanted());
+        cow.rest(0, 10);
+        cow.fork(true, 0);
+        assert!(!cow.take_wanted(), "that was done just now");
+        cow.fork(true, 10 * TUNING.faults.holds_rest);
+        assert!(cow.take_wanted());
     }
 
     #[test]

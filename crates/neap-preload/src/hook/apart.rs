@@ -16,9 +16,11 @@ use crate::sys::{self, nr};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_FILES: u64 = 0x400;
+const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_SIGHAND: u64 = 0x800;
 const CLONE_VFORK: u64 = 0x4000;
 const CLONE_THREAD: u64 = 0x1_0000;
+const CLONE_PARENT_SETTID: u64 = 0x10_0000;
 const CLONE_CHILD_SETTID: u64 = 0x100_0000;
 const SIGCHLD: usize = 17;
 
@@ -155,7 +157,9 @@ fn of_clone(flags: usize, [_, stack, parent_tid, child_tid, tls]: [usize; 5]) ->
     if !copies(asked) {
         return None;
     }
-    sys::is_readable(parent_tid); // comes back before nobody brings it
+    if asked & (CLONE_PARENT_SETTID | CLONE_PIDFD) != 0 {
+        sys::bring(parent_tid); // before nobody does
+    }
     let told = asked & CLONE_CHILD_SETTID != 0;
     let flags = flags & !(CLONE_CHILD_SETTID as usize);
     Some(Apart {
@@ -178,7 +182,6 @@ fn of_clone3(at: usize, bytes: usize) -> Option<Apart> {
     const TOP: usize = 5;
     const SIZE: usize = 6;
     if !(LEAST..=MOST).contains(&bytes)
-        || !bytes.is_multiple_of(WORD)
         || ![at, at.wrapping_add(bytes - WORD)]
             .into_iter()
             .all(sys::is_readable)
@@ -206,11 +209,18 @@ fn of_clone3(at: usize, bytes: usize) -> Option<Apart> {
         return None; // as the kernel will say
     }
     call.stack = bottom.wrapping_add(size) as usize;
-    if (STRUCTURE..count).any(|place| word(place) != 0) {
+    let rest = count * WORD..bytes;
+    // SAFETY: as above.
+    let is_cut = rest
+        .into_iter()
+        .any(|at_byte| unsafe { (at as *const u8).add(at_byte).read() } != 0);
+    if is_cut || (STRUCTURE..count).any(|place| word(place) != 0) {
         return Some(call); // the words of another kernel, which may mean anything: as they are
     }
-    for place in [PIDFD, PARENT_TID] {
-        sys::is_readable(call.structure[place] as usize);
+    for (flag, place) in [(CLONE_PIDFD, PIDFD), (CLONE_PARENT_SETTID, PARENT_TID)] {
+        if asked & flag != 0 {
+            sys::bring(call.structure[place] as usize);
+        }
     }
     if asked & CLONE_CHILD_SETTID != 0 {
         call.child_tid = call.structure[CHILD_TID] as usize;

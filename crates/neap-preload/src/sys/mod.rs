@@ -31,7 +31,7 @@ pub use file::{read_at, write_at};
 pub use limit::allow_descriptors;
 pub use own::is_self;
 #[cfg(target_arch = "x86_64")]
-pub use probe::{is_readable, is_writable};
+pub use probe::{bring, is_readable, is_writable};
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::{apart, door};
 

@@ -15,6 +15,25 @@ pub fn is_writable(at: usize) -> bool {
     call(nr::PRCTL, [PR_GET_PDEATHSIG, at, 0, 0, 0, 0]) == 0
 }
 
+/// Has what is at an aligned `int` come back, and be the process's own, if it may be written to. It stays as it is.
+pub fn bring(at: usize) {
+    const FUTEX_WAKE_OP_PRIVATE: usize = 5 | 128;
+    /// Adds 0, and compares what was there with 0xfff, for nobody who waits there.
+    const ADD_NOTHING: usize = 1 << 28 | 0xfff;
+    let own = 0u32;
+    call(
+        nr::FUTEX,
+        [
+            (&raw const own).addr(),
+            FUTEX_WAKE_OP_PRIVATE,
+            0,
+            0,
+            at,
+            ADD_NOTHING,
+        ],
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,6 +46,13 @@ mod tests {
         // SAFETY: the kernel may write through the address, so it is read anew.
         assert_eq!(unsafe { (&raw const word).read_volatile() }, 7);
         assert!(is_writable(at) && !is_writable(read_only.as_ptr().addr()));
+        let brought = 0x1234_5678_u32;
+        let at = (&raw const brought).addr();
+        bring(at);
+        bring(read_only.as_ptr().addr());
+        bring(8);
+        // SAFETY: as above.
+        assert_eq!(unsafe { (at as *const u32).read_volatile() }, 0x1234_5678);
         for nowhere in [0, 8, usize::MAX - 7] {
             assert!(!is_readable(nowhere) && !is_writable(nowhere));
         }

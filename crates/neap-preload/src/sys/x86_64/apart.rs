@@ -111,8 +111,13 @@ pub unsafe extern "C" fn syscall() {
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn clone() {
+    naked_asm!("endbr64", "jmp {clone}", clone = sym begin_clone)
+}
+
+/// What both names stand for. It has none of its own: a program may have another `clone`.
+#[unsafe(naked)]
+unsafe extern "C" fn begin_clone() {
     naked_asm!(
-        "endbr64",
         "test edx, 0x100", // CLONE_VM
         "jz 4f",
         "mov rax, qword ptr [rip + {next}]",
@@ -164,7 +169,7 @@ pub unsafe extern "C" fn clone() {
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn __clone() {
-    naked_asm!("endbr64", "jmp {clone}", clone = sym clone)
+    naked_asm!("endbr64", "jmp {clone}", clone = sym begin_clone)
 }
 
 unsafe extern "C" {
