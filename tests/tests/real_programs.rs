@@ -227,7 +227,7 @@ fn xz_compresses_to_the_same_bytes() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     same_output("xz_compresses_to_the_same_bytes", "xz", || {
         let file = lines(
-            size(45_000, 2_500_000).parse().expect("a number"),
+            size(65_000, 2_500_000).parse().expect("a number"),
             dir.path(),
         );
         run(&[
