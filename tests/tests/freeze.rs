@@ -480,7 +480,7 @@ fn so_does_that_of_an_ordinary_user() {
         steer(&["thaw", "torture-of-user"]);
         sleep(Duration::from_millis(200));
     };
-    // A raw clone gives its child no way to be told of: without the right to be told it reads zeros.
+    // Without raw clones, which the other tortures of an ordinary user make.
     let ops = "map,unmap,punch,fixed,remap,protect,write,poke,verify,sweep,sleep,dontneed,free,advise,rw,vec,threads,\
         sharewrite,stack,fork,forkall,forkexec,vfork,spawn,daemon,malloc,code";
     torture(&["--ops", ops], turn, &neap, &copy);

@@ -53,8 +53,8 @@ impl Nobody {
         let words: [OsString; 4] = [
             self.kernel.clone().into(),
             mode.into(),
-            "16".into(),
-            "64".into(),
+            "12".into(),
+            "40".into(),
         ];
         Run::new(words)
             .limit(Duration::from_secs(180))
@@ -85,6 +85,7 @@ fn an_ordinary_user_with_a_device_is_managed() {
     let run = paged(&nobody, &neap);
     assert_eq!(run.stderr, "");
     run.must_be_within_limit();
+    let neap = nobody.neap("22M", &device);
     for mode in SELECTION {
         let run = neap.run(&nobody.mode(mode));
         run.must_have_paged();

@@ -53,7 +53,7 @@ pub fn probe() -> Probe {
         checks.push(wish(
             "fork events",
             features.has(Features::FORK),
-            "no: forks of a libc that neap does not know bring every page back, and a child of a raw clone(2) reads zeros where pages are out",
+            "no: forks of a libc that neap does not know bring every page back, and a child of a clone(2) that does not come by libc reads zeros where pages are out",
             rights.way_to(Wanted::Trace),
         ));
     }
