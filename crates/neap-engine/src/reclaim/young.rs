@@ -6,6 +6,7 @@
 //! once nothing else does.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::Heat;
 use neap_sys::{Pagemap, Word};
@@ -35,9 +36,11 @@ impl Reclaimer {
         let theirs = |bout: &&Bout| bout.group.number == group.number;
         let flows = |bout: &Bout| bout.supply == Supply::Flows;
         let is_emptied = space.group.chain().any(|group| group.freeze.empties());
+        // It does not grow up while it waits for its copies.
+        let lived = (self.job.clock.now()).saturating_sub(space.stalled.load(Relaxed));
         !is_emptied
             && space.kin.shares()
-            && space.kin.is_young(self.job.clock.now())
+            && space.kin.is_young(lived)
             && (self.may_go_over() || self.bouts.iter().find(theirs).is_some_and(flows))
     }
 
