@@ -107,3 +107,35 @@ pub struct Options {
     /// How the job can be looked at and steered; `None`: it cannot.
     pub control: Option<Control>,
 }
+
+impl Options {
+    /// Those of a job on an imagined kernel. `swap`: bytes of its swap file; 0: it has none.
+    pub(crate) fn imagined(limit: Bytes, swap: Bytes, pool_max: Bytes) -> Self {
+        let swap = match swap {
+            Bytes(0) => Swap::Off,
+            size => Swap::Dir {
+                dir: "/".into(),
+                size,
+            },
+        };
+        Self {
+            limit,
+            high: None,
+            swap,
+            writeback: true,
+            pool_max,
+            pool_percent: 50, // the limit does not move
+            pool_beside: false,
+            compressor: CompressorKind::Lz4,
+            shrinker: ShrinkerKind::default(),
+            on_exhausted: Exhausted::Open,
+            record: None,
+            require: false,
+            serves: false,
+            walk: Walk::default(),
+            idle: None,
+            verbose: false,
+            control: None,
+        }
+    }
+}

@@ -6,7 +6,6 @@ use std::ops::Range;
 use neap_engine::{Play, PlayCosts, PlayCounts, PlayJob};
 use neap_sim::{Backing, Event, Trace};
 use neap_units::{Bytes, Nanos, Pages};
-use serde::Serialize;
 
 /// The job that a trace runs in.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -33,45 +32,12 @@ pub(crate) struct Assumed {
     pub unwatched_hot: bool,
 }
 
-/// What is counted in a run, by the names of `neap run --stats`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct NeapCounts {
-    /// Faults that waited for a compressed page.
-    pub pgmajfault: u64,
-    /// Pages moved back before they were compressed.
-    pub returned: u64,
-    /// Pages decompressed.
-    pub zswpin: u64,
-    /// Pages compressed.
-    pub zswpout: u64,
-    /// Pages read from the swap file.
-    pub pswpin: u64,
-    /// Pages written to it.
-    pub pswpout: u64,
-    /// The limit would not be kept: pool and swap file take no more.
-    pub over: bool,
-}
-
-impl From<PlayCounts> for NeapCounts {
-    fn from(counts: PlayCounts) -> Self {
-        Self {
-            pgmajfault: counts.pgmajfault,
-            returned: counts.returned,
-            zswpin: counts.zswpin,
-            zswpout: counts.zswpout,
-            pswpin: counts.pswpin,
-            pswpout: counts.pswpout,
-            over: counts.over,
-        }
-    }
-}
-
 /// What a run came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Played {
     /// Time the program waited.
     pub stall: Nanos,
-    pub counts: NeapCounts,
+    pub counts: PlayCounts,
     /// No bound is known: it might have wanted all that is taken from it at once.
     pub endless: bool,
 }
@@ -139,7 +105,7 @@ pub(crate) fn play(trace: &Trace, job: NeapJob, assumed: Assumed, pace: f64) -> 
     }
     Ok(Played {
         stall: play.now().saturating_sub(worked),
-        counts: play.counts().into(),
+        counts: play.counts(),
         endless: play.is_endless(),
     })
 }

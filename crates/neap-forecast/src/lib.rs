@@ -19,9 +19,9 @@ use neap_tuning::TUNING;
 use neap_units::{Bytes, Nanos};
 use serde::{Serialize, Serializer};
 
+pub use job::NeapJob;
 use job::{Assumed, Played, play};
-pub use job::{NeapCounts, NeapJob};
-pub use neap_engine::PlayCosts as NeapCosts;
+pub use neap_engine::{PlayCosts as NeapCosts, PlayCounts as NeapCounts};
 
 /// What a forecast is asked.
 #[derive(Clone, PartialEq, Debug)]

@@ -24,7 +24,7 @@ use crate::agent::Agent;
 use crate::attend::Attendance;
 use crate::fault::FaultThread;
 use crate::job::Job;
-use crate::options::{Exhausted, Options, Swap, Walk};
+use crate::options::Options;
 use crate::proof::Token;
 use crate::reclaim::{Reclaimer, Work, Worker};
 use crate::space::{Advance, Body, Ranges, Space, Stage};
@@ -76,7 +76,7 @@ pub(super) struct Scene {
     pub disk_erred: Arc<AtomicBool>,
     /// Calls within calls.
     depth: Cell<u32>,
-    /// Of fault threads, so far.
+    /// Turns of fault threads so far.
     turns: Cell<u32>,
     /// No program gets on within calls any more.
     pub quiet: Cell<bool>,
@@ -162,31 +162,8 @@ fn store(plan: &Plan, disk_erred: &Arc<AtomicBool>) -> Store {
 }
 
 fn job(plan: &Plan, machine: &Machine, store: Store) -> Job {
-    let options = Options {
-        limit: Pages(1 << 18).bytes(),
-        high: None,
-        swap: match plan.swap {
-            0 => Swap::Off,
-            size => Swap::Dir {
-                dir: "/".into(),
-                size: Bytes(size),
-            },
-        },
-        writeback: true,
-        pool_max: Pages(plan.pool).bytes(),
-        pool_percent: 50,
-        pool_beside: false,
-        idle: None,
-        compressor: CompressorKind::Lz4,
-        shrinker: neap_store::ShrinkerKind::default(),
-        on_exhausted: Exhausted::Open,
-        record: None,
-        require: false,
-        serves: false,
-        walk: Walk::default(),
-        verbose: false,
-        control: None,
-    };
+    let (limit, pool_max) = (Pages(1 << 18).bytes(), Pages(plan.pool).bytes());
+    let options = Options::imagined(limit, Bytes(plan.swap), pool_max);
     let features = Features::LAYOUT.with(Features::WP).with(Features::MOVE);
     let bell = Waker::new().expect("a bell");
     let spares = Spares::new().expect("descriptors");

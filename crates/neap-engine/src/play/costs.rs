@@ -30,7 +30,7 @@ pub struct PlayCosts {
 }
 
 impl PlayCosts {
-    /// What is likely, with lz4.
+    /// The likely costs, with lz4.
     #[must_use]
     pub fn likely() -> Self {
         let costs = &TUNING.forecast;
@@ -81,7 +81,7 @@ impl PlayCosts {
     }
 }
 
-/// What was done so far, or within some time.
+/// Counts of the engine's work so far, or within some time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     pub pgfault: u64,

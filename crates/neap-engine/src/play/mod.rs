@@ -25,6 +25,7 @@ use neap_policy::Pacer;
 use neap_store::Codec;
 use neap_tuning::TUNING;
 use neap_units::{Bytes, Nanos, PAGE_SIZE, Pages};
+use serde::Serialize;
 
 use crate::fault::FaultThread;
 use crate::job::Job;
@@ -63,8 +64,8 @@ impl PlayJob {
     }
 }
 
-/// What is counted, by the names of `neap run --stats`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// Counts of a play, by the names of `neap run --stats`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct PlayCounts {
     /// Faults that waited for a compressed page.
     pub pgmajfault: u64,
@@ -177,7 +178,7 @@ impl Play {
         self.endless
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> PlayCounts {
         let tally = self.tally();

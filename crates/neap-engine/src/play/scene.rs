@@ -14,7 +14,7 @@ use super::{PlayJob, Time};
 use crate::agent::Agent;
 use crate::attend::Attendance;
 use crate::job::Job;
-use crate::options::{Exhausted, Options, Swap, Walk};
+use crate::options::Options;
 use crate::proof::Token;
 use crate::space::{Advance, Body, Ranges, Space, Stage};
 use crate::spares::Spares;
@@ -60,32 +60,7 @@ fn store(setup: &PlayJob, pages: Pages) -> Store {
 
 /// The job, which `neap run -m` would have for a program of so many pages.
 pub(super) fn job(setup: &PlayJob, pages: Pages, time: &Time) -> io::Result<Arc<Job>> {
-    let swap = match setup.swap {
-        Bytes(0) => Swap::Off,
-        size => Swap::Dir {
-            dir: "/".into(),
-            size,
-        },
-    };
-    let options = Options {
-        limit: setup.limit,
-        high: None,
-        swap,
-        writeback: true,
-        pool_max: setup.pool_max(),
-        pool_percent: setup.pool_max_percent,
-        pool_beside: false,
-        idle: None,
-        compressor: CompressorKind::Lz4,
-        shrinker: neap_store::ShrinkerKind::default(),
-        on_exhausted: Exhausted::Open,
-        record: None,
-        require: false,
-        serves: false,
-        walk: Walk::default(),
-        verbose: false,
-        control: None,
-    };
+    let options = Options::imagined(setup.limit, setup.swap, setup.pool_max());
     let features = Features::LAYOUT.with(Features::WP).with(Features::MOVE);
     let features = features.with(Features::FORK);
     let (bell, spares, attendance) = (Waker::new(), Spares::new(), Attendance::new());

@@ -135,7 +135,9 @@ impl Space {
             self.cow.want();
         }
         parent.cow.fork(copies, now); // its next child has that from the beginning
-        parent.ring();
+        if copies {
+            parent.ring();
+        }
     }
 
     /// Gives a child's space what is out in this one. What of it has no bytes any more, and why. The caller holds the gate

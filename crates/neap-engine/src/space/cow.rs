@@ -92,7 +92,7 @@ impl Cow {
         self.holds.load(Relaxed)
     }
 
-    /// What was protected in a parent is in its child.
+    /// A child has the protected pages of its parent.
     pub fn inherit_from(&self, parent: &Self) {
         self.holds.store(parent.holds(), Relaxed);
     }
@@ -141,7 +141,8 @@ impl Space {
         }
         for needed in needed {
             let place = needed.start.addr()..needed.end.addr();
-            for range in self.ranges.lock().within(&place) {
+            let ranges = self.ranges.lock().within(&place);
+            for range in ranges {
                 let _ = self.uffd.unprotect(range, Wake::Now); // nothing changes, so that this is done or the space is gone
             }
         }
