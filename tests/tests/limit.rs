@@ -196,6 +196,15 @@ fn what_a_parent_copies_beside_its_child_waits_for_room() {
     copies_stay_near_the_limit(132, &["96"], &program("snapshots"), || Neap::limit("120M"));
 }
 
+/// Two children and a grandchild of each write to a part of what all share, and read all. It would take 270 MiB and more.
+#[test]
+fn a_family_that_uses_all_it_shares_stays_near_its_limit() {
+    let Some(_alone) = paging("a_family_that_uses_all_it_shares_stays_near_its_limit") else {
+        return;
+    };
+    copies_stay_near_the_limit(140, &["96", "4"], &program("clan"), || Neap::limit("120M"));
+}
+
 /// To take out what 33 processes share takes as many copies and commands for a page, and frees it with the last. The children
 /// have ended before. While that was tried, 250,000 to 500,000 such commands were made in 19 to 30 seconds, in which they waited.
 #[test]

@@ -169,11 +169,14 @@ impl Process {
             .any(|tid| self.is_in_mremap(tid.cast_unsigned()))
     }
 
-    /// How much of its anonymous memory is its sharers' part (`Anonymous` less `Pss_Anon`), in bytes. The kernel walks
-    /// every page for it.
-    pub fn anon_of_sharers(&self) -> Option<u64> {
+    /// How much of its anonymous memory others have as well. The kernel walks every page for it.
+    pub fn sharing(&self) -> Option<Sharing> {
         let text = self.text("smaps_rollup").ok()?;
-        Some(sum_of(&text, "Anonymous:")?.saturating_sub(sum_of(&text, "Pss_Anon:")?))
+        let anon = sum_of(&text, "Anonymous:")?;
+        let elsewhere = anon.saturating_sub(sum_of(&text, "Pss_Anon:")?);
+        // Memory that is shared by intention may be in this number, too. But a page has two sharers at least.
+        let shared = sum_of(&text, "Shared_Dirty:")?.clamp(elsewhere, elsewhere * 2);
+        Some(Sharing { elsewhere, shared })
     }
 
     /// Its faults, minor and major, that came to their end.
@@ -206,6 +209,15 @@ fn sum_of(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
     Some(kib * 1024)
+}
+
+/// Anonymous memory of a process that others have as well, since a fork.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sharing {
+    /// What of it counts elsewhere, where each page is divided by its sharers (`Anonymous` less `Pss_Anon`), in bytes.
+    pub elsewhere: u64,
+    /// All of it, in bytes.
+    pub shared: u64,
 }
 
 /// How much memory a process has.

@@ -37,6 +37,9 @@ crate::group! {
         /// The same where the processes may have copied much of what they share.
         /// Chosen.
         rest_in_doubt: u64 = 4;
+        /// A child that is heard of within this time after its parent was measured may have shared with it then.
+        /// The parent waits until its fork is heard of. Chosen.
+        birth: Nanos = Nanos::millis(10);
         /// Share of the limit that is much for this.
         /// Chosen.
         doubt: Share = Share::one_in(64);

@@ -34,6 +34,9 @@ crate::group! {
         /// Batches that are picked at most to find pages that a young child has alone.
         /// Its gate is held meanwhile: some milliseconds. Chosen.
         picks_of_own: usize = 32;
+        /// Age up to which what a forked child shares stays, for each process of its family.
+        /// Most children end or execute before that. Chosen.
+        spared: Nanos = Nanos::millis(30);
         /// Faults of a young child after which it is looked again what it has alone.
         /// A look takes a millisecond and more. Chosen.
         news: u64 = 32;

@@ -1,13 +1,15 @@
 //! Moving chosen pages out of the program, whole and unchanged.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use neap_policy::{Heat, State, Step};
-use neap_units::{PAGE_SIZE, PageId, PageNr};
+use neap_sys::{Pagemap, Word};
+use neap_units::{PAGE_SIZE, PageId, PageNr, Pages};
 use neap_wire::op;
 
-use super::Reclaimer;
+use super::{Reclaimer, rests};
 use crate::agent::{Called, Errand};
 use crate::space::{Body, Space, addresses, runs};
 
@@ -47,6 +49,32 @@ impl Cuts {
         }
         spans
     }
+}
+
+/// Who shares pages with a process of which some leave.
+struct Sharer {
+    space: Arc<Space>,
+    pages: Vec<PageNr>,
+    lets_go: bool,
+}
+
+/// Those of some pages, in order, that a process shares. What cannot be seen is none.
+fn shared_in(space: &Space, pages: &[PageNr]) -> Vec<PageNr> {
+    let _gate = space.gate.read();
+    let mut shared = Vec::new();
+    let Some(body) = space.body.get().filter(|_| !space.is_dead()) else {
+        return shared;
+    };
+    for run in runs(pages) {
+        let count = ((run.end - run.start) as usize / PAGE_SIZE).min(Pagemap::MOST_WORDS);
+        let mut words = [Word::default(); Pagemap::MOST_WORDS];
+        let _ = body.view.words(run.start, &mut words[..count]);
+        let first = PageNr::containing(run.start);
+        let found = words[..count].iter().enumerate();
+        let found = found.filter(|(_, word)| word.holds() && !word.is_alone());
+        shared.extend(found.map(|(at, _)| first + Pages(at as u64)));
+    }
+    shared
 }
 
 impl Reclaimer {
@@ -126,19 +154,73 @@ impl Reclaimer {
     /// Pages that a fork shared do not move, also after the end of the other process, until somebody
     /// writes to them. The agent makes the kernel part them, which copies what is still shared, and then
     /// they move at once. Returns how many.
+    ///
+    /// Memory is free when the last process has given a page up. So the relatives that let go of pages give up the same ones now.
     pub(super) fn part(&mut self, space: &Arc<Space>) -> usize {
         let mut stuck = std::mem::take(&mut *space.stuck.lock());
-        let Some(body) = space.body.get() else {
-            return 0;
-        };
-        if stuck.is_empty() {
-            return 0;
-        }
         stuck.sort_unstable();
         stuck.truncate(self.most);
+        // Looked at before: of two that share a page, the second has it alone once the first has parted it.
+        let mut sharers = self.sharers_of(space, &stuck);
+        let left = self.part_in(space, stuck);
+        let mut free: HashSet<PageNr> = left.iter().copied().collect();
+        for sharer in &mut sharers {
+            let left = match sharer.lets_go {
+                true => self.part_in(&sharer.space, sharer.pages.clone()),
+                false => Vec::new(),
+            };
+            let had = std::mem::replace(&mut sharer.pages, left);
+            for page in had.iter().filter(|page| !sharer.pages.contains(page)) {
+                free.remove(page);
+            }
+        }
+        let all = sharers.iter().map(|sharer| (&sharer.space, &sharer.pages));
+        let (mut taken, mut of_free) = (0, 0);
+        for (space, left) in all.chain([(space, &left)]) {
+            let given_up = left.iter().filter(|page| free.contains(page)).count();
+            space.kin.has_given_up(given_up);
+            space.kin.has_parted(left.len() - given_up);
+            taken += left.len();
+            of_free += given_up;
+        }
+        if self.may_go_over() {
+            // Who keeps a page now is taken to follow.
+            let gained = free.len() + (taken - of_free) / (1 + sharers.len());
+            self.vain += (taken - gained) as u64;
+        }
+        taken
+    }
+
+    /// Who shares some of these pages of a process with it.
+    fn sharers_of(&self, space: &Space, pages: &[PageNr]) -> Vec<Sharer> {
+        if pages.is_empty() {
+            return Vec::new();
+        }
+        let relatives = space.kin.relatives(&self.job, space.id).into_iter();
+        let sharers = relatives.map(|other| {
+            // Another group may be protected, and has its own turns.
+            let same = other.group.number == space.group.number;
+            let lets_go = same && !rests(&other) && !self.is_spared(&other);
+            if lets_go && other.kin.inherits() {
+                other.discover(&self.job); // its pages are not in the table yet
+            }
+            Sharer {
+                pages: shared_in(&other, pages),
+                space: other,
+                lets_go,
+            }
+        });
+        sharers.filter(|sharer| !sharer.pages.is_empty()).collect()
+    }
+
+    /// Parts these pages in one process, as far as they are there. Those that left.
+    fn part_in(&mut self, space: &Arc<Space>, mut stuck: Vec<PageNr>) -> Vec<PageNr> {
+        let Some(body) = space.body.get().filter(|_| !stuck.is_empty()) else {
+            return Vec::new();
+        };
         let _gate = space.gate.read();
         if !space.lets_go() || !space.catch_up(&self.job, false) || space.is_changing() {
-            return 0;
+            return Vec::new();
         }
         // Only what is still ours and still there: the agent must not wait for a fault of its own.
         stuck.retain(|page| space.registered(*page).is_some() && !space.threads.holds(*page));
@@ -152,13 +234,8 @@ impl Reclaimer {
         spans.truncate(neap_wire::MAX_RANGES);
         let count: u64 = spans.iter().map(|span| span.end - span.start).sum();
         stuck.truncate(count as usize / PAGE_SIZE);
-        // The agent would wait for the fault thread, and that one for the gate.
-        let allowed = |span: &Range<u64>| {
-            let progress = space.uffd.unprotect(span.clone(), neap_sys::Wake::Now);
-            progress.stop.is_none()
-        };
-        if space.cow.holds() && !spans.iter().all(allowed) {
-            return 0;
+        if stuck.is_empty() || !self.let_part(space, &spans) {
+            return Vec::new();
         }
         if space.kin.shares() {
             space.kin.part(&stuck);
@@ -170,16 +247,24 @@ impl Reclaimer {
             .agent
             .call(op::UNSHARE, &spans, 0, Errand::Simple, true);
         if space.complete(&self.job, called).is_none() {
-            return 0; // they move when their turn comes
+            return Vec::new(); // they move when their turn comes
         }
-        let taken = self.stage_pages(space, body, &stuck);
-        space.kin.has_parted(taken);
-        if self.may_go_over() {
-            self.vain += space.kin.still_with_others(taken as u64);
-        }
+        self.stage_pages(space, body, &stuck);
         // What does not move now is held by something else.
         space.stuck.lock().clear();
-        taken
+        let core = self.job.core();
+        let stays = |page| matches!(core.state_at(space.id, page), State::Resident { .. });
+        stuck.retain(|&page| !stays(page));
+        stuck
+    }
+
+    /// Lets the agent write there: it would wait for the fault thread, and that one for the gate.
+    fn let_part(&self, space: &Space, spans: &[Range<u64>]) -> bool {
+        let allowed = |span: &Range<u64>| {
+            let progress = space.uffd.unprotect(span.clone(), neap_sys::Wake::Now);
+            progress.stop.is_none()
+        };
+        !space.cow.holds() || spans.iter().all(allowed)
     }
 
     /// Picks pages and groups what is adjacent. Caller holds the gate: `Isolated` never outlives it.

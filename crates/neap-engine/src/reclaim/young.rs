@@ -35,13 +35,16 @@ impl Reclaimer {
     fn spares(&self, group: &Group, space: &Space) -> bool {
         let theirs = |bout: &&Bout| bout.group.number == group.number;
         let flows = |bout: &Bout| bout.supply == Supply::Flows;
+        self.is_spared(space)
+            && (self.may_go_over() || self.bouts.iter().find(theirs).is_some_and(flows))
+    }
+
+    /// Whether it is young, as long as there is anything else to take.
+    pub(super) fn is_spared(&self, space: &Space) -> bool {
         let is_emptied = space.group.chain().any(|group| group.freeze.empties());
         // It does not grow up while it waits for its copies.
         let lived = (self.job.clock.now()).saturating_sub(space.stalled.load(Relaxed));
-        !is_emptied
-            && space.kin.shares()
-            && space.kin.is_young(lived)
-            && (self.may_go_over() || self.bouts.iter().find(theirs).is_some_and(flows))
+        !is_emptied && space.kin.shares() && space.kin.is_spared(lived)
     }
 
     /// Whether the job may go over its limit before it is killed.

@@ -20,7 +20,7 @@ use crate::load::look_at_flags;
 use crate::meter::Sample;
 use crate::reclaim::Inventory;
 use crate::report::SamplerReport;
-use crate::space::{Body, Least, Phase, Space};
+use crate::space::{Body, Phase, Space, Stale};
 use crate::spawn::try_spawn;
 
 pub(crate) struct Sampler {
@@ -227,29 +227,35 @@ impl Sampler {
         }
     }
 
-    /// Measures how much each process shares with others: of all at once, so that the parts sum up. Not of
-    /// those who share with a child that has no name yet, whose part nobody would count.
+    /// Measures how much each process shares with others: of all at once, so that the parts sum up.
     fn measure_shares(&mut self, spaces: &[Arc<Space>]) {
         let start = neap_sys::monotonic_nanos();
-        let mut sharers: Vec<_> = spaces
+        let sharers: Vec<_> = spaces
             .iter()
             .filter(|space| space.kin.shares())
             .filter_map(|space| Some((space, space.body.get()?)))
             .collect();
         let doubted = start >= self.next_copies && self.measure_copies(&sharers, start);
-        let nameless: Vec<u64> = spaces
-            .iter()
-            .filter(|space| space.body.get().is_none() && space.kin.is_young(start))
-            .map(|space| space.kin.family())
-            .collect();
-        sharers.retain(|(space, _)| !nameless.contains(&space.kin.family()));
         // What a new child adds is known: nothing but its copies. Where many come all would be measured all the time.
         let doubted = doubted || sharers.iter().any(|(space, _)| space.kin.is_new());
         if start < self.next_share && !(doubted && start >= self.next_doubted) {
             return;
         }
+        for (space, _) in &sharers {
+            space.kin.begin_measure();
+        }
+        // They cannot be asked yet.
+        let nameless = spaces
+            .iter()
+            .filter(|space| space.body.get().is_none() && space.kin.is_young(start));
+        for parent in nameless.filter_map(|space| space.kin.parent()) {
+            parent.kin.note_unseen();
+        }
         for (space, body) in sharers {
             space.kin.measure(&body.process, body.memory_of());
+            if space.is_changing() || space.expects() || space.window.holds() {
+                space.kin.note_forking();
+            }
         }
         let end = neap_sys::monotonic_nanos();
         self.next_share = end + (end - start) * TUNING.looks.rest;
@@ -305,7 +311,7 @@ impl Sampler {
     /// Anonymous memory of each process that can be measured, with what the kernel takes for its mappings, in bytes.
     fn measure_resident(&self, spaces: &[Arc<Space>]) -> Vec<(Arc<Space>, u64)> {
         let mut all = Vec::with_capacity(spaces.len());
-        let mut families: HashMap<u64, Least> = HashMap::new();
+        let mut families: HashMap<u64, Stale> = HashMap::new();
         let mut processes = self.job.processes.lock();
         for space in spaces {
             let Some(body) = space.body.get() else {
@@ -317,7 +323,7 @@ impl Sampler {
             let anon = if space.kin.shares() {
                 let counted = space.kin.proportional(anon);
                 let family = families.entry(space.kin.family()).or_default();
-                family.note(all.len(), anon, counted);
+                family.note(all.len(), &space.kin, anon, counted);
                 counted
             } else {
                 anon
@@ -329,7 +335,7 @@ impl Sampler {
                 process.peak_resident_bytes = process.peak_resident_bytes.max(anon);
             }
         }
-        for (which, lacking) in families.values().map(Least::lacking) {
+        for (which, lacking) in families.values().map(Stale::lacking) {
             all[which].1 += lacking;
         }
         all

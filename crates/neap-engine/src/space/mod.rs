@@ -50,7 +50,7 @@ use cow::Cow;
 pub(crate) use events::News;
 use hints::Hints;
 pub(crate) use hints::Wish;
-pub(crate) use kin::{Kin, Least, offer};
+pub(crate) use kin::{Kin, Stale, offer};
 use lost::Lost;
 use mappings::Mappings;
 use quarantine::Quarantine;
