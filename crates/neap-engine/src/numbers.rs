@@ -46,7 +46,7 @@ impl Job {
         self.spaces.add(|others| {
             let is_relative = |other: &&Arc<Space>| Some(other.kin.family()) == family;
             let kin = match others.iter().find(is_relative) {
-                Some(relative) => relative.kin.another(),
+                Some(relative) => relative.kin.another(self.clock.now()),
                 None => Kin::first(family.unwrap_or(cookie)),
             };
             Arc::new(Space::new(id, cookie, kin, group, uffd, bell, ranges))

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use neap_imagined::{Act, Chance, Odds, Outcome, PAGE, Ran, ThreadNr};
+use neap_tuning::TUNING;
 use neap_units::PageNr;
 
 use super::plan::Plan;
@@ -201,7 +202,12 @@ impl Scene {
         let part = match chance.below(12) {
             0..4 if most.is_multiple_of(4) => Part::StageOwn(most),
             0..4 => Part::Stage(most),
-            4..6 => Part::Unshare(most),
+            4..6 => {
+                if most.is_multiple_of(2) {
+                    self.job.clock.sleep(TUNING.looks.childhood.0); // children grow up
+                }
+                Part::Unshare(most)
+            }
             6..10 => Part::Store,
             10 if self.plan.hints => return self.hint(chance),
             10 => Part::Recycle,

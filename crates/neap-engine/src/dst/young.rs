@@ -1,6 +1,7 @@
 //! Reclaim from a child that was forked a moment ago.
 
 use neap_imagined::{Act, Outcome, PAGE, Prot};
+use neap_tuning::TUNING;
 
 use super::found::{Story, place};
 use super::program::BASE;
@@ -56,6 +57,27 @@ fn of_a_young_child_only_what_it_has_alone_is_taken() {
             (read(0), read(1)),
             (Outcome::Read(page + 1), Outcome::Read(childs))
         );
+    }
+    story.ends_well();
+}
+
+/// Its memory is free only then.
+#[test]
+fn what_it_shares_once_it_has_grown_up_leaves_all_who_share_it_at_once() {
+    let story = family();
+    let takes = || {
+        story.part(0, Part::Stage(4));
+        story.part(0, Part::Unshare(4));
+    };
+    takes();
+    assert_eq!((resident(&story, 0), resident(&story, 1)), (4, 8));
+    story.scene.job.clock.sleep(TUNING.looks.childhood.0);
+    takes();
+    assert_eq!((resident(&story, 0), resident(&story, 1)), (0, 4));
+    for page in 0..8 {
+        let read = |nr| story.does(nr, Act::Read(BASE + page * PAGE));
+        let same = Outcome::Read(page + 1);
+        assert_eq!((read(1), read(0)), (same.clone(), same));
     }
     story.ends_well();
 }

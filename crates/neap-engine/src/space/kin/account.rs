@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn what_a_child_counted_of_what_it_shared_counts_when_it_has_ended() {
         let kin = Kin::first(1);
-        let (measured, new, parting) = (kin.another(), kin.another(), kin.another());
+        let (measured, new, parting) = (kin.another(1), kin.another(1), kin.another(1));
         new.begin(Some(60));
         new.leave();
         assert_eq!(lacking(&kin, 54), (1, 0), "it counted nothing");
@@ -327,7 +327,7 @@ mod tests {
     fn what_others_still_have_of_what_a_process_gave_up_counts() {
         let page = PAGE_SIZE as u64;
         let kin = Kin::first(1);
-        let _child = kin.another();
+        let _child = kin.another(1);
         let (elsewhere, shared) = (10 * page, 20 * page);
         kin.note_sharing(Sharing { elsewhere, shared });
         kin.has_parted(20);
@@ -349,7 +349,7 @@ mod tests {
             shared: 45,
         };
         let kin = Kin::first(1);
-        let _child = kin.another();
+        let _child = kin.another(1);
         kin.bear(1 << 60);
         assert_eq!(kin.account.unseen.load(Relaxed), 0, "it was never measured");
         kin.begin_measure();
@@ -372,7 +372,7 @@ mod tests {
         let page = PAGE_SIZE as u64;
         let (elsewhere, shared) = (20 * page, 30 * page);
         let first = Kin::first(1);
-        let all = [first.another(), first.another(), first];
+        let all = [first.another(1), first.another(1), first];
         let mut left = 0;
         for kin in &all {
             kin.note_sharing(Sharing { elsewhere, shared });
@@ -381,7 +381,7 @@ mod tests {
             left += kin.proportional(15 * page) + bequeathed(kin);
         }
         assert_eq!(left, 15 * page);
-        let new = all[0].another();
+        let new = all[0].another(1);
         new.begin(Some(30 * page));
         new.has_given_up(10);
         assert_eq!(new.proportional(20 * page), 0, "its parent counts it");

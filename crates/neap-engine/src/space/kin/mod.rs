@@ -59,14 +59,14 @@ impl Kin {
         Self::of(Arc::new(family), 0)
     }
 
-    /// One more, forked just now. Where the process that forked it has ended since, any other of them knows the family.
-    pub fn another(&self) -> Self {
+    /// One more, forked `now`. Where the process that forked it has ended since, any other of them knows the family.
+    pub fn another(&self, now: u64) -> Self {
         if !self.shares() {
             // Measured with those that are gone; from here on it counts.
             self.reset();
         }
         self.family.members.fetch_add(1, Relaxed);
-        Self::of(self.family.clone(), neap_sys::monotonic_nanos())
+        Self::of(self.family.clone(), now)
     }
 
     fn of(family: Arc<Family>, born: u64) -> Self {
