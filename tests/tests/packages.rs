@@ -6,6 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use neap_tests::{
     Outcome, Root, Run, exclusive, interpreter, musl_program, neap_binary, program, skip, tool,
@@ -245,6 +246,34 @@ fn the_wheel_brings_neap_to_a_fresh_environment() {
         interpreter(&neap_binary().expect("required")).is_none(),
         name.contains("musllinux"),
         "{name}"
+    );
+}
+
+/// In a root that has this machine's /usr and nothing else, as an ordinary user who has no other file of neap's.
+#[test]
+fn a_newcomer_with_only_the_wheel_asks_doctor_and_runs_a_job_over_its_limit() {
+    let test = "a_newcomer_with_only_the_wheel_asks_doctor_and_runs_a_job_over_its_limit";
+    if Root::for_test(test).is_none() {
+        return;
+    }
+    let _alone = exclusive();
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let wheel = package("wheel.py", dir.path());
+    let script = packaging("test/newcomer.sh");
+    let newcomer = Run::new([script.as_os_str(), wheel.as_os_str()])
+        .limit(Duration::from_secs(240))
+        .go();
+    if newcomer.code() == 77 {
+        return skip(test, "there is no /usr/bin/python3 with venv");
+    }
+    newcomer.must_exit(0);
+    println!("a newcomer took {:.0} s", newcomer.seconds);
+    let text = newcomer.text();
+    assert!(text.contains("neap can run on this machine"), "{text}");
+    let stderr = &newcomer.stderr;
+    assert!(
+        stderr.contains("pages out: ") && !stderr.contains("pages out: 0 "),
+        "{stderr}"
     );
 }
 
