@@ -3,7 +3,8 @@
 use std::process::{Command, Stdio};
 
 use neap_tests::service::{Place, Running, path, places, wait_until};
-use neap_tests::{pages, skip, static_program};
+use neap_tests::{Need, pages, paging, program, require, skip, static_program};
+use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 const SIGHUP: u32 = 1;
@@ -46,6 +47,45 @@ fn many_jobs_join_at_once() {
             assert!(status.success() && out == "here\n", "{status} {out} {err}");
         }
     }
+}
+
+/// Memory that is locked at once cannot leave, and its program ends before reclaim is sure of that.
+#[test]
+fn a_job_that_its_own_limit_cannot_hold_says_so_as_a_plain_run_does() {
+    let test = "a_job_that_its_own_limit_cannot_hold_says_so_as_a_plain_run_does";
+    let Some(_alone) = paging(test) else { return };
+    if !require(test, &[Need::Root]) {
+        return;
+    }
+    let place = Place::own();
+    let service = place.serve(&["-m", "512M"]);
+    let follower = place.start(&["events", "--json", "all"]);
+    let locked = program("locked");
+    let words = ["run", "--in", "all", "--name", "greedy", "-m", "48M", "--"];
+    for _ in 0..2 {
+        let job = place.start(&[&words[..], &[path(&locked), "160"]].concat());
+        let (status, _, said) = job.wait();
+        assert!(status.success(), "{status} {said}");
+        let told = |text| said.contains(text);
+        assert!(
+            told("nothing more can be reclaimed") || told("more than its limit of 48MiB"),
+            "{said}"
+        );
+        assert!(told("give a larger -m"), "{said}");
+    }
+    signal(place.number("all", "/pid"), SIGTERM);
+    assert!(service.wait().0.success());
+    let (_, out, _) = follower.wait();
+    let events: Vec<Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let of_job = |kind: &str| {
+        let its = |event: &&Value| event["event"] == kind && event["job"] == "greedy";
+        events.iter().filter(its).count()
+    };
+    let told = of_job("warning") + of_job("exhausted");
+    assert!(of_job("over") == 2 && told == 2, "{out}");
 }
 
 #[test]

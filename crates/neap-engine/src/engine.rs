@@ -360,7 +360,7 @@ impl Engine {
     /// Ends the engine. Every program of the job should have ended: one that still runs and depends
     /// on the engine is killed by its agent.
     pub fn finish(self) -> Report {
-        self.tell_of_excess();
+        self.job.tell_of_excess(self.job.groups.top());
         self.job.tell_of_the_dead();
         let report = self.job.last_report();
         self.job.end_groups();
@@ -390,66 +390,6 @@ impl Engine {
         self.job.tell_all();
         report
     }
-
-    /// A program may lock or map memory faster than anything can be found, and be done before reclaim is sure:
-    /// it is told of all the same.
-    fn tell_of_excess(&self) {
-        let meter = &self.job.meter;
-        if !meter.was_far_over() || self.job.groups.top().is_told_dry() {
-            return;
-        }
-        let (bytes, limit) = meter.furthest();
-        let excess = Excess {
-            limit: limit.0,
-            bytes,
-            own: meter.peaked_own(),
-            thawed: meter.peaked_thawed(),
-            held: self.job.held.get().map_or("", |words| words),
-        };
-        let cause = excess.cause(self.job.store.swap_trouble());
-        self.job.warn(format!(
-            "the job took {} at its peak, more than its limit of {}: {cause}",
-            Bytes(limit.0 + bytes),
-            limit
-        ));
-    }
-}
-
-/// How far a job was over its limit.
-struct Excess<'a> {
-    limit: u64,
-    /// That far.
-    bytes: u64,
-    /// What neap took for itself then, without the pool.
-    own: u64,
-    /// Since all pages came back for a fork.
-    thawed: bool,
-    /// What reclaim could not take then, in words; empty if nothing, or if nobody has looked.
-    held: &'a str,
-}
-
-impl Excess<'_> {
-    /// What it was, as far as that is known; `trouble` is with the swap file.
-    fn cause(&self, trouble: Option<String>) -> String {
-        if self.thawed {
-            return "it forked, and without CAP_SYS_PTRACE all pages come back for that (neap doctor)".to_owned();
-        }
-        let crowds = self.own > self.bytes / 2 && self.own > TUNING.limit.much_own.of(self.limit);
-        let cause = match crowds {
-            true => format!(
-                "neap itself took {} of it, which leaves a limit as small as this too little for the rest",
-                Bytes(self.own)
-            ),
-            false if self.held.is_empty() => {
-                "memory came faster than it could leave; give a larger -m".to_owned()
-            }
-            false => format!("{}; give a larger -m", self.held),
-        };
-        match trouble {
-            Some(trouble) => format!("{cause}; and {trouble}"),
-            None => cause,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -458,34 +398,6 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
-
-    #[test]
-    fn who_took_too_much_is_told_by_what_was_taken() {
-        let excess = |own, thawed| Excess {
-            limit: 24 << 20,
-            bytes: 6 << 20,
-            own,
-            thawed,
-            held: "",
-        };
-        let cause = |own| excess(own, false).cause(None);
-        assert!(cause(4 << 20).contains("neap itself took 4MiB of it"));
-        let large = Excess {
-            limit: 400 << 20,
-            ..excess(4 << 20, false)
-        };
-        assert!(large.cause(None).starts_with("memory came faster"));
-        assert!(cause(2 << 20).starts_with("memory came faster"));
-        let locked = Excess {
-            held: "6MiB is locked",
-            ..excess(0, false)
-        };
-        assert_eq!(locked.cause(None), "6MiB is locked; give a larger -m");
-        let forked = excess(4 << 20, true).cause(Some("the disk is full".into()));
-        assert!(forked.contains("it forked"));
-        let full = excess(0, false).cause(Some("the disk is full".into()));
-        assert!(full.ends_with("; and the disk is full"));
-    }
 
     #[test]
     fn a_userfaultfd_that_is_refused_is_named_once() {

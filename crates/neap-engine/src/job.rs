@@ -78,8 +78,6 @@ pub(crate) struct Job {
     pub shrink: Bell,
     /// Lowest reclaim priority since the shrinker last looked (the kernel's 12 to 0).
     pub priority: AtomicU64,
-    /// What reclaim could not take when the job was first far over its limit, in words.
-    pub held: OnceLock<String>,
     /// The shrinker is at work.
     pub writing: AtomicBool,
     /// Wakes the sampler, and who stands in for it.
@@ -167,7 +165,6 @@ impl Job {
             compress: Bell::default(),
             shrink: Bell::default(),
             priority: AtomicU64::new(u64::MAX),
-            held: OnceLock::new(),
             writing: AtomicBool::new(false),
             sampler: Bell::default(),
             deputy: Bell::default(),
@@ -423,9 +420,17 @@ impl Job {
         if text.len() > TUNING.report.letters {
             text = text.chars().take(TUNING.report.letters).collect();
         }
-        if self.warnings.add(text.clone(), TUNING.report.warnings) {
+        // The client of a job of a service is told whatever the service has said before.
+        let is_new = self.warnings.add(text.clone(), TUNING.report.warnings);
+        if is_new || group.parent.is_some() {
             self.log.note_of(self, group, kind, text);
         }
+    }
+
+    /// The sampler has looked at a group; `full`: faults have to wait now.
+    pub fn look_at_limit(self: &Arc<Self>, group: &Arc<Group>, full: bool) {
+        self.look_at_excess(group);
+        self.log.look(self, group, full);
     }
 
     /// Waits, but not for ever, until all warnings are written.

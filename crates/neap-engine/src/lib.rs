@@ -23,6 +23,7 @@ mod control;
 #[cfg(all(test, debug_assertions))]
 mod dst;
 mod engine;
+mod excess;
 mod fault;
 mod forking;
 mod freeze;

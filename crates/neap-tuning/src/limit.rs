@@ -93,9 +93,6 @@ crate::group! {
         /// Least memory that reclaim leaves to the programs.
         /// The code and stacks of a program need it to get on at all.
         floor_least: Bytes = Bytes::mib(2);
-        /// Share of the limit that neap itself must take for the message to say that the limit is too small for that.
-        /// Chosen.
-        much_own: Share = Share::one_in(8);
     }
 }
 

@@ -92,10 +92,18 @@ pub(crate) struct Log {
     counts: [AtomicU64; Kind::NAMES.len()],
     /// Wakes who tells of them.
     waker: OnceLock<Waker>,
-    /// As the sampler saw it last: memory waits at the limit; the job is over it; faults that had waited; and when.
+}
+
+/// A group as the sampler saw it last.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Memory waits at the limit.
     full: AtomicBool,
+    /// The group is over it.
     over: AtomicBool,
+    /// Faults that had waited.
     held: AtomicU64,
+    /// When it was last told that memory waits, in nanoseconds.
     last: AtomicU64,
 }
 
@@ -169,25 +177,26 @@ impl Log {
         self.ring();
     }
 
-    /// The sampler has looked; `full`: faults have to wait now. What lasts is one event.
-    pub fn look(&self, job: &Job, full: bool) {
-        let held = job.groups.top().events.held.load(Relaxed);
-        let full = self.held.swap(held, Relaxed) != held || full;
-        let over = job.meter.is_far_over() && !job.meter.settles();
-        let was_full = self.full.swap(full, Relaxed);
-        let was_over = self.over.swap(over, Relaxed);
+    /// The sampler has looked at a group; `full`: faults have to wait now. What lasts is one event.
+    pub fn look(&self, job: &Job, group: &Group, full: bool) {
+        let seen = &group.seen;
+        let held = group.events.held.load(Relaxed);
+        let full = seen.held.swap(held, Relaxed) != held || full;
+        let over = group.meter.is_far_over() && !group.meter.settles();
+        let was_full = seen.full.swap(full, Relaxed);
+        let was_over = seen.over.swap(over, Relaxed);
         if over && !was_over {
             let line = "the job takes more than its limit";
-            self.note(job, Kind::Over, line.to_owned());
+            self.note_of(job, group, Kind::Over, line.to_owned());
         }
         if full && !was_full {
             let now = neap_sys::monotonic_nanos();
-            if now < self.last.load(Relaxed) + TUNING.control.event.0 {
+            if now < seen.last.load(Relaxed) + TUNING.control.event.0 {
                 return;
             }
-            self.last.store(now, Relaxed);
+            seen.last.store(now, Relaxed);
             let line = "memory is reclaimed before the job gets more";
-            self.note(job, Kind::Limit, line.to_owned());
+            self.note_of(job, group, Kind::Limit, line.to_owned());
         }
     }
 

@@ -9,7 +9,7 @@ mod peer;
 mod stat;
 mod steer;
 
-pub(crate) use log::{Kind, Log};
+pub(crate) use log::{Kind, Log, Seen};
 pub use stat::Stat;
 
 use std::io;
@@ -290,11 +290,14 @@ impl Desk {
             Request::Thaw { prefetch } => self.thaw(at, group, prefetch),
             Request::Join(wish) => Some(self.join(at, wish)),
             Request::Leave => {
-                let Some(group) = self.peers[at].member.take() else {
+                let Some(group) = self.peers[at].member.clone() else {
                     let line = "no job has joined by this connection";
                     return Some(failure("EINVAL", line, &json!(null)));
                 };
                 let report = self.job.leave(&group);
+                self.tell_events(neap_sys::monotonic_nanos()); // before the answer, after which its client is gone
+                let peer = &mut self.peers[at];
+                (peer.member, peer.hears) = (None, None);
                 self.look_for_jobs();
                 Some(told(&report))
             }

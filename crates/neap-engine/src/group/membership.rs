@@ -89,6 +89,7 @@ impl Job {
     pub fn leave(&self, group: &Arc<Group>) -> Report {
         group.end();
         self.let_go_of_stopped(group, SIGCONT);
+        self.tell_of_excess(group);
         let report = self.last_report_of(group);
         self.groups.remove(group);
         let line = format!("{} has ended", group.who());

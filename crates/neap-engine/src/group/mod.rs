@@ -22,6 +22,8 @@ use neap_sys::{Lock, Pidfd, Root, descendants_of, nearest_above};
 use neap_tuning::TUNING;
 use neap_units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
+use crate::control::Seen;
+use crate::excess::Held;
 use crate::freeze::Freeze;
 use crate::meter::Meter;
 use crate::stalls::Stalls;
@@ -68,6 +70,10 @@ pub(crate) struct Group {
     told_dry: AtomicBool,
     /// When it was last told that threads wait for `memory.high`, in nanoseconds.
     pub told_high: AtomicU64,
+    /// As the sampler saw it last.
+    pub seen: Seen,
+    /// What could not be reclaimed of it.
+    pub held: Held,
 }
 
 impl Group {
@@ -106,6 +112,8 @@ impl Group {
             over: AtomicBool::new(false),
             told_dry: AtomicBool::new(false),
             told_high: AtomicU64::new(0),
+            seen: Seen::default(),
+            held: Held::default(),
         }
     }
 

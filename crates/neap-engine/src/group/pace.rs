@@ -68,7 +68,7 @@ impl Wants {
 
 impl Paces {
     /// Looks at what each group uses: `resident` has the bytes of each space.
-    pub fn look(&mut self, job: &Job, resident: &[(Arc<Space>, u64)], now: Nanos) -> Wants {
+    pub fn look(&mut self, job: &Arc<Job>, resident: &[(Arc<Space>, u64)], now: Nanos) -> Wants {
         let mut wants = Wants::default();
         let groups = job.groups.below();
         self.look_at_highs(job, now, &mut wants);
@@ -105,6 +105,7 @@ impl Paces {
                     wants.armed.push(group.clone());
                 }
                 wants.look_by(plan.next_sample);
+                job.look_at_limit(group, group.meter.usage() > plan.hold_above.0);
             }
         }
         wants

@@ -117,6 +117,21 @@ impl Inventory {
         self.words_of(|_| true)
     }
 
+    /// Bytes of the programs that reclaim cannot take, as far as it is sure.
+    pub fn held(&self) -> u64 {
+        let sure = |reason: &Reason| {
+            use Reason::{Own, Pool, Rest, Unseen};
+            !matches!(reason, Unseen | Rest | Own | Pool)
+        };
+        let reasons = REASONS.iter().filter(|(reason, _)| sure(reason));
+        reasons.map(|&(reason, _)| self.0[reason as usize]).sum()
+    }
+
+    /// The same with what is not managed: nobody may have found it yet.
+    pub fn held_at_most(&self) -> u64 {
+        self.held() + self.0[Reason::Unseen as usize]
+    }
+
     /// The same of what reclaim cannot take from the programs; empty: it can take all of it.
     pub fn words_of_held(&self) -> String {
         self.words_of(|reason| !matches!(reason, Reason::Rest | Reason::Own | Reason::Pool))
@@ -194,6 +209,7 @@ mod tests {
             "90MiB is pinned, in use or does not compress, 20MiB is read-only, 8MiB is locked"
         );
         assert_eq!(all.words_of_held(), "20MiB is read-only, 8MiB is locked");
+        assert_eq!(all.held(), 29 * MIB, "what compresses may leave");
     }
 
     #[test]

@@ -18,10 +18,8 @@ use crate::group::{Paces, pacer};
 use crate::job::Job;
 use crate::load::look_at_flags;
 use crate::meter::Sample;
-use crate::reclaim::Inventory;
 use crate::report::SamplerReport;
 use crate::space::{Body, Phase, Space, Stale};
-use crate::spawn::try_spawn;
 
 pub(crate) struct Sampler {
     job: Arc<Job>,
@@ -54,8 +52,6 @@ pub(crate) struct Sampler {
     punctual: SamplerReport,
     /// Memory has been registered.
     registered: bool,
-    /// The job was far over its limit, and has been looked at.
-    counted: bool,
     /// Whether its thread goes ahead of every ordinary one, once that has asked.
     ahead: Option<bool>,
     /// The cpu where it sleeps, once it has looked.
@@ -98,7 +94,6 @@ impl Sampler {
             due: 0,
             punctual: SamplerReport::default(),
             registered: false,
-            counted: false,
             ahead: None,
             cpu: None,
             job,
@@ -126,8 +121,8 @@ impl Sampler {
         self.job.meter.set_plan(plan.hold_above, plan.reclaim_to);
         let wants = self.paces.look(&self.job, &resident, Nanos(now));
         plan.next_sample = plan.next_sample.min(wants.next.unwrap_or(plan.next_sample));
-        self.look_at_excess();
-        self.job.log.look(&self.job, usage > plan.hold_above.0);
+        self.job
+            .look_at_limit(self.job.groups.top(), usage > plan.hold_above.0);
         self.job.note_history(&spaces, usage, now);
         if plan.arm || !wants.armed.is_empty() {
             self.look_at_stalls(now);
@@ -163,22 +158,6 @@ impl Sampler {
             return TUNING.looks.soonest; // what is mapped meanwhile waits for nothing
         }
         plan.next_sample
-    }
-
-    /// Has another thread look what the job has, once it is far over its limit: for the message at its end.
-    fn look_at_excess(&mut self) {
-        let meter = &self.job.meter;
-        if self.counted || !meter.is_far_over() || meter.settles() {
-            return;
-        }
-        self.counted = true;
-        let job = self.job.clone();
-        let _ = try_spawn("neap-count", move || {
-            neap_sys::lower_to_ordinary();
-            let _ = job
-                .held
-                .set(Inventory::take(&job, job.groups.top()).words_of_held());
-        });
     }
 
     /// Keeps how late this look came, for the report.
