@@ -53,10 +53,49 @@ fn a_run_within_a_job_of_a_service_counts_for_both() {
         let left = number("inner", "/memory/current_bytes");
         assert!(left <= allowed(40 * MIB), "{left}");
         assert!(number("rich", "/memory/resident_bytes") >= 48 * MIB);
-        let why = place.refusal(&["set", "inner", "memory.low=8M"], 1);
-        assert!(why.contains("a run within a job has none"), "{why}");
         assert_eq!(place.end("inner", run), "");
         place.end("rich", rich);
+    }
+}
+
+/// Two runs within a job that takes more than its limit: one has protection from what is taken for that.
+#[test]
+fn a_run_within_a_job_keeps_what_protects_it_from_the_others_there() {
+    let test = "a_run_within_a_job_keeps_what_protects_it_from_the_others_there";
+    let Some(_alone) = paging(test) else { return };
+    for (service, flag) in [(true, "--min"), (true, "--low"), (false, "--min")] {
+        let place = Place::own();
+        let _service = service.then(|| place.serve(&["-m", "512M"]));
+        let stops = ["kept", "goes"].map(|name| place.file(&format!("{name}.stop")));
+        let neap = path(&place.neap);
+        let run = |name, flags: &str, stop, busy: &str| {
+            let waits = path(&place.waits);
+            format!("{neap} run --name {name} {flags} -- {waits} 48 {stop} {busy}")
+        };
+        let script = format!(
+            "{} & while [ ! -e {}.ready ]; do sleep 0.05; done; {} & wait",
+            run("kept", &format!("{flag} 56M"), path(&stops[0]), ""),
+            path(&stops[0]),
+            run("goes", "", path(&stops[1]), "busy"),
+        );
+        let within: &[&str] = if service { &["--in", "all"] } else { &[] };
+        let words = [&["run", "--name", "outer", "-m", "80M"], within];
+        let words = [&words.concat()[..], &["--", "sh", "-c", &script]].concat();
+        let outer = place.start(&words);
+        let ready = place.file("goes.stop.ready");
+        wait_until("both wait", || ready.exists());
+        let resident = |name| place.number(name, "/memory/resident_bytes");
+        wait_until("the other one pays", || resident("goes") < 36 * MIB);
+        assert!(resident("kept") >= 47 * MIB, "{flag}: {}", resident("kept"));
+        // Without protection it pays as the other does.
+        let key = format!("memory.{}=0", flag.trim_start_matches('-'));
+        assert!(place.ask(&["set", "kept", &key]).status.success());
+        wait_until("it gives its share", || resident("kept") < 44 * MIB);
+        for stop in &stops {
+            std::fs::write(stop, "").expect("a file");
+        }
+        let (status, out, err) = outer.wait();
+        assert!(status.success() && out == "whole\nwhole\n", "{out} {err}");
     }
 }
 

@@ -115,7 +115,8 @@ fn run(job: &Arc<Job>) {
         watch.look(now, period, spaces.iter().filter_map(time));
         // What is protected does not leave for the sake of others.
         let is_idle = |space: &&Arc<Space>| {
-            watch.is_idle(space.cookie, now, space.group.idle()) && !space.group.is_protected()
+            watch.is_idle(space.cookie, now, space.group.idle())
+                && !job.groups.is_kept_from_all(&space.group)
         };
         let (idle, others): (Vec<_>, Vec<_>) = spaces.iter().partition(is_idle);
         for space in others {

@@ -132,12 +132,17 @@ impl Plan {
     /// # Errors
     /// As [`make`](Self::make).
     pub fn of_run(args: &RunArgs, sources: Sources<'_>) -> Result<Self, Failure> {
+        let settings = Settings::read(&args.settings, sources.root)?;
         let plan = match service(args, sources.env)? {
             Some(service) => Self::in_service(&args.engine, service, sources)?,
+            None if settings.low.max(settings.min) > Bytes::ZERO => {
+                let why = "--low and --min protect a job from others, and there are none: join a service with --in NAME or --budget NAME:SIZE";
+                return Err(Failure::Service(why.to_owned()));
+            }
             None => Self::make(&args.engine, sources)?,
         };
         Ok(Self {
-            settings: Settings::read(&args.settings, sources.root)?,
+            settings,
             require: args.require,
             ..plan
         })

@@ -14,12 +14,12 @@ pub struct SettingArgs {
     #[arg(long, value_name = "SIZE")]
     pub high: Option<String>,
 
-    /// In a service: what reclaim for others does not take from this job while others have any (memory.low)
-    #[arg(long, value_name = "SIZE", requires = "of_service")]
+    /// In a service, or within another run: what reclaim for others does not take from this job while others have any (memory.low)
+    #[arg(long, value_name = "SIZE")]
     pub low: Option<String>,
 
-    /// In a service: what is never taken from this job for others (memory.min)
-    #[arg(long, value_name = "SIZE", requires = "of_service")]
+    /// In a service, or within another run: what is never taken from this job for others (memory.min)
+    #[arg(long, value_name = "SIZE")]
     pub min: Option<String>,
 
     /// In a service: the most of this job's pages that may be out, compressed or on disk (memory.swap.max)

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::frost::{Freezing, Refused, Thawing};
 use super::{Desk, Kind};
-use crate::group::{Group, NO_PROTECTION};
+use crate::group::Group;
 use crate::job::Job;
 use crate::options::Swap;
 use crate::prefetch::Prefetch;
@@ -106,17 +106,10 @@ impl Job {
     fn refuses(&self, group: &Group, change: Change) -> Option<String> {
         let (key, _) = change.entry();
         let least = TUNING.limit.least;
-        let is_unit = || {
-            let parent = group.parent.as_ref();
-            parent.is_some_and(|parent| self.groups.is_unit(parent))
-        };
         match change {
             Change::MemoryLow(_) | Change::MemoryMin(_) if group.parent.is_none() => {
-                let line = "only a job in a service has memory.low and memory.min: they protect it from others there";
+                let line = "only a job in a service, or a run within another, has memory.low and memory.min: they protect it from others there";
                 Some(line.to_owned())
-            }
-            Change::MemoryLow(bytes) | Change::MemoryMin(bytes) if bytes > 0 && !is_unit() => {
-                Some(NO_PROTECTION.to_owned())
             }
             Change::MaxPoolPercent(_) if group.parent.is_some() => Some(format!(
                 "{key} is set for the service, not for one of its jobs"

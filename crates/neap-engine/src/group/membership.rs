@@ -18,9 +18,6 @@ use crate::options::Exhausted;
 use crate::report::Report;
 use crate::spawn::try_spawn;
 
-/// Said where such a thing is asked for.
-pub(crate) const NO_PROTECTION: &str = "memory.low and memory.min protect a job of a service from the others there: a run within a job has none";
-
 /// Why a job cannot join: the error as errno(3) names it, and words for people.
 pub(crate) type Refused = (&'static str, String);
 
@@ -33,9 +30,6 @@ impl Job {
             None if self.options.serves => self.groups.top().clone(),
             None => return Err(("EOPNOTSUPP", "it is a job and no service".to_owned())),
         };
-        if wish.low.max(wish.min) > 0 && !self.groups.is_unit(&parent) {
-            return Err(("EINVAL", NO_PROTECTION.to_owned()));
-        }
         let least = TUNING.limit.least;
         for (key, size) in [("memory.max", wish.max), ("memory.high", wish.high)] {
             if size.is_some_and(|bytes| Bytes(bytes) < least) {

@@ -7,6 +7,7 @@
 mod counters;
 mod membership;
 mod pace;
+mod protection;
 #[cfg(test)]
 mod tests;
 
@@ -29,7 +30,6 @@ use crate::meter::Meter;
 use crate::stalls::Stalls;
 pub(crate) use counters::Counters;
 use counters::Gone;
-pub(crate) use membership::NO_PROTECTION;
 pub(crate) use pace::{Paces, pacer};
 
 const SIGKILL: i32 = 9;

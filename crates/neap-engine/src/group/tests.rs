@@ -1,3 +1,4 @@
+use neap_policy::Protection;
 use neap_units::Bytes;
 
 use super::*;
@@ -40,6 +41,52 @@ fn a_page_counts_for_its_group_and_those_above_and_waits_for_the_fullest() {
     assert_eq!(groups.top().meter.usage(), 50 * MIB);
     assert!(small.is_within(groups.top()) && !groups.top().is_within(&small));
     assert!(!small.is_within(&other));
+}
+
+#[test]
+fn what_protects_a_run_within_a_job_is_bounded_by_the_job_and_shared_by_claims() {
+    let groups = groups();
+    let outer = named(&groups, "outer", 1024).expect("a place");
+    let inner = |name: &str, low: u64, min: u64| {
+        let group = Group {
+            name: Some(Name::new(name).expect("a name")),
+            parent: Some(outer.clone()),
+            low: AtomicU64::new(low * MIB),
+            min: AtomicU64::new(min * MIB),
+            ..Group::bare(meter(1024))
+        };
+        groups.add(group).expect("a place")
+    };
+    let [one, other] = [inner("one", 80, 0), inner("other", 80, 0)];
+    let bare = inner("bare", 0, 0);
+    one.charge(60 * MIB);
+    other.charge(60 * MIB);
+    bare.charge(10 * MIB);
+    let of = |group: &Group, target: &Group| groups.protects(group, target);
+    let top = groups.top().clone();
+    assert_eq!(
+        of(&one, &outer),
+        Protection::BelowLow,
+        "the job is reclaimed"
+    );
+    assert_eq!(of(&one, &one), Protection::Open, "its own limit is");
+    assert_eq!(
+        of(&one, &top),
+        Protection::Open,
+        "the job has no protection"
+    );
+    // It has some: each of the two claims 60 MiB of that.
+    let protect = |mib: u64| outer.low.store(mib * MIB, Relaxed);
+    protect(118);
+    assert_eq!(of(&one, &top), Protection::Open, "59 MiB of 60");
+    protect(121);
+    assert_eq!(of(&one, &top), Protection::BelowLow);
+    assert_eq!(of(&bare, &top), Protection::Open);
+    protect(200);
+    assert_eq!(of(&bare, &top), Protection::BelowLow, "as all of the job");
+    one.min.store(70 * MIB, Relaxed);
+    assert_eq!(of(&one, &outer), Protection::BelowMin);
+    assert!(groups.is_kept_from_all(&one));
 }
 
 #[test]

@@ -22,7 +22,7 @@ impl Reclaimer {
         for space in spaces.iter().filter(is_idle) {
             self.store_untouched(space);
             while space.idle.load(Relaxed) > 0 && !self.is_called_away() {
-                if space.group.is_protected() {
+                if job.groups.is_kept_from_all(&space.group) {
                     space.idle.store(0, Relaxed); // nothing was tried in vain
                     break;
                 }

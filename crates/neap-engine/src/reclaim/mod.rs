@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use neap_policy::Protection;
 use neap_sys::Keeper;
 use neap_tuning::TUNING;
 use neap_units::{PageId, Pages, SpaceId};
@@ -184,10 +185,11 @@ impl Reclaimer {
             let store = self.store_overdue(group, true);
             return self.recycle_all(group, 0, store);
         }
-        let in_vain = self
-            .bouts
-            .last()
-            .is_some_and(|top| top.supply == Supply::Dry);
+        let mut bouts = self.bouts.iter();
+        let in_vain = bouts.any(|bout| {
+            let is_its = bout.group.number == group.number;
+            is_its && bout.supply == Supply::Dry
+        });
         let turn = match group.parent {
             None => self.visits.next(&self.job, in_vain),
             Some(_) => Turn::All,
@@ -206,7 +208,10 @@ impl Reclaimer {
         let from = visited.as_deref().unwrap_or(group);
         let spaces = self.job.spaces_of(from);
         // Who is stopped, forks or has no agent is passed over, and so is whose pages can go nowhere.
-        let lets_out = |space: &&Arc<Space>| !rests(space) && self.job.lets_out(&space.group);
+        let lets_out = |space: &&Arc<Space>| {
+            let free = !rests(space) && self.job.lets_out(&space.group);
+            free && !self.protects(&space.group, from, group, in_vain)
+        };
         let able = spaces.iter().filter(lets_out);
         let able: Vec<SpaceId> = able.map(|space| space.id).collect();
         let chosen = self.job.core().choose_space(&able);
@@ -220,6 +225,19 @@ impl Reclaimer {
         }
         let store = self.store_overdue(group, taken == 0);
         self.recycle_all(from, taken, store)
+    }
+
+    /// Whether a run within `from` is protected from reclaim for `target`; `from` itself has been visited. `in_vain`: nothing comes
+    /// of what is not protected, and then `memory.low` protects nothing. Who empties a group empties all of it.
+    fn protects(&self, group: &Group, from: &Group, target: &Group, in_vain: bool) -> bool {
+        if group.number == from.number || target.freeze.empties() {
+            return false;
+        }
+        match self.job.groups.protects(group, target) {
+            Protection::Open => false,
+            Protection::BelowLow => !in_vain,
+            Protection::BelowMin => true,
+        }
     }
 
     /// Resident pages of a group that may be taken. Less is left than may be filled, so that those who fill and reclaim do not

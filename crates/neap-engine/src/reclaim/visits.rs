@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{
-    BinWalk, Cookie, DEF_PRIORITY, GroupTree, Groups as Ground, MemcgId, MemcgLru, MinLow,
-    Protection, TreeWalk, VisitRules, Visited, initial_priority, too_small,
+    BinWalk, Cookie, DEF_PRIORITY, GroupTree, Groups as Ground, MemcgId, MemcgLru, Protection,
+    TreeWalk, VisitRules, Visited, initial_priority, too_small,
 };
 use neap_units::{PAGE_SIZE, Pages};
 
@@ -396,20 +396,4 @@ fn aged_of(job: &Job, group: &Group) -> u64 {
     let live = spaces.iter().filter(|space| core.is_live(space.id));
     live.map(|space| core.vmstat_of(space.id).aged_generations)
         .sum()
-}
-
-impl Group {
-    /// What protects it from reclaim for the group above.
-    pub fn protection(&self) -> MinLow {
-        MinLow {
-            min: pages(self.min.load(Relaxed)),
-            low: pages(self.low.load(Relaxed)),
-        }
-    }
-
-    /// Whether all that it has is protected.
-    pub fn is_protected(&self) -> bool {
-        let usage = pages(self.meter.usage());
-        self.protection().judge(usage) != Protection::Open
-    }
 }
