@@ -109,11 +109,13 @@ impl Stalls {
             let waits = self.waiting.load(Relaxed) > 0;
             let edges = self.edges.load(Relaxed);
             let waited = edges.wrapping_add(if waits { now } else { 0 });
-            // A thread may have looked at the clock a little after us.
+            // A thread may have looked at the clock a little after us, and then it has waited for less than nothing.
             let most = averages.waited + now.saturating_sub(averages.last);
             let slack = PSI_PERIOD.0;
-            if waited + slack >= averages.waited && waited <= most + slack {
-                return waited.clamp(averages.waited, most);
+            let late = waited.wrapping_add(slack).wrapping_sub(averages.waited);
+            if late <= most - averages.waited + 2 * slack {
+                let since = late.saturating_sub(slack);
+                return (averages.waited + since).min(most);
             }
         }
         averages.waited
@@ -274,6 +276,20 @@ mod tests {
                 .into_iter()
                 .all(|at| stalls.look(&[], at * SECOND).is_none())
         );
+    }
+
+    /// The clock of the thread that waits was read after that of who looks.
+    #[test]
+    fn who_begins_to_wait_just_after_a_look_has_not_waited() {
+        let stalls = Stalls::default();
+        let start = 100 * SECOND;
+        stalls.look(&[], start);
+        stalls.turn(true, start + 2 * SECOND + 5);
+        stalls.look(&[], start + 2 * SECOND);
+        assert_eq!(stalls.averages.lock().some.total(), Nanos(0));
+        stalls.look(&[], start + 4 * SECOND);
+        let total = stalls.averages.lock().some.total();
+        assert_eq!(total, Nanos(2 * SECOND - 5));
     }
 
     #[test]

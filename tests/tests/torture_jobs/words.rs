@@ -15,13 +15,16 @@ pub const REFUSALS: [&str; 11] = [
     "a job named ",
 ];
 
-/// What neap may say of jobs that want more than there is.
-pub const WARNINGS: [&str; 5] = [
+/// What neap may say of jobs that want more than there is, and of programs that are killed while they fork.
+pub const WARNINGS: [&str; 7] = [
     "of pages stay in the pool",
     "nothing more can be reclaimed",
     "more than its limit of",
     "more could not be reclaimed yet",
     "of the programs could not leave",
+    // Its program was killed, or told to end.
+    "its parent was killed while it forked",
+    "a forked child could not take over its memory",
 ];
 
 /// Whether a line is one that may come; `gone`: after the end of the service.
