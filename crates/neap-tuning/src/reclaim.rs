@@ -34,6 +34,9 @@ crate::group! {
         /// Batches that are picked at most to find pages that a young child has alone.
         /// Its gate is held meanwhile: some milliseconds. Chosen.
         picks_of_own: usize = 32;
+        /// Relatives up to which a page that they share leaves all of them in one pass.
+        /// Their copies are staged until it has ended. Chosen.
+        together: usize = 8;
         /// Age up to which what a forked child shares stays, for each process of its family.
         /// Most children end or execute before that. Chosen.
         spared: Nanos = Nanos::millis(30);

@@ -67,13 +67,17 @@ fn what_it_shares_once_it_has_grown_up_leaves_all_who_share_it_at_once() {
     let story = family();
     let takes = || {
         story.part(0, Part::Stage(4));
-        story.part(0, Part::Unshare(4));
+        story.part(0, Part::Unshare(64));
     };
     takes();
     assert_eq!((resident(&story, 0), resident(&story, 1)), (4, 8));
     story.scene.job.clock.sleep(TUNING.looks.childhood.0);
     takes();
     assert_eq!((resident(&story, 0), resident(&story, 1)), (0, 4));
+    for nr in [0, 1, 0, 1] {
+        story.part(nr, Part::Store);
+    }
+    assert_eq!(story.scene.job.store.entries(), 8, "kept once");
     for page in 0..8 {
         let read = |nr| story.does(nr, Act::Read(BASE + page * PAGE));
         let same = Outcome::Read(page + 1);

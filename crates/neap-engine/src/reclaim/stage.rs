@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use neap_policy::{Heat, State, Step};
 use neap_sys::{Pagemap, Word};
+use neap_tuning::TUNING;
 use neap_units::{PAGE_SIZE, PageId, PageNr, Pages};
 use neap_wire::op;
 
-use super::{Reclaimer, rests};
+use super::{BATCH, Reclaimer, rests};
 use crate::agent::{Called, Errand};
 use crate::space::{Body, Space, addresses, runs};
 
@@ -58,12 +59,15 @@ struct Sharer {
     lets_go: bool,
 }
 
-/// Those of some pages, in order, that a process shares. What cannot be seen is none.
+/// Those of some pages, in order, that a process shares. Of a child that has told nothing of itself, all.
 fn shared_in(space: &Space, pages: &[PageNr]) -> Vec<PageNr> {
     let _gate = space.gate.read();
     let mut shared = Vec::new();
-    let Some(body) = space.body.get().filter(|_| !space.is_dead()) else {
+    if space.is_dead() {
         return shared;
+    }
+    let Some(body) = space.body.get() else {
+        return pages.to_vec();
     };
     for run in runs(pages) {
         let count = ((run.end - run.start) as usize / PAGE_SIZE).min(Pagemap::MOST_WORDS);
@@ -162,18 +166,29 @@ impl Reclaimer {
         stuck.truncate(self.most);
         // Looked at before: of two that share a page, the second has it alone once the first has parted it.
         let mut sharers = self.sharers_of(space, &stuck);
+        if self.most < BATCH {
+            let all = 1 + sharers.iter().filter(|sharer| sharer.lets_go).count();
+            stuck.truncate((self.most / all).max(1));
+        }
         let left = self.part_in(space, stuck);
         let mut free: HashSet<PageNr> = left.iter().copied().collect();
+        let mut late = false;
         for sharer in &mut sharers {
-            let left = match sharer.lets_go {
-                true => self.part_in(&sharer.space, sharer.pages.clone()),
+            let pages = sharer.pages.iter().copied();
+            let pages: Vec<_> = pages.filter(|page| free.contains(page)).collect();
+            let left = match sharer.lets_go && !late {
+                true => self.part_in(&sharer.space, pages),
                 false => Vec::new(),
             };
+            late |= sharer.space.is_late(); // each waits as long
             let had = std::mem::replace(&mut sharer.pages, left);
             for page in had.iter().filter(|page| !sharer.pages.contains(page)) {
                 free.remove(page);
             }
         }
+        // Each was charged for its copy. The last of them needed none.
+        let page = PAGE_SIZE as u64;
+        space.group.uncharge(free.len() as u64 * page);
         let all = sharers.iter().map(|sharer| (&sharer.space, &sharer.pages));
         let (mut taken, mut of_free) = (0, 0);
         for (space, left) in all.chain([(space, &left)]) {
@@ -185,8 +200,9 @@ impl Reclaimer {
         }
         if self.may_go_over() {
             // Who keeps a page now is taken to follow.
-            let gained = free.len() + (taken - of_free) / (1 + sharers.len());
-            self.vain += (taken - gained) as u64;
+            let others = (taken - of_free) as u64;
+            let followed = space.kin.note_parts(others, 1 + sharers.len() as u64);
+            self.vain += (taken - free.len()) as u64 - followed;
         }
         taken
     }
@@ -196,16 +212,18 @@ impl Reclaimer {
         if pages.is_empty() {
             return Vec::new();
         }
-        let relatives = space.kin.relatives(&self.job, space.id).into_iter();
-        let sharers = relatives.map(|other| {
+        let relatives = space.kin.relatives(&self.job, space.id);
+        let together = relatives.len() <= TUNING.reclaim.together;
+        let sharers = relatives.into_iter().map(|other| {
             // Another group may be protected, and has its own turns.
             let same = other.group.number == space.group.number;
-            let lets_go = same && !rests(&other) && !self.is_spared(&other);
-            if lets_go && other.kin.inherits() {
+            let lets_go = same && together && !rests(&other) && !self.is_spared(&other);
+            let pages = shared_in(&other, pages);
+            if lets_go && !pages.is_empty() && other.kin.inherits() {
                 other.discover(&self.job); // its pages are not in the table yet
             }
             Sharer {
-                pages: shared_in(&other, pages),
+                pages,
                 space: other,
                 lets_go,
             }
@@ -253,7 +271,10 @@ impl Reclaimer {
         // What does not move now is held by something else.
         space.stuck.lock().clear();
         let core = self.job.core();
-        let stays = |page| matches!(core.state_at(space.id, page), State::Resident { .. });
+        let stays = |page| {
+            let state = core.state_at(space.id, page);
+            matches!(state, State::Resident { .. } | State::Isolated { .. })
+        };
         stuck.retain(|&page| !stays(page));
         stuck
     }

@@ -345,26 +345,31 @@ mod tests {
         let pidfd = neap_sys::Pidfd::open(pid).unwrap();
         let process = Process::open(pid, &pidfd).unwrap();
         let sharing = Sharing {
-            elsewhere: 30,
-            shared: 45,
+            elsewhere: 90,
+            shared: 100,
         };
         let kin = Kin::first(1);
         let _child = kin.another(1);
         kin.bear(1 << 60);
-        assert_eq!(kin.account.unseen.load(Relaxed), 0, "it was never measured");
+        kin.note_sharing(sharing);
+        assert_eq!(kin.uncounted(100), 0, "it was never measured");
         kin.begin_measure();
         kin.bear(0);
         kin.measure(&process, &process);
+        kin.note_sharing(sharing);
+        assert_eq!(kin.uncounted(100), 10);
         let end = kin.account.measured.load(Relaxed);
         kin.bear(end + TUNING.looks.birth.0 - 1);
+        assert_eq!(kin.uncounted(100), 20);
         kin.bear(end + TUNING.looks.birth.0);
-        kin.note_sharing(sharing);
-        assert_eq!(kin.uncounted(45), 30);
+        assert_eq!(kin.uncounted(100), 20);
         kin.note_forking();
         kin.bear(end + 1_000_000_000);
-        assert_eq!(kin.uncounted(45), 30, "it shares with two");
+        assert_eq!(kin.uncounted(100), 30);
+        (0..20).for_each(|_| kin.note_unseen());
+        assert_eq!(kin.uncounted(100), 90, "it shares with nine");
         kin.begin_measure();
-        assert_eq!(kin.uncounted(45), 0);
+        assert_eq!(kin.uncounted(100), 0);
     }
 
     #[test]

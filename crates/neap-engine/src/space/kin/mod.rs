@@ -27,6 +27,8 @@ struct Family {
     number: u64,
     /// How many of them are left.
     members: AtomicU32,
+    /// Pages that one or another of them has parted, and others still have.
+    parts: AtomicU64,
     /// A child was seen to copy what it shares.
     copies: AtomicBool,
     /// Bytes of what is shared that nobody of it counts: since all were measured, those have ended or given it up who did.
@@ -53,6 +55,7 @@ impl Kin {
         let family = Family {
             number,
             members: AtomicU32::new(1),
+            parts: AtomicU64::new(0),
             copies: AtomicBool::new(false),
             bequeathed: AtomicU64::new(0),
         };
@@ -116,6 +119,13 @@ impl Kin {
     /// Our agent is about to make these pages the process's own.
     pub fn part(&self, pages: &[PageNr]) {
         self.parted.lock().extend(pages);
+    }
+
+    /// So many pages were parted that others of so many processes still have. How many are free by that, in the mean: each is once the last
+    /// has parted it.
+    pub fn note_parts(&self, pages: u64, processes: u64) -> u64 {
+        let before = self.family.parts.fetch_add(pages, Relaxed);
+        (before + pages) / processes - before / processes
     }
 
     /// Whether the page was parted, once.
@@ -191,12 +201,17 @@ pub(crate) fn offer(
 }
 
 fn accept(job: &Job, core: &mut Recorded, space: &Space, page: PageNr, entry: EntryId) {
-    if !job.keeps_copies(TUNING.loads.offer_below) {
-        return; // a copy holds its place in the pool
-    }
-    if let Some(id) = core.find(space.id, page)
-        && let State::Resident { copy: None } = core.state(id)
-    {
+    let Some(id) = core.find(space.id, page) else {
+        return;
+    };
+    let takes = match core.state(id) {
+        // A copy holds its place in the pool.
+        State::Resident { copy: None } => job.keeps_copies(TUNING.loads.offer_below),
+        // It is to be stored anyway, and takes no other place then.
+        State::Staged { copy: None, .. } => true,
+        _ => false,
+    };
+    if takes {
         job.store.get(entry);
         job.must(core.apply(id, Step::SetCopy(entry)));
     }
