@@ -153,11 +153,14 @@ fn the_debian_package_installs_and_is_removed() {
     assert!(text.contains(r#"KERNEL=="userfaultfd""#) && text.contains(r#"GROUP="neap""#));
     let group = fs::read_to_string(root.path().join("usr/lib/sysusers.d/neap.conf"));
     assert_eq!(group.expect("a file of the package"), "g neap -\n");
-    assert!(
-        root.path()
-            .join("usr/share/man/man1/neap-run.1.gz")
-            .exists()
-    );
+    for file in [
+        "man/man1/neap-run.1.gz",
+        "systemd/user/neap@.service",
+        "bash-completion/completions/neap",
+    ] {
+        let file = root.path().join("usr/share").join(file);
+        assert!(file.exists(), "{}", file.display());
+    }
     within("--purge", "neap".as_ref());
     assert!(!rule.exists() && !root.path().join("usr/bin/neap").exists());
     debian_has_nothing_to_object(test, &file);

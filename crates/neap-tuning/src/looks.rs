@@ -40,6 +40,9 @@ crate::group! {
         /// A child that is heard of within this time after its parent was measured may have shared with it then.
         /// The parent waits until its fork is heard of. Chosen.
         birth: Nanos = Nanos::millis(10);
+        /// The same of a parent that was forking, or changed mappings, when it was measured.
+        /// Its thread may wait that long for a cpu. Chosen.
+        fork: Nanos = Nanos::millis(50);
         /// Share of the limit that is much for this.
         /// Chosen.
         doubt: Share = Share::one_in(64);

@@ -23,7 +23,7 @@ pub(super) struct Account {
     sharers: AtomicU64,
     /// Children that shared when it was measured, as far as can be known, and were not measured with it: each has a part like its own.
     unseen: AtomicU64,
-    /// When it was measured, in nanoseconds; [`Account::NOW`]: it is just being measured, or was forking when it was.
+    /// When it was measured, in nanoseconds, or somewhat later if it was forking then; [`Account::NOW`]: it is just being measured.
     measured: AtomicU64,
     /// Faults of the process that copied nothing: neap served them.
     explained: AtomicU64,
@@ -125,7 +125,8 @@ impl Kin {
 
     /// A fork is under way, or may be, whose child shared already when it was measured.
     pub fn note_forking(&self) {
-        self.account.measured.store(Account::NOW, Relaxed);
+        let most = TUNING.looks.fork.0;
+        self.account.measured.fetch_add(most, Relaxed);
     }
 
     /// A child shares with it that is not measured with it.
@@ -139,19 +140,15 @@ impl Kin {
         if now.saturating_sub(measured) < TUNING.looks.birth.0 {
             self.note_unseen();
         }
-        if measured == Account::NOW {
-            self.account.measured.store(now, Relaxed);
-        }
     }
 
-    /// Bytes that the others count too little for it, where it has `anon` bytes: the part of such children, and its own part of what
-    /// it shared and has no more, as after its end.
+    /// Bytes that the others count too little for it, where it has `anon` bytes: the part of such children, and its own part where it has
+    /// ended or executed, so that nothing is there any more.
     fn uncounted(&self, anon: u64) -> u64 {
-        let (share, shared) = (self.share(), self.account.shared.load(Relaxed));
-        let gone = part_of(share, shared.saturating_sub(anon), shared);
         // Of whom it shares with, it is itself one.
         let others = self.account.sharers.load(Relaxed).saturating_sub(1);
-        self.account.unseen.load(Relaxed).min(others) * share + gone
+        let parts = self.account.unseen.load(Relaxed).min(others) + u64::from(anon == 0);
+        parts * self.share()
     }
 
     /// So many pages that were parted have left: no other process counts them any more. Where the process counted them itself, the
@@ -364,7 +361,9 @@ mod tests {
         kin.bear(end + TUNING.looks.birth.0);
         assert_eq!(kin.uncounted(100), 20);
         kin.note_forking();
-        kin.bear(end + 1_000_000_000);
+        kin.bear(end + TUNING.looks.birth.0);
+        assert_eq!(kin.uncounted(100), 30);
+        kin.bear(end + TUNING.looks.birth.0 + TUNING.looks.fork.0);
         assert_eq!(kin.uncounted(100), 30);
         (0..20).for_each(|_| kin.note_unseen());
         assert_eq!(kin.uncounted(100), 90, "it shares with nine");
