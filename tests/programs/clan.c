@@ -1,4 +1,4 @@
-// A process whose children use all that they share with it: each writes to a part, forks a child of its own, and both read all. Two
+// A process whose children use all that they share with it: each writes to a part, not as fast as it can, forks a child of its own, and both read all. Two
 // children at a time. `clan MIB CHILDREN`
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +35,9 @@ static int ended(pid_t child) {
 static int child(unsigned long mark) {
     for (size_t page = 0; page < pages; page += 4) {
         memory[page * WORDS] += mark;
+        if (page % 128 == 0) {
+            usleep(500);
+        }
     }
     pid_t own = fork();
     if (own == 0) {

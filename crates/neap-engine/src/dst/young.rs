@@ -81,7 +81,7 @@ fn what_it_shares_once_it_has_grown_up_leaves_all_who_share_it_at_once() {
     for page in 0..8 {
         let read = |nr| story.does(nr, Act::Read(BASE + page * PAGE));
         let same = Outcome::Read(page + 1);
-        assert_eq!((read(1), read(0)), (same.clone(), same));
+        assert_eq!((read(1), read(0)), (same, same));
     }
     story.ends_well();
 }
