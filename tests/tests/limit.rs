@@ -202,7 +202,7 @@ fn a_family_that_uses_all_it_shares_stays_near_its_limit() {
     let Some(_alone) = paging("a_family_that_uses_all_it_shares_stays_near_its_limit") else {
         return;
     };
-    copies_stay_near_the_limit(156, &["96", "4"], &program("clan"), || Neap::limit("120M"));
+    copies_stay_near_the_limit(172, &["96", "4"], &program("clan"), || Neap::limit("120M"));
 }
 
 /// To take out what 33 processes share takes as many copies and commands for a page, and frees it with the last. The children

@@ -186,9 +186,11 @@ impl Reclaimer {
                 free.remove(page);
             }
         }
-        // Each was charged for its copy. The last of them needed none.
-        let page = PAGE_SIZE as u64;
-        space.group.uncharge(free.len() as u64 * page);
+        if space.kin.shares() {
+            // Each was charged for its copy. The last of them needed none.
+            let page = PAGE_SIZE as u64;
+            space.group.uncharge(free.len() as u64 * page);
+        }
         let all = sharers.iter().map(|sharer| (&sharer.space, &sharer.pages));
         let (mut taken, mut of_free) = (0, 0);
         for (space, left) in all.chain([(space, &left)]) {
