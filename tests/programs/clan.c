@@ -1,5 +1,5 @@
-// A process whose children use all that they share with it: each writes to a part, not as fast as it can, forks a child of its own, and both read all. Two
-// children at a time. `clan MIB CHILDREN`
+// A process whose children use all that they share with it, two at a time. Each writes to half of it, not as fast as it can. It
+// forks a child of its own, which writes to that half, too. Both read all. `clan MIB CHILDREN`
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -16,12 +16,12 @@ static unsigned long first_of(size_t page) {
     return (page + 1) * 0x9e3779b97f4a7c15;
 }
 
-// Wrong pages, where the child before `mark` has written to one page in four.
+// Wrong pages, where the child with this mark has written to every other page.
 static int wrong(unsigned long mark) {
     size_t bad = 0;
     for (size_t page = 0; page < pages; page++) {
         const unsigned long *words = memory + page * WORDS;
-        unsigned long first = first_of(page) + (page % 4 == 0 ? mark : 0);
+        unsigned long first = first_of(page) + (page % 2 == 0 ? mark : 0);
         bad += words[0] != first || words[WORDS / 2] != page || words[WORDS - 1] != ~page;
     }
     return bad != 0;
@@ -33,7 +33,7 @@ static int ended(pid_t child) {
 }
 
 static int child(unsigned long mark) {
-    for (size_t page = 0; page < pages; page += 4) {
+    for (size_t page = 0; page < pages; page += 2) {
         memory[page * WORDS] += mark;
         if (page % 128 == 0) {
             usleep(500);
@@ -41,8 +41,11 @@ static int child(unsigned long mark) {
     }
     pid_t own = fork();
     if (own == 0) {
-        for (size_t page = 0; page < pages; page += 16) {
+        for (size_t page = 0; page < pages; page += 2) {
             memory[page * WORDS + 1] = mark;
+            if (page % 128 == 0) {
+                usleep(500);
+            }
         }
         _exit(wrong(mark));
     }

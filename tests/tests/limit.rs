@@ -196,13 +196,13 @@ fn what_a_parent_copies_beside_its_child_waits_for_room() {
     copies_stay_near_the_limit(132, &["96"], &program("snapshots"), || Neap::limit("120M"));
 }
 
-/// Two children and a grandchild of each write to a part of what all share, and read all. It would take 270 MiB and more.
+/// Two children and a child of each write to half of what all share, and read all. It would take 193 MiB.
 #[test]
 fn a_family_that_uses_all_it_shares_stays_near_its_limit() {
     let Some(_alone) = paging("a_family_that_uses_all_it_shares_stays_near_its_limit") else {
         return;
     };
-    copies_stay_near_the_limit(172, &["96", "4"], &program("clan"), || Neap::limit("120M"));
+    copies_stay_near_the_limit(132, &["64", "4"], &program("clan"), || Neap::limit("100M"));
 }
 
 /// To take out what 33 processes share takes as many copies and commands for a page, and frees it with the last. The children

@@ -63,6 +63,11 @@ impl Word {
         self.0 & WORD_PRESENT != 0 && self.0 & WORD_ALONE != 0
     }
 
+    /// A page that another process has as well.
+    pub fn is_shared(self) -> bool {
+        self.holds() && !self.is_alone()
+    }
+
     /// Nothing at all. (Other bits say something of the mapping.)
     pub fn is_empty(self) -> bool {
         self.0 & (WORD_PRESENT | WORD_SWAPPED | WORD_GUARD) == 0

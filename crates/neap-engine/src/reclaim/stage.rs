@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use neap_policy::{Heat, State, Step};
-use neap_sys::{Pagemap, Word};
+use neap_sys::Word;
 use neap_tuning::TUNING;
 use neap_units::{PAGE_SIZE, PageId, PageNr, Pages};
 use neap_wire::op;
@@ -59,7 +59,7 @@ struct Sharer {
     lets_go: bool,
 }
 
-/// Those of some pages, in order, that a process shares. Of a child that has told nothing of itself, all.
+/// The pages that a process shares, of up to a batch in their order. Of a child that has told nothing of itself: all.
 fn shared_in(space: &Space, pages: &[PageNr]) -> Vec<PageNr> {
     let _gate = space.gate.read();
     let mut shared = Vec::new();
@@ -70,12 +70,12 @@ fn shared_in(space: &Space, pages: &[PageNr]) -> Vec<PageNr> {
         return pages.to_vec();
     };
     for run in runs(pages) {
-        let count = ((run.end - run.start) as usize / PAGE_SIZE).min(Pagemap::MOST_WORDS);
-        let mut words = [Word::default(); Pagemap::MOST_WORDS];
-        let _ = body.view.words(run.start, &mut words[..count]);
+        let mut words = [Word::default(); BATCH];
+        let count = (run.end - run.start) as usize / PAGE_SIZE;
+        let _ = body.view.words(run.start, &mut words[..count]); // it has ended
         let first = PageNr::containing(run.start);
-        let found = words[..count].iter().enumerate();
-        let found = found.filter(|(_, word)| word.holds() && !word.is_alone());
+        let found = words.iter().enumerate();
+        let found = found.filter(|(_, word)| word.is_shared());
         shared.extend(found.map(|(at, _)| first + Pages(at as u64)));
     }
     shared

@@ -85,8 +85,12 @@ impl Reclaimer {
                 let first = run.first + Pages((part * MOST) as u64);
                 let _ = body.view.words(first.addr(), &mut words[..ids.len()]);
                 for (&id, word) in ids.iter().zip(words) {
-                    let has_others = word.holds() && !word.is_alone();
-                    if has_others { &mut shared } else { &mut own }.push(id);
+                    if word.is_shared() {
+                        &mut shared
+                    } else {
+                        &mut own
+                    }
+                    .push(id);
                 }
             }
         }

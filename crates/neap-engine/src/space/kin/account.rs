@@ -12,7 +12,7 @@ use neap_units::PAGE_SIZE;
 
 use super::Kin;
 
-/// What is known of one process's share.
+/// How much of a process counts here, and how much at its relatives.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     /// Bytes of the process that are counted elsewhere, as measured last.
@@ -101,14 +101,14 @@ impl Kin {
         if let Some(faults) = self.unexplained(process) {
             self.account.faults.store(faults, Relaxed);
         }
-        // What may not be read is taken as its own.
+        // Without an answer all of it is taken as the process's own.
         self.note_sharing(memory.sharing().unwrap_or_default());
         self.account
             .measured
             .store(neap_sys::monotonic_nanos(), Relaxed);
     }
 
-    /// What was measured was shared with those that are gone.
+    /// Forgets the measure: the relatives of that time are gone.
     pub(super) fn reset(&self) {
         self.begin_measure();
         self.note_sharing(Sharing::default());

@@ -1,9 +1,8 @@
 //! Parents and children: which spaces share pages since a fork.
 //!
-//! Shared pages count once against the limit, though the kernel counts them for each process
-//! (RssAnon); and they do not move until they are shared no longer. So reclaim parts them: each process
-//! gets a copy of its own, which leaves at once, and what the store keeps of the first is offered to the
-//! others, so that the same bytes are compressed and kept once.
+//! Shared pages count once against the limit, though the kernel counts them for each process (RssAnon). And they do not move
+//! until they are shared no longer. So reclaim parts them: each process gets a copy of its own, which leaves at once. The entry
+//! that the store makes of the first copy is offered to the others. So the same bytes are compressed and kept once.
 
 mod account;
 
@@ -31,7 +30,7 @@ struct Family {
     parts: AtomicU64,
     /// A child was seen to copy what it shares.
     copies: AtomicBool,
-    /// Bytes of what is shared that nobody of it counts: since all were measured, those have ended or given it up who did.
+    /// Shared bytes that no member counts: those who counted them have ended, or given them up, since all were measured.
     bequeathed: AtomicU64,
 }
 
@@ -83,7 +82,7 @@ impl Kin {
         }
     }
 
-    /// What is found in it may have copies there.
+    /// Its pages may have copies at the process that forked it.
     pub fn inherit_from(&self, parent: &Arc<Space>) {
         let _ = self.parent.set(Arc::downgrade(parent));
         parent.kin.bear(neap_sys::monotonic_nanos());
@@ -121,8 +120,8 @@ impl Kin {
         self.parted.lock().extend(pages);
     }
 
-    /// So many pages were parted that others of so many processes still have. How many are free by that, in the mean: each is once the last
-    /// has parted it.
+    /// So many pages were parted, of so many processes that share them, and some of these have them yet. How many are free by that, in
+    /// the mean: each page is, once the last has parted it.
     pub fn note_parts(&self, pages: u64, processes: u64) -> u64 {
         let before = self.family.parts.fetch_add(pages, Relaxed);
         (before + pages) / processes - before / processes
@@ -194,7 +193,7 @@ pub(crate) fn offer(
     page: PageNr,
     entry: EntryId,
 ) {
-    // Who is not dead under the core's lock keeps its number while that is held.
+    // A space that is not dead under the core's lock keeps its number while that is held.
     for relative in relatives.iter().filter(|relative| !relative.is_dead()) {
         accept(job, core, relative, page, entry);
     }
