@@ -24,5 +24,7 @@ pub use compress::{
 pub use keyed::HashKey;
 pub use pool::ADDRESSABLE;
 pub use stats::{Group, Holding, Metric, MetricKind, OwnerStats, StoreStats};
-pub use store::{Config, LoadError, Refused, ShrinkerError, ShrinkerKind, Shrunk, Source, Store};
+pub use store::{
+    Config, LoadError, Refused, ShrinkerError, ShrinkerKind, Shrunk, Source, Store, Trained,
+};
 pub use swapfile::{BLOCK, BlockFile, MemFile, NoFile};

@@ -1,9 +1,10 @@
 //! Facts about one process, from its directory in `/proc`. That is opened once, while the process is known to live, and
 //! never comes to mean another. What the process runs may change (exec): what is said then is about that.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
@@ -17,6 +18,14 @@ pub struct Process {
     pid: i32,
     /// `/proc/PID`: it serves as a pidfd, too.
     dir: OwnedFd,
+}
+
+/// A program that runs for a user: the file, by the number that its device gives it, and the user.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Program {
+    device: u64,
+    file: u64,
+    user: u32,
 }
 
 impl Process {
@@ -75,16 +84,38 @@ impl Process {
         found
     }
 
+    /// What it runs, and for whom; `None`: we may not look, or it has ended.
+    pub fn program(&self) -> Option<Program> {
+        let (file, folder) = (self.stat(c"exe", 0)?, self.stat(c"cmdline", 0)?);
+        Some(Program {
+            device: file.st_dev,
+            file: file.st_ino,
+            user: folder.st_uid,
+        })
+    }
+
+    /// What the kernel says of a file of its directory.
+    fn stat(&self, name: &CStr, flags: i32) -> Option<libc::stat> {
+        let mut stat = MaybeUninit::uninit();
+        // SAFETY: a path that ends with a zero, and room for what the kernel writes.
+        let got = unsafe {
+            libc::fstatat(
+                self.dir.as_raw_fd(),
+                name.as_ptr(),
+                stat.as_mut_ptr(),
+                flags,
+            )
+        };
+        // SAFETY: the kernel has filled it in.
+        (got == 0).then(|| unsafe { stat.assume_init() })
+    }
+
     /// Whether it has one thread, and no other of it can begin one.
     pub fn has_one_thread(&self) -> bool {
         /// Names of a folder of /proc without folders in it. The kernel counts each thread as one more.
         const NAMES: libc::nlink_t = 2;
-        let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
-        let (dir, flags) = (self.dir.as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
-        // SAFETY: a path that ends with a zero, and room for what the kernel writes.
-        let got = unsafe { libc::fstatat(dir, c"task".as_ptr(), stat.as_mut_ptr(), flags) };
-        // SAFETY: the kernel has filled it in.
-        got == 0 && unsafe { stat.assume_init() }.st_nlink == NAMES + 1
+        let tasks = self.stat(c"task", libc::AT_SYMLINK_NOFOLLOW);
+        tasks.is_some_and(|tasks| tasks.st_nlink == NAMES + 1)
     }
 
     /// Whether it has that thread, by the number that it has for us.

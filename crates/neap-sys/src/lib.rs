@@ -35,7 +35,9 @@ mod uffd;
 mod zdict;
 
 pub use abort::end_job_on_abort;
-pub use about::{CpuTime, Extent, Process, Sharing, Statm, anon_resident, comm, robust_list};
+pub use about::{
+    CpuTime, Extent, Process, Program, Sharing, Statm, anon_resident, comm, robust_list,
+};
 pub use arena::Arena;
 pub use code::map_as_code;
 pub use cpu::{Keeper, Kept, end_keep, pin_to, pin_to_next, this_cpu};

@@ -14,6 +14,9 @@ crate::group! {
         /// Samples should come from all over the program, and a program that stores less than 16 MiB would not save what a
         /// dictionary takes.
         sample_every: u64 = 64;
+        /// Pages of a process on which the dictionary of its program is tried: the first that it stores.
+        /// A small process has not many more. Chosen.
+        trial: Pages = Pages(8);
         /// Pages in a dictionary.
         /// With four the pages of redis gained nothing, and 16 did no better (ADR 0007).
         pages: Pages = Pages(8);
@@ -37,6 +40,13 @@ impl Dictionaries {
     #[must_use]
     pub const fn samples(&self) -> Pages {
         Pages(2 * self.choices as u64 * self.pages.0)
+    }
+
+    /// Whether so many bytes instead of those make up for its memory and the longer compression.
+    #[must_use]
+    pub fn pays(&self, without: usize, with: usize) -> bool {
+        let gain = without.saturating_sub(with) as u64;
+        !self.least_gain.is_more_than(gain, without as u64)
     }
 
     /// Pages that a program stores until there are samples enough.

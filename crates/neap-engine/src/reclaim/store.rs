@@ -87,7 +87,7 @@ impl Storer {
             match outcome {
                 Outcome::Stored => {
                     taken.stored += 1;
-                    self.work.sample(space, bytes);
+                    self.work.sample(space, body, bytes, &mut self.codec);
                 }
                 Outcome::Refused { for_good } => {
                     taken.refused += u64::from(for_good);

@@ -6,11 +6,11 @@
 //! then the programs will have to wait, and their cpus are better used so. Where workers do not keep up either reclaim
 //! goes on storing: one that gets no cpu holds up one block.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use neap_policy::staged_blocks;
-use neap_store::CompressorKind;
+use neap_store::{Codec, CompressorKind};
 use neap_sys::{Lock, Thread};
 use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
@@ -19,7 +19,7 @@ use super::samples::Samples;
 use super::store::{Storer, Taken};
 use crate::group::Group;
 use crate::job::Job;
-use crate::space::{Space, Stage};
+use crate::space::{Body, Space, Stage};
 use crate::spawn::try_spawn;
 
 /// What reclaim and its workers share.
@@ -35,6 +35,8 @@ pub(crate) struct Work {
     /// Pages are compressed with dictionaries, once there are some.
     dictionaries: bool,
     samples: Lock<Samples, 7>,
+    /// The spaces when processes that were gone were last forgotten.
+    known: Lock<Weak<[Arc<Space>]>, 7>,
     /// Spaces that may stage pages: no other has a block to be stored or emptied. Reclaim alone changes it.
     staging: Lock<Vec<Arc<Space>>, 7>,
 }
@@ -49,6 +51,7 @@ impl Work {
             refused: AtomicU64::new(0),
             dictionaries: zstd && job.options.limit >= TUNING.dictionaries.least_limit,
             samples: Lock::new(Samples::default()),
+            known: Lock::new(Weak::<[Arc<Space>; 0]>::new()),
             staging: Lock::default(),
             job,
         }
@@ -139,26 +142,58 @@ impl Work {
         }
     }
 
-    /// A page was stored: it may serve for a dictionary.
-    pub(super) fn sample(&self, space: &Space, page: &[u8; PAGE_SIZE]) {
-        if self.dictionaries {
-            self.samples.lock().note(space, page);
+    /// A page was stored: it may serve for a dictionary, or to try one.
+    pub(super) fn sample(
+        &self,
+        space: &Space,
+        body: &Body,
+        page: &[u8; PAGE_SIZE],
+        codec: &mut Codec,
+    ) {
+        if !self.dictionaries {
+            return;
+        }
+        if !self.samples.lock().knows(space.cookie) {
+            let program = body.process.program();
+            self.samples.lock().meet(space.cookie, program);
+        }
+        let tried = self.samples.lock().note(space.cookie, page);
+        if let Some(dictionary) = tried {
+            let bytes = self.job.store.compare(space.id, &dictionary, page, codec);
+            if self.samples.lock().judge(space.cookie, bytes) {
+                self.job.store.compress_with(space.id, &dictionary);
+            }
         }
     }
 
     /// Makes a dictionary if there are samples enough for one, and forgets spaces that are gone.
     pub(super) fn make_dictionaries(&self) {
-        if self.dictionaries {
-            let spaces = self.job.spaces();
-            let ready = self.samples.lock().take_ready(&spaces);
-            if let Some((space, pages)) = ready
+        if !self.dictionaries {
+            return;
+        }
+        let spaces = self.job.spaces();
+        let whole = self.samples.lock().take_whole();
+        if let Some(whole) = whole {
+            // A refusal means that the pages do without.
+            let trained = self.job.store.train(&whole.pages).ok();
+            let user = self.samples.lock().settle(&whole, trained);
+            // If the space ends meanwhile and its number is used anew, the next owner begins with a dictionary that may not
+            // suit it: slower, not wrong.
+            if let Some((cookie, dictionary)) = user
+                && let Some(space) = spaces.iter().find(|space| space.cookie == cookie)
                 && !space.is_dead()
             {
-                // A refusal means that the pages do without. If the space ends meanwhile and its number
-                // is used anew, the next owner begins with a dictionary that may not suit it: slower,
-                // not wrong.
-                let _ = self.job.store.train(space.id, &pages);
+                self.job.store.compress_with(space.id, &dictionary);
             }
+        }
+        // There is another list after each change.
+        let known = Arc::downgrade(&spaces);
+        if !known.ptr_eq(&*self.known.lock()) {
+            *self.known.lock() = known;
+            let living = spaces.iter().map(|space| space.cookie).collect();
+            let gone = self.samples.lock().forget_gone(&living);
+            gone.into_iter()
+                .for_each(|dictionary| self.job.store.withdraw(dictionary));
         }
     }
 }

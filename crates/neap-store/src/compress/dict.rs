@@ -107,11 +107,11 @@ impl Dictionary {
         if let Some(tables) = finalize_dictionary(&content, &others, PAGE_SIZE, judged_at)
             && let Some(total) = judge(&tables)
             && total <= with + TUNING.dictionaries.tables_may_cost.of(with as u64) as usize
-            && pays(without, total)
+            && TUNING.dictionaries.pays(without, total)
         {
             (with, content) = (total, tables);
         }
-        if !pays(without, with) {
+        if !TUNING.dictionaries.pays(without, with) {
             return Err(TrainError::NotWorthIt { without, with });
         }
         let mut best = Self::of(&content, level).ok_or(TrainError::Unusable)?;
@@ -154,14 +154,6 @@ impl std::fmt::Debug for Dictionary {
             .field("gain", &self.gain)
             .finish_non_exhaustive()
     }
-}
-
-fn pays(without: usize, with: usize) -> bool {
-    let gain = without.saturating_sub(with) as u64;
-    !TUNING
-        .dictionaries
-        .least_gain
-        .is_more_than(gain, without as u64)
 }
 
 fn total(zstd: &mut Zstd, pages: &[&Page], dict: Option<&Dictionary>) -> usize {

@@ -1,7 +1,8 @@
 //! The dictionaries in use, by number.
 //!
-//! A dictionary is held by each entry compressed with it and by the owner whose pages it is used
-//! for; it goes with the last of them. Numbers take a byte of an entry, so there are at most 255.
+//! A dictionary is held by each entry compressed with it, by the owners whose pages it is used
+//! for, and by whoever had it trained; it goes with the last of them. Numbers take a byte of an
+//! entry, so there are at most 255.
 
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ enum Slot {
     Used {
         dict: Arc<Dictionary>,
         holders: u64,
+        /// One holder is who had it trained.
+        on_offer: bool,
     },
 }
 
@@ -32,7 +35,7 @@ impl Dicts {
     /// The dictionary of that number, held once more; `None` for 0.
     pub fn get(&mut self, number: u8) -> Option<Arc<Dictionary>> {
         match self.slot(number)? {
-            Slot::Used { dict, holders } => {
+            Slot::Used { dict, holders, .. } => {
                 *holders += 1;
                 Some(Arc::clone(dict))
             }
@@ -78,13 +81,22 @@ impl Dicts {
         Some(at as u8 + 1)
     }
 
-    /// Ends a reservation, with a dictionary held once, or without.
+    /// Ends a reservation, with a dictionary on offer, or without.
     pub fn settle(&mut self, number: u8, dict: Option<Dictionary>) {
         if let Some(slot) = self.slot(number) {
             *slot = dict.map_or(Slot::Free, |dict| Slot::Used {
                 dict: Arc::new(dict),
                 holders: 1,
+                on_offer: true,
             });
+        }
+    }
+
+    /// Nobody else is to use it.
+    pub fn withdraw(&mut self, number: u8) {
+        if let Some(Slot::Used { on_offer, .. }) = self.slot(number) {
+            *on_offer = false;
+            self.put(number);
         }
     }
 
@@ -110,11 +122,14 @@ impl Dicts {
     /// Panics unless each dictionary is held as often as `holders` (by number) says.
     pub fn check(&self, holders: &[u64; 256]) {
         for (at, slot) in self.slots.iter().enumerate() {
-            let counted = match slot {
-                Slot::Used { holders, .. } => *holders,
-                _ => 0,
+            let (counted, offered) = match slot {
+                Slot::Used {
+                    holders, on_offer, ..
+                } => (*holders, u64::from(*on_offer)),
+                _ => (0, 0),
             };
-            assert_eq!(counted, holders[at + 1], "holders of dictionary {}", at + 1);
+            let held = holders[at + 1] + offered;
+            assert_eq!(counted, held, "holders of dictionary {}", at + 1);
         }
     }
 }

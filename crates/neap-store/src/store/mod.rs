@@ -34,6 +34,7 @@ pub use config::{Config, ShrinkerError, ShrinkerKind};
 pub use error::{LoadError, Refused};
 pub use load::Source;
 pub use shrink::Shrunk;
+pub use train::Trained;
 
 /// Compressed pages, in memory and in the swap file. Shared by all threads.
 ///

@@ -1,36 +1,74 @@
-//! Making a dictionary of a program's own pages.
+//! Making a dictionary of pages of a program, and trying it on others.
 
-use neap_units::SpaceId;
+use neap_units::{PAGE_SIZE, SpaceId};
 
 use super::Store;
-use crate::compress::{CompressorKind, Dictionary, TrainError};
+use crate::compress::{Codec, CompressorKind, Dictionary, Packed, Page, TrainError};
+
+/// A dictionary on offer to the owners of a store, until it is [withdrawn](Store::withdraw).
+#[derive(Debug)]
+#[must_use]
+pub struct Trained {
+    number: u8,
+    /// Bytes of the pages that judged, without and with it.
+    pub gain: (usize, usize),
+}
 
 impl Store {
-    /// Makes a zstd dictionary of sample pages of `owner` (one after another) and, if it makes
-    /// pages that are not in it clearly smaller, compresses the owner's pages with it from now on.
-    /// Returns the bytes of those pages without and with it.
+    /// Makes a zstd dictionary of sample pages (one after another), if it makes pages that are not in it clearly smaller.
     ///
-    /// Compresses half of the samples seven times: not for the way of a fault. A second
-    /// dictionary replaces the first; entries stored with that keep it alive.
-    pub fn train(&self, owner: SpaceId, samples: &[u8]) -> Result<(usize, usize), TrainError> {
+    /// Compresses half of the samples seven times: not for the way of a fault.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dictionary::train`], or where there are as many dictionaries as have numbers.
+    pub fn train(&self, samples: &[u8]) -> Result<Trained, TrainError> {
         let CompressorKind::Zstd(level) = self.compressor else {
             return Err(TrainError::Compressor);
         };
         let number = self.lock().dicts.reserve().ok_or(TrainError::TooMany)?;
-        let trained = Dictionary::train(samples, level);
-        let mut inner = self.lock();
-        match trained {
+        let (dictionary, gain) = match Dictionary::train(samples, level) {
             Ok(dictionary) => {
                 let gain = dictionary.gain();
-                inner.dicts.settle(number, Some(dictionary));
-                let old = std::mem::replace(&mut inner.owner(owner).dict, number);
-                inner.dicts.put(old);
-                Ok(gain)
+                (Some(dictionary), Ok(gain))
             }
-            Err(error) => {
-                inner.dicts.settle(number, None);
-                Err(error)
+            Err(refusal) => (None, Err(refusal)),
+        };
+        self.lock().dicts.settle(number, dictionary);
+        gain.map(|gain| Trained { number, gain })
+    }
+
+    /// Bytes of a page as its owner's pages are compressed, and with this dictionary.
+    pub fn compare(
+        &self,
+        owner: SpaceId,
+        with: &Trained,
+        page: &Page,
+        codec: &mut Codec,
+    ) -> [usize; 2] {
+        let now = self.lock().owner(owner).dict;
+        [now, with.number].map(|number| {
+            let dict = self.lock().dicts.get(number);
+            let packed = codec.pack(page, dict.as_deref());
+            self.lock().dicts.put(number);
+            match packed {
+                Packed::Bytes(len) => len,
+                Packed::Poor | Packed::Failed => PAGE_SIZE,
             }
+        })
+    }
+
+    /// Compresses an owner's pages with it from now on. Entries stored with another keep that alive.
+    pub fn compress_with(&self, owner: SpaceId, dictionary: &Trained) {
+        let mut inner = self.lock();
+        if inner.dicts.get(dictionary.number).is_some() {
+            let old = std::mem::replace(&mut inner.owner(owner).dict, dictionary.number);
+            inner.dicts.put(old);
         }
+    }
+
+    /// No other owner will use it: it goes with the last entry and the last owner that do.
+    pub fn withdraw(&self, dictionary: Trained) {
+        self.lock().dicts.withdraw(dictionary.number);
     }
 }

@@ -90,7 +90,8 @@ fn memory_numbers(moved: &mut Moved) {
         Box::new(crate::NoFile),
     );
     let samples: Vec<u8> = (0..256).flat_map(alike).collect();
-    f.store.train(OWNER, &samples).expect("worth it");
+    let trained = f.store.train(&samples).expect("worth it");
+    f.store.compress_with(OWNER, &trained);
     while f.put_in(&page(1)).is_ok() {}
     moved.see(&f.store.stats());
 }

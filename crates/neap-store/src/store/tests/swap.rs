@@ -394,8 +394,15 @@ fn pages_of_a_dictionary_go_to_disk_and_back_and_hold_it() {
     let mut f = Fixture::with(config, Box::new(MemFile::new()));
     let samples: Vec<u8> = (0..256).flat_map(alike).collect();
     let before = f.put_in(&alike(5000)).expect("room");
-    let (without, with) = f.store.train(OWNER, &samples).expect("worth it");
+    let first = f.store.train(&samples).expect("worth it");
+    assert!(first.gain.1 < first.gain.0);
+    let [without, with] = f.store.compare(OWNER, &first, &alike(5001), &mut f.codec);
     assert!(with < without);
+    f.store.compress_with(OWNER, &first);
+    let [without, with] = f.store.compare(OWNER, &first, &alike(5001), &mut f.codec);
+    assert_eq!(with, without, "it is used");
+    f.store.check();
+    f.store.withdraw(first);
     let ids: Vec<_> = (1000..1200)
         .map(|n| f.put_in(&alike(n)).expect("room"))
         .collect();
@@ -403,7 +410,9 @@ fn pages_of_a_dictionary_go_to_disk_and_back_and_hold_it() {
     assert_eq!((stats.dictionaries, stats.dictionary_stores), (1, 200));
     assert!(stats.dictionary_bytes > 0 && stats.metadata_bytes > stats.dictionary_bytes);
     f.drain();
-    f.store.train(OWNER, &samples).expect("again");
+    let second = f.store.train(&samples).expect("again");
+    f.store.compress_with(OWNER, &second);
+    f.store.withdraw(second);
     assert_eq!(f.store.stats().dictionaries, 2, "entries hold the first");
     f.store.forget_owner(OWNER);
     assert_eq!(f.store.stats().dictionaries, 1, "nobody holds the second");
