@@ -68,6 +68,7 @@ def run(args, walk, toucher, folder):
             return [stat["vmstat"]["pgsteal"] for stat in stats], agents
 
         works = lambda: cpu_seconds(service.pid, ("neap-reclaim", "neap-store"))
+        time.sleep(3)
         before, agents = look()
         began, worked = cpu_seconds(service.pid), works()
         got = 0
@@ -75,7 +76,7 @@ def run(args, walk, toucher, folder):
             done = subprocess.run([NEAP, "reclaim", "all", f"{args.reclaim}M"], capture_output=True, text=True)
             got += int(done.stdout.split()[0]) if done.stdout.split() else 0
         spent, worked = cpu_seconds(service.pid) - began, works() - worked
-        time.sleep(0.2)  # until the agents' time was looked at
+        time.sleep(3)  # until the agents' time was looked at
         after, agents_after = look()
         worked += agents_after - agents
         taken = [late - first for late, first in zip(after, before)]

@@ -50,14 +50,14 @@ crate::group! {
         /// Nothing but the report waits for it. Chosen.
         agents: Nanos = Nanos::millis(10);
         /// They rest for so many times what the last one took.
-        /// A hundredth of a cpu. Chosen.
-        agents_rest: u64 = 100;
+        /// A quarter of a hundredth of a cpu. Chosen.
+        agents_rest: u64 = 400;
         /// Time between looks at whose memory is not its process's any more.
         /// Chosen.
         execs: Nanos = Nanos::millis(5);
         /// They rest for so many times the cpu time that the last one took.
         /// A program that becomes another tells of it itself; this finds those that do not. Chosen.
-        execs_rest: u64 = 40;
+        execs_rest: u64 = 100;
         /// A look that is so late is made by the second sampler.
         /// Chosen.
         late: Nanos = Nanos::micros(500);

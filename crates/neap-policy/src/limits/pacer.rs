@@ -133,10 +133,12 @@ impl Pacer {
         } else if grew || reclaims {
             TUNING.limit.sample
         } else {
-            let room = self.limit.saturating_sub(usage);
+            let half = self.limit.saturating_sub(usage) / 2;
+            let most = Nanos(half.0 / self.worst)
+                .clamp(TUNING.limit.sample_registered, TUNING.limit.sample_at_most);
             (self.sleep * 2)
-                .min(time_of(room / 2, self.native_at(now)))
-                .clamp(TUNING.limit.sample, TUNING.limit.sample_registered)
+                .min(time_of(half, self.native_at(now)))
+                .clamp(TUNING.limit.sample, most)
         };
         Plan {
             arm: self.armed,
@@ -247,11 +249,16 @@ mod tests {
     #[test]
     fn once_armed_a_flat_program_is_sampled_ever_less() {
         let mut pacer = Pacer::new(Bytes::gib(1), 1);
-        let usage = Bytes::mib(800);
-        let sleeps: Vec<Nanos> = (0..7)
-            .map(|n| pacer.observe(ms(n * 20), usage).next_sample)
-            .collect();
-        assert_eq!(sleeps, [1, 2, 4, 8, 16, 20, 20].map(ms));
+        let mut sleeps = |room| {
+            let usage = Bytes::gib(1) - Bytes(room);
+            [(); 8].map(|()| pacer.observe(ms(20), usage).next_sample)
+        };
+        let near = [1, 2, 4, 8, 16, 20, 20, 20].map(ms);
+        assert_eq!(sleeps(60_000_000), near);
+        let far = [40, 80, 100, 100, 100, 100, 100, 100].map(ms);
+        assert_eq!(sleeps(600_000_000), far, "half of the room at 3 bytes/ns");
+        assert_eq!(sleeps(1_000_000_000)[7], Nanos(1_000_000_000 / 2 / 3));
+        let usage = Bytes::gib(1) - Bytes(60_000_000);
         assert_eq!(
             pacer.observe(ms(200), usage + Bytes(1)).next_sample,
             TUNING.limit.sample
@@ -409,7 +416,9 @@ mod tests {
                 prop_assert!(armed || usage < pacer.arm_point().0);
                 prop_assert!(plan.hold_above <= Bytes(limit));
                 prop_assert!((TUNING.limit.sample..=TUNING.limit.sample_at_most).contains(&plan.next_sample));
-                prop_assert!(!armed || plan.next_sample <= TUNING.limit.sample_registered);
+                let in_half = Nanos(limit.saturating_sub(usage) / 2 / pacer.worst);
+                let most = in_half.max(TUNING.limit.sample_registered);
+                prop_assert!(!armed || plan.next_sample <= most);
                 if let Some(to) = plan.reclaim_to {
                     prop_assert!(to < Bytes(usage) && to <= plan.hold_above);
                 }
