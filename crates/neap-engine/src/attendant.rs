@@ -383,6 +383,7 @@ fn embody(job: &Job, caller: Caller, met: Met, task: Option<Task>) -> Option<()>
     ];
     let same_pids = process.shares_pids();
     let body = Body {
+        program: process.program(),
         pid: process.pid(),
         same_pids,
         pidfd: caller.pidfd,
@@ -408,6 +409,16 @@ fn embody(job: &Job, caller: Caller, met: Met, task: Option<Task>) -> Option<()>
     if met.adopted {
         space.arm_agent(job); // for its last words
         space.ring(); // copies may have to be held up, of which nothing was seen until now
+    }
+    let below = space
+        .group
+        .chain()
+        .take_while(|group| group.number != crate::group::Group::TOP);
+    if below
+        .map(|group| &group.meter)
+        .any(|meter| meter.is_bounded())
+    {
+        job.sampler.ring(); // the next look may be far off, and knew nothing of these bounds
     }
     Some(())
 }

@@ -171,6 +171,11 @@ impl Meter {
         self.limit() < TUNING.limit.most
     }
 
+    /// Whether there is a limit, or a `memory.high` below it.
+    pub fn is_bounded(&self) -> bool {
+        self.is_limited() || self.high() < self.limit().0
+    }
+
     /// What the pool holds of it, in bytes.
     pub fn pool(&self) -> u64 {
         self.pool.load(Relaxed)

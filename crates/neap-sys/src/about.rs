@@ -23,7 +23,7 @@ pub struct Process {
 /// A program that runs for a user: the file, by the number that its device gives it, and the user.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Program {
-    device: u64,
+    device: (u32, u32),
     file: u64,
     user: u32,
 }
@@ -84,28 +84,25 @@ impl Process {
         found
     }
 
-    /// What it runs, and for whom; `None`: we may not look, or it has ended.
+    /// What it runs, and for whom; `None`: we may not look, or it has ended. No file system is asked that may not answer.
     pub fn program(&self) -> Option<Program> {
-        let (file, folder) = (self.stat(c"exe", 0)?, self.stat(c"cmdline", 0)?);
+        let cached = libc::AT_STATX_DONT_SYNC;
+        let file = self.stat(c"exe", cached)?;
+        // Its files are root's where it may not be looked at, its directory is not.
+        let folder = self.stat(c"", cached | libc::AT_EMPTY_PATH)?;
         Some(Program {
-            device: file.st_dev,
-            file: file.st_ino,
-            user: folder.st_uid,
+            device: (file.stx_dev_major, file.stx_dev_minor),
+            file: file.stx_ino,
+            user: folder.stx_uid,
         })
     }
 
     /// What the kernel says of a file of its directory.
-    fn stat(&self, name: &CStr, flags: i32) -> Option<libc::stat> {
+    fn stat(&self, name: &CStr, flags: i32) -> Option<libc::statx> {
         let mut stat = MaybeUninit::uninit();
+        let (dir, wanted) = (self.dir.as_raw_fd(), libc::STATX_BASIC_STATS);
         // SAFETY: a path that ends with a zero, and room for what the kernel writes.
-        let got = unsafe {
-            libc::fstatat(
-                self.dir.as_raw_fd(),
-                name.as_ptr(),
-                stat.as_mut_ptr(),
-                flags,
-            )
-        };
+        let got = unsafe { libc::statx(dir, name.as_ptr(), flags, wanted, stat.as_mut_ptr()) };
         // SAFETY: the kernel has filled it in.
         (got == 0).then(|| unsafe { stat.assume_init() })
     }
@@ -113,9 +110,9 @@ impl Process {
     /// Whether it has one thread, and no other of it can begin one.
     pub fn has_one_thread(&self) -> bool {
         /// Names of a folder of /proc without folders in it. The kernel counts each thread as one more.
-        const NAMES: libc::nlink_t = 2;
+        const NAMES: u32 = 2;
         let tasks = self.stat(c"task", libc::AT_SYMLINK_NOFOLLOW);
-        tasks.is_some_and(|tasks| tasks.st_nlink == NAMES + 1)
+        tasks.is_some_and(|tasks| tasks.stx_nlink == NAMES + 1)
     }
 
     /// Whether it has that thread, by the number that it has for us.

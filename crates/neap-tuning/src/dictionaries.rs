@@ -14,7 +14,7 @@ crate::group! {
         /// Samples should come from all over the program, and a program that stores less than 16 MiB would not save what a
         /// dictionary takes.
         sample_every: u64 = 64;
-        /// Pages of a process on which the dictionary of its program is tried: the first that it stores.
+        /// Pages of a process on which the dictionary of its program is tried: the first that it stores, and then samples.
         /// A small process has not many more. Chosen.
         trial: Pages = Pages(8);
         /// Pages in a dictionary.

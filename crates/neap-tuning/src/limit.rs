@@ -50,7 +50,7 @@ crate::group! {
         /// Longest sleep between samples where the limit is far.
         /// What a fork or a change of the limit may stay unseen. Chosen.
         sample_at_most: Nanos = Nanos::millis(200);
-        /// Longest sleep between samples once memory is registered, and less is free than the program could take in twice as long.
+        /// Longest sleep between samples once memory is registered, and less is free than the program could take in four times as long.
         /// Fresh pages are counted as they are filled, so only what escapes neap is left to sample. Chosen.
         sample_registered: Nanos = Nanos::millis(20);
         /// Time that reclaim needs to free the first pages once it is woken.

@@ -270,6 +270,7 @@ impl Scene {
         let (pid, process) = nobody();
         space.pid.store(pid, Relaxed);
         let body = Body {
+            program: None,
             pid,
             process,
             same_pids: true,

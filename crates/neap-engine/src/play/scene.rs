@@ -111,6 +111,7 @@ pub(super) fn space(job: &Arc<Job>, machine: &Machine, program: SpaceNr) -> io::
         .map_err(io::Error::other)?;
     let own = std::process::id().cast_signed();
     let body = Body {
+        program: None,
         pid: 0,
         process: Arc::new(Process::of_nobody()?),
         same_pids: true,

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use neap_policy::staged_blocks;
-use neap_store::{Codec, CompressorKind};
+use neap_store::{Codec, CompressorKind, Trained};
 use neap_sys::{Lock, Thread};
 use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 
-use super::samples::Samples;
+use super::samples::{Samples, Verdict};
 use super::store::{Storer, Taken};
 use crate::group::Group;
 use crate::job::Job;
@@ -153,16 +153,22 @@ impl Work {
         if !self.dictionaries {
             return;
         }
-        if !self.samples.lock().knows(space.cookie) {
-            let program = body.process.program();
-            self.samples.lock().meet(space.cookie, program);
+        let note = |samples: &mut Samples| samples.note(space.cookie, body.program, page);
+        let Some(tried) = note(&mut self.samples.lock()) else {
+            return;
+        };
+        let bytes = self.job.store.compare(&tried, page, codec);
+        let verdict = self.samples.lock().judge(space.cookie, bytes);
+        if let Some(verdict) = verdict {
+            self.give(space, (verdict == Verdict::Begin).then_some(&*tried));
         }
-        let tried = self.samples.lock().note(space.cookie, page);
-        if let Some(dictionary) = tried {
-            let bytes = self.job.store.compare(space.id, &dictionary, page, codec);
-            if self.samples.lock().judge(space.cookie, bytes) {
-                self.job.store.compress_with(space.id, &dictionary);
-            }
+    }
+
+    /// Has the pages of a space compressed with a dictionary from now on. If it ends meanwhile the store takes that back before its
+    /// number is another's.
+    fn give(&self, space: &Space, dictionary: Option<&Trained>) {
+        if !space.is_dead() {
+            self.job.store.compress_with(space.id, dictionary);
         }
     }
 
@@ -171,29 +177,27 @@ impl Work {
         if !self.dictionaries {
             return;
         }
-        let spaces = self.job.spaces();
         let whole = self.samples.lock().take_whole();
         if let Some(whole) = whole {
             // A refusal means that the pages do without.
             let trained = self.job.store.train(&whole.pages).ok();
             let user = self.samples.lock().settle(&whole, trained);
-            // If the space ends meanwhile and its number is used anew, the next owner begins with a dictionary that may not
-            // suit it: slower, not wrong.
             if let Some((cookie, dictionary)) = user
-                && let Some(space) = spaces.iter().find(|space| space.cookie == cookie)
-                && !space.is_dead()
+                && let Some(space) = self.job.space_by_cookie(cookie)
             {
-                self.job.store.compress_with(space.id, &dictionary);
+                self.give(&space, Some(&dictionary));
             }
         }
+        let spaces = self.job.spaces();
         // There is another list after each change.
         let known = Arc::downgrade(&spaces);
         if !known.ptr_eq(&*self.known.lock()) {
             *self.known.lock() = known;
             let living = spaces.iter().map(|space| space.cookie).collect();
             let gone = self.samples.lock().forget_gone(&living);
-            gone.into_iter()
-                .for_each(|dictionary| self.job.store.withdraw(dictionary));
+            for dictionary in gone {
+                self.job.store.withdraw(dictionary);
+            }
         }
     }
 }

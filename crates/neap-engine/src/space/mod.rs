@@ -38,7 +38,9 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
-use neap_sys::{Extent, Gate, Lock, Pagemap, Pidfd, Process, Stop, Userfault, View, Waker, Word};
+use neap_sys::{
+    Extent, Gate, Lock, Pagemap, Pidfd, Process, Program, Stop, Userfault, View, Waker, Word,
+};
 use neap_units::{PAGE_SIZE, PageNr, SpaceId};
 
 use crate::agent::Agent;
@@ -70,6 +72,8 @@ pub(crate) struct Body {
     /// For words and reports.
     pub pid: i32,
     pub process: Arc<Process>,
+    /// What it runs, if that could be seen.
+    pub program: Option<Program>,
     /// Its numbers of threads mean the same to us: it is in our pid namespace.
     pub same_pids: bool,
     /// Readable once it has ended.

@@ -134,7 +134,7 @@ impl Pacer {
             TUNING.limit.sample
         } else {
             let half = self.limit.saturating_sub(usage) / 2;
-            let most = Nanos(half.0 / self.worst)
+            let most = Nanos(half.0 / 2 / self.worst)
                 .clamp(TUNING.limit.sample_registered, TUNING.limit.sample_at_most);
             (self.sleep * 2)
                 .min(time_of(half, self.native_at(now)))
@@ -255,9 +255,13 @@ mod tests {
         };
         let near = [1, 2, 4, 8, 16, 20, 20, 20].map(ms);
         assert_eq!(sleeps(60_000_000), near);
-        let far = [40, 80, 100, 100, 100, 100, 100, 100].map(ms);
-        assert_eq!(sleeps(600_000_000), far, "half of the room at 3 bytes/ns");
-        assert_eq!(sleeps(1_000_000_000)[7], Nanos(1_000_000_000 / 2 / 3));
+        let far = [40, 50, 50, 50, 50, 50, 50, 50].map(ms);
+        assert_eq!(
+            sleeps(600_000_000),
+            far,
+            "a quarter of the room at 3 bytes/ns"
+        );
+        assert_eq!(sleeps(1_000_000_000)[7], Nanos(1_000_000_000 / 4 / 3));
         let usage = Bytes::gib(1) - Bytes(60_000_000);
         assert_eq!(
             pacer.observe(ms(200), usage + Bytes(1)).next_sample,
@@ -416,8 +420,8 @@ mod tests {
                 prop_assert!(armed || usage < pacer.arm_point().0);
                 prop_assert!(plan.hold_above <= Bytes(limit));
                 prop_assert!((TUNING.limit.sample..=TUNING.limit.sample_at_most).contains(&plan.next_sample));
-                let in_half = Nanos(limit.saturating_sub(usage) / 2 / pacer.worst);
-                let most = in_half.max(TUNING.limit.sample_registered);
+                let in_time = Nanos(limit.saturating_sub(usage) / 4 / pacer.worst);
+                let most = in_time.max(TUNING.limit.sample_registered);
                 prop_assert!(!armed || plan.next_sample <= most);
                 if let Some(to) = plan.reclaim_to {
                     prop_assert!(to < Bytes(usage) && to <= plan.hold_above);

@@ -38,33 +38,22 @@ impl Store {
         gain.map(|gain| Trained { number, gain })
     }
 
-    /// Bytes of a page as its owner's pages are compressed, and with this dictionary.
-    pub fn compare(
-        &self,
-        owner: SpaceId,
-        with: &Trained,
-        page: &Page,
-        codec: &mut Codec,
-    ) -> [usize; 2] {
-        let now = self.lock().owner(owner).dict;
-        [now, with.number].map(|number| {
-            let dict = self.lock().dicts.get(number);
-            let packed = codec.pack(page, dict.as_deref());
-            self.lock().dicts.put(number);
-            match packed {
-                Packed::Bytes(len) => len,
-                Packed::Poor | Packed::Failed => PAGE_SIZE,
-            }
+    /// Bytes of a page without a dictionary, and with this one.
+    pub fn compare(&self, with: &Trained, page: &Page, codec: &mut Codec) -> [usize; 2] {
+        let dict = self.lock().dicts.peek(with.number); // on offer, so it stays
+        [None, dict.as_deref()].map(|dict| match codec.pack(page, dict) {
+            Packed::Bytes(len) => len,
+            Packed::Poor | Packed::Failed => PAGE_SIZE,
         })
     }
 
-    /// Compresses an owner's pages with it from now on. Entries stored with another keep that alive.
-    pub fn compress_with(&self, owner: SpaceId, dictionary: &Trained) {
+    /// Compresses an owner's pages with it from now on, or with none. Entries stored with another keep that alive.
+    pub fn compress_with(&self, owner: SpaceId, dictionary: Option<&Trained>) {
         let mut inner = self.lock();
-        if inner.dicts.get(dictionary.number).is_some() {
-            let old = std::mem::replace(&mut inner.owner(owner).dict, dictionary.number);
-            inner.dicts.put(old);
-        }
+        let number = dictionary.map_or(0, |trained| trained.number);
+        inner.dicts.get(number);
+        let old = std::mem::replace(&mut inner.owner(owner).dict, number);
+        inner.dicts.put(old);
     }
 
     /// No other owner will use it: it goes with the last entry and the last owner that do.

@@ -49,6 +49,7 @@ struct Scene {
     samples: Samples,
     store: Store,
     codec: Codec,
+    program: Program,
 }
 
 impl Scene {
@@ -70,23 +71,26 @@ impl Scene {
             samples: Samples::default(),
             store,
             codec,
+            program: program(),
         }
     }
 
-    /// A process stores so many pages. Whether it uses a dictionary that it has tried.
-    fn stores(&mut self, cookie: u64, count: u64, page: fn(u64) -> [u8; PAGE_SIZE]) -> bool {
-        let mut uses = false;
+    /// A process stores so many pages. What it is to do with the dictionary that it tried, if it is told.
+    fn stores(
+        &mut self,
+        cookie: u64,
+        count: u64,
+        page: fn(u64) -> [u8; PAGE_SIZE],
+    ) -> Option<Verdict> {
+        let mut told = None;
         for n in 0..count {
             let page = page(cookie * 100_000 + n);
-            if let Some(dictionary) = self.samples.note(cookie, &page) {
-                let owner = neap_units::SpaceId(0);
-                let bytes = self
-                    .store
-                    .compare(owner, &dictionary, &page, &mut self.codec);
-                uses |= self.samples.judge(cookie, bytes);
+            if let Some(dictionary) = self.samples.note(cookie, Some(self.program), &page) {
+                let bytes = self.store.compare(&dictionary, &page, &mut self.codec);
+                told = self.samples.judge(cookie, bytes).or(told);
             }
         }
-        uses
+        told
     }
 
     /// Reclaim has come by. Who uses a dictionary without a trial; `None`: none was made.
@@ -98,70 +102,121 @@ impl Scene {
     }
 }
 
+const fn enough() -> u64 {
+    TUNING.dictionaries.stored_before().0
+}
+
 #[test]
 fn many_small_processes_of_a_program_have_one_dictionary() {
     let mut scene = Scene::new();
-    let needed = TUNING.dictionaries.stored_before().0;
     for cookie in 0..64 {
-        scene.samples.meet(cookie, Some(program()));
-        assert!(
-            !scene.stores(cookie, needed / 64, page),
-            "there is none yet"
+        assert_eq!(
+            scene.stores(cookie, enough() / 64, page),
+            None,
+            "there is none"
         );
     }
     assert_eq!(scene.makes(), Some(None), "nobody's alone");
-    assert!(
-        scene.stores(5, 64, page),
-        "it is tried on 8 pages, and used"
+    assert_eq!(scene.stores(5, 7, page), None);
+    assert_eq!(
+        scene.stores(5, 1, page),
+        Some(Verdict::Begin),
+        "it was tried on 8 pages"
     );
-    assert!(!scene.stores(5, 64, page), "once");
+    assert_eq!(scene.stores(5, 1000, page), None, "it suits");
     assert_eq!(scene.store.stats().dictionaries, 1);
 }
 
 #[test]
 fn what_comes_from_one_process_is_its_own_at_once() {
     let mut scene = Scene::new();
-    scene.samples.meet(1, Some(program()));
-    scene.samples.meet(2, Some(program()));
-    scene.stores(1, TUNING.dictionaries.stored_before().0, page);
+    scene.stores(1, enough(), page);
     assert_eq!(scene.makes(), Some(Some(1)));
-    assert!(!scene.stores(1, 1000, page), "it has it");
-    assert!(
-        scene.stores(2, 1000, page),
-        "and so has one of the same program"
+    assert_eq!(scene.stores(1, 1000, page), None, "it has it");
+    assert_eq!(scene.stores(2, 1000, page), Some(Verdict::Begin));
+}
+
+#[test]
+fn a_large_process_is_asked_for_pages_of_its_own() {
+    let mut scene = Scene::new();
+    scene.stores(1, enough(), page);
+    assert_eq!(scene.makes(), Some(Some(1)));
+    assert_eq!(scene.stores(2, enough(), page), Some(Verdict::Begin));
+    assert_eq!(scene.makes(), None);
+    scene.stores(2, enough(), page);
+    assert_eq!(scene.makes(), Some(Some(2)));
+    assert_eq!(scene.stores(2, 2 * enough(), page), None, "once");
+    assert_eq!(scene.makes(), None);
+}
+
+#[test]
+fn a_dictionary_that_does_not_suit_any_more_is_given_up() {
+    let mut scene = Scene::new();
+    scene.stores(1, enough(), page);
+    assert_eq!(scene.makes(), Some(Some(1)));
+    assert_eq!(scene.stores(2, 100, page), Some(Verdict::Begin));
+    assert_eq!(scene.stores(2, enough() / 4, noise), Some(Verdict::End));
+    assert_eq!(
+        scene.stores(3, 100, page),
+        Some(Verdict::Begin),
+        "others have it"
     );
 }
 
 #[test]
 fn a_process_unlike_its_program_has_a_dictionary_of_its_own_or_none() {
     let mut scene = Scene::new();
-    let needed = TUNING.dictionaries.stored_before().0;
-    (1..4).for_each(|cookie| scene.samples.meet(cookie, Some(program())));
     // Noise gains nothing: that says nothing of others of its program.
-    scene.stores(1, needed, noise);
+    scene.stores(1, enough(), noise);
     assert_eq!(scene.makes(), Some(None));
-    scene.stores(2, needed, page);
+    scene.stores(2, enough(), page);
     assert_eq!(scene.makes(), Some(Some(2)));
-    assert!(!scene.stores(3, needed / 2, noise), "it does not suit");
-    scene.stores(3, needed, noise);
+    assert_eq!(
+        scene.stores(3, enough() / 2, noise),
+        None,
+        "it does not suit"
+    );
+    scene.stores(3, enough(), noise);
     assert_eq!(scene.makes(), Some(None));
-    assert!(!scene.stores(3, needed, noise) && scene.makes().is_none());
+    scene.stores(3, 2 * enough(), noise);
+    assert_eq!(scene.makes(), None, "it was asked");
+}
+
+#[test]
+fn processes_that_have_nothing_in_common_with_each_other_are_asked_each_for_itself() {
+    let mut scene = Scene::new();
+    for cookie in 0..8 {
+        scene.stores(cookie, enough() / 8, noise);
+    }
+    assert_eq!(scene.makes(), Some(None));
+    scene.stores(3, enough(), page);
+    assert_eq!(scene.makes(), Some(Some(3)));
+}
+
+#[test]
+fn a_kind_is_not_sampled_while_a_dictionary_is_made_of_it() {
+    let mut scene = Scene::new();
+    scene.stores(1, enough(), page);
+    let whole = scene.samples.take_whole().expect("enough");
+    scene.stores(1, enough(), page);
+    assert!(scene.samples.take_whole().is_none());
+    let trained = scene.store.train(&whole.pages).ok();
+    assert!(scene.samples.settle(&whole, trained).is_some());
 }
 
 #[test]
 fn a_dictionary_goes_with_the_last_process_of_its_program() {
     let mut scene = Scene::new();
-    scene.samples.meet(1, Some(program()));
-    scene.samples.meet(2, None);
-    scene.stores(1, TUNING.dictionaries.stored_before().0, page);
+    scene.stores(1, enough(), page);
     assert_eq!(scene.makes(), Some(Some(1)));
-    scene.samples.meet(3, Some(program()));
+    scene.stores(3, 100, page);
     let gone = scene.samples.forget_gone(&HashSet::from([2, 3]));
     assert!(gone.is_empty(), "3 is of the same program");
     let gone = scene.samples.forget_gone(&HashSet::from([2]));
     assert_eq!(gone.len(), 1);
-    gone.into_iter()
-        .for_each(|dictionary| scene.store.withdraw(dictionary));
+    for dictionary in gone {
+        scene.store.withdraw(dictionary);
+    }
     assert_eq!(scene.store.stats().dictionaries, 0);
     scene.store.check();
 }

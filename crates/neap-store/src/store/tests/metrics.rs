@@ -91,7 +91,7 @@ fn memory_numbers(moved: &mut Moved) {
     );
     let samples: Vec<u8> = (0..256).flat_map(alike).collect();
     let trained = f.store.train(&samples).expect("worth it");
-    f.store.compress_with(OWNER, &trained);
+    f.store.compress_with(OWNER, Some(&trained));
     while f.put_in(&page(1)).is_ok() {}
     moved.see(&f.store.stats());
 }
