@@ -92,6 +92,53 @@ fn a_job_keeps_within_a_limit_of_its_own_and_its_neighbour_keeps_its_memory() {
     }
 }
 
+/// All three were killed, or the limit was passed by the half where that was allowed: what `memory.low` protects was given up only
+/// after nothing more was to be had.
+#[test]
+fn what_low_protects_goes_once_nobody_else_has_any() {
+    let test = "what_low_protects_goes_once_nobody_else_has_any";
+    let Some(_alone) = paging(test) else { return };
+    let place = Place::own();
+    let _service = place.serve(&["-m", "64M", "--on-exhausted", "kill"]);
+    let sizes = [("one", 36, "40M"), ("two", 28, "30M"), ("three", 16, "0")];
+    let jobs = sizes.map(|(name, mib, low)| (name, place.job(name, mib, &["--low", low], false)));
+    let peak = place.number("all", "/memory/peak_bytes");
+    assert!(peak <= allowed(64 * MIB), "{peak}");
+    let got = place.ask(&["reclaim", "all", "16M"]);
+    assert!(got.status.success(), "{got:?}");
+    for (name, job) in jobs {
+        place.end(name, job);
+    }
+    // One of whom all is protected, and that does not fit.
+    let large = place.job("large", 80, &["--low", "1G"], true);
+    place.end("large", large);
+}
+
+/// A job with a limit of its own that joins where others are far from theirs.
+#[test]
+fn a_job_with_a_limit_that_joins_a_service_with_much_room_keeps_within_it() {
+    let test = "a_job_with_a_limit_that_joins_a_service_with_much_room_keeps_within_it";
+    let Some(_alone) = paging(test) else { return };
+    let place = Place::own();
+    let _service = place.serve(&["-m", "6G", "--idle", "off"]);
+    let idle = place.job("idle", 30, &[], false);
+    for armed in [false, true] {
+        for round in 0..5 {
+            let name = format!("poor{armed}{round}");
+            let poor = place.job(&name, 80, &["-m", "32M"], false);
+            let peak = place.number(&name, "/memory/peak_bytes");
+            assert!(peak > 16 * MIB && peak <= 48 * MIB, "{name}: {peak}");
+            place.end(&name, poor);
+        }
+        let got = place.ask(&["reclaim", "all", "4M"]);
+        assert!(
+            got.status.success(),
+            "memory is registered from now on: {got:?}"
+        );
+    }
+    place.end("idle", idle);
+}
+
 #[test]
 fn what_is_protected_stays_while_others_have_memory() {
     let test = "what_is_protected_stays_while_others_have_memory";

@@ -55,6 +55,13 @@ impl Groups {
         })
     }
 
+    /// Whether `memory.low` protects some group from reclaim for this one.
+    pub fn protects_by_low(&self, target: &Group) -> bool {
+        let within = self.within(target);
+        let mut verdicts = within.iter().map(|group| self.protects(group, target));
+        verdicts.any(|verdict| verdict == Protection::BelowLow)
+    }
+
     /// Whether something protects it from reclaim for the sake of all.
     pub fn is_kept_from_all(&self, group: &Group) -> bool {
         self.protects(group, self.top()) != Protection::Open

@@ -27,6 +27,8 @@ pub(super) struct Bout {
     rests_until: u64,
     /// When it began to work.
     since: u64,
+    /// Nothing came of what is not protected: `memory.low` protects nothing until no more is wanted.
+    pub takes_low: bool,
     /// Passes in a row that came to nothing.
     still: usize,
     /// It is at work.
@@ -42,6 +44,7 @@ impl Bout {
             rest: Duration::ZERO,
             rests_until: 0,
             since: 0,
+            takes_low: false,
             still: 0,
             works: false,
             group,
@@ -146,8 +149,9 @@ impl Reclaimer {
         let hampered = look.late || self.job.store.waits_for_disk();
         group.freeze.note_pass(!gets_on && !hampered);
         let mut supply = self.bouts[at].outlook.judge(&pass, &look);
-        if supply == Supply::Dry && self.bouts[at].supply != Supply::Dry && self.finds_more(&group)
-        {
+        let dries = supply == Supply::Dry && self.bouts[at].supply != Supply::Dry;
+        let more = supply != Supply::Flows && self.takes_low_now(at);
+        if more || dries && self.finds_more(&group) {
             let outlook = &mut self.bouts[at].outlook;
             outlook.relieve();
             outlook.begin(self.job.clock.now());
@@ -168,10 +172,31 @@ impl Reclaimer {
         true
     }
 
+    /// Nothing comes of what is not protected. Whether what `memory.low` protects is to be taken from now on, as the kernel does with
+    /// its second try (`memcg_low_reclaim`).
+    fn takes_low_now(&mut self, at: usize) -> bool {
+        let bout = &mut self.bouts[at];
+        let begins = !bout.takes_low && self.job.groups.protects_by_low(&bout.group);
+        bout.takes_low |= begins;
+        begins
+    }
+
+    /// The same of the bout of a group, where nobody is left who may be taken from.
+    pub(super) fn takes_low_for(&mut self, group: &Group) {
+        if let Some(at) = self.bout_of(group) {
+            self.takes_low_now(at);
+        }
+    }
+
+    pub(super) fn bout_of(&self, group: &Group) -> Option<usize> {
+        let is_its = |bout: &Bout| bout.group.number == group.number;
+        self.bouts.iter().position(is_its)
+    }
+
     /// Nothing is wanted for a group any more.
     fn end(&mut self, at: usize) {
         let bout = &mut self.bouts[at];
-        (bout.rest, bout.rests_until) = (Duration::ZERO, 0);
+        (bout.rest, bout.rests_until, bout.takes_low) = (Duration::ZERO, 0, false);
         bout.outlook.relieve();
         self.turn(at, Supply::Flows);
     }

@@ -185,11 +185,9 @@ impl Reclaimer {
             let store = self.store_overdue(group, true);
             return self.recycle_all(group, 0, store);
         }
-        let mut bouts = self.bouts.iter();
-        let in_vain = bouts.any(|bout| {
-            let is_its = bout.group.number == group.number;
-            is_its && bout.supply == Supply::Dry
-        });
+        let in_vain = self
+            .bout_of(group)
+            .is_some_and(|at| self.bouts[at].takes_low);
         let turn = match group.parent {
             None => self.visits.next(&self.job, in_vain),
             Some(_) => Turn::All,
@@ -201,6 +199,7 @@ impl Reclaimer {
                 Some(group)
             }
             Turn::Nobody => {
+                self.takes_low_for(group);
                 let store = self.store_overdue(group, true);
                 return self.recycle_all(group, 0, store);
             }
@@ -220,8 +219,10 @@ impl Reclaimer {
             self.step_aside(space);
             taken = self.take_from(group, space);
         }
-        if visited.is_some() {
-            self.visits.took(&self.job, taken);
+        match visited {
+            Some(_) => self.visits.took(&self.job, taken),
+            None if chosen.is_none() => self.takes_low_for(group),
+            None => {}
         }
         let store = self.store_overdue(group, taken == 0);
         self.recycle_all(from, taken, store)
