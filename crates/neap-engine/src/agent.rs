@@ -62,6 +62,8 @@ pub(crate) struct Agent {
     thread: AtomicU32,
     /// The cpu it was last sent to, and one more; 0: none.
     sent_to: AtomicUsize,
+    /// Moves so far by which pages leave.
+    serial: AtomicU32,
     gone: AtomicBool,
     /// When it was told to end, in nanoseconds; 0: not yet.
     told: AtomicU64,
@@ -83,6 +85,7 @@ impl Agent {
             task,
             thread: AtomicU32::new(0),
             sent_to: AtomicUsize::new(0),
+            serial: AtomicU32::new(0),
             gone: AtomicBool::new(false),
             told: AtomicU64::new(0),
             late_since: AtomicU64::new(0),
@@ -114,7 +117,11 @@ impl Agent {
             return Called::Busy(errand);
         }
         let _kept = self.meet_here();
-        if let Err(error) = self.send(op, spans, target) {
+        let serial = match errand {
+            Errand::Stage { .. } => self.serial.fetch_add(1, Relaxed) + 1,
+            _ => 0,
+        };
+        if let Err(error) = self.send(op, spans, (target, serial)) {
             return self.not_sent(&error, errand);
         }
         self.receive(turn, errand)
@@ -127,7 +134,7 @@ impl Agent {
             Some(turn) if turn.is_none() && !self.is_gone() => turn,
             _ => return Called::Busy(errand),
         };
-        if let Err(error) = self.send(op, &[], 0) {
+        if let Err(error) = self.send(op, &[], (0, 0)) {
             return self.not_sent(&error, errand);
         }
         self.keep(&mut turn, errand);
@@ -142,11 +149,17 @@ impl Agent {
         }
     }
 
-    fn send(&self, op: u32, spans: &[Range<u64>], target: u64) -> neap_sys::Result<()> {
+    fn send(
+        &self,
+        op: u32,
+        spans: &[Range<u64>],
+        (target, serial): (u64, u32),
+    ) -> neap_sys::Result<()> {
         let mut command = wire::Command::zeroed();
         command.magic = wire::MAGIC;
         command.op = op;
         command.target = target;
+        command.serial = serial;
         command.count = spans.len() as u32;
         for (to, span) in command.spans.iter_mut().zip(spans) {
             *to = wire::Span {
@@ -180,6 +193,11 @@ impl Agent {
             task.pin_to(cpu);
         }
         keeper.keep(0, cpu)
+    }
+
+    /// How many moves by which pages leave it was sent.
+    pub fn serial(&self) -> u32 {
+        self.serial.load(Relaxed)
     }
 
     /// Whether a command is late (one that is just under way is not).

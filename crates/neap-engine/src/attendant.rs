@@ -397,6 +397,7 @@ fn embody(job: &Job, caller: Caller, met: Met, task: Option<Task>) -> Option<()>
         process,
         agent_guard: offer.agent.start,
         notes: offer.notes,
+        imprint: offer.imprint,
         own,
         left: AtomicBool::new(false),
         doubted: AtomicBool::new(false),

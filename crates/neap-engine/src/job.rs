@@ -15,7 +15,9 @@ use neap_control::Name;
 use neap_policy::{Effect, Illegal};
 use neap_record::Recorded;
 use neap_store::Store;
-use neap_sys::{Clock, Features, Keeper, Lock, Locked, MachineClock, Root, SysError, Wake, Waker};
+use neap_sys::{
+    Clock, Features, Keeper, Lock, Locked, MachineClock, Process, Root, SysError, Wake, Waker,
+};
 use neap_tuning::{Share, TUNING};
 use neap_units::{Bytes, PAGE_SIZE, PageNr, SpaceId};
 
@@ -295,6 +297,14 @@ impl Job {
         }
         self.obituaries.fetch_sub(1, Release);
         true
+    }
+
+    /// Ends a process that nothing can be brought back to. `line`: what is said of it, if it was ended or if it was not.
+    pub fn end_copy(&self, process: &Process, line: impl FnOnce(bool) -> String) {
+        self.obituaries.fetch_add(1, Release); // as above
+        let ended = process.signal(SIGKILL).is_ok();
+        self.warn(line(ended));
+        self.obituaries.fetch_sub(1, Release);
     }
 
     /// The same of a forked child that gave no name: whoever touches the page gets SIGBUS, or an error of its call. Where the

@@ -10,7 +10,7 @@
 //! Beside them: `numbers` has spaces come and go. `listen` finds out who calls, in a directory of its own (`shelter`). `talk` has threads that speak with the
 //! callers. `attendant` takes processes over, once what they offer is proven to be theirs (`proof`). `attend` waits for
 //! their ends. `sampler` keeps the limit, and `writeback` moves compressed pages to the swap file. `thaw` lets go of memory
-//! again. `control` has others look at the job and steer it. `freeze` stops all processes and continues them, and `prefetch` brings their memory back. `idle` has memory leave processes that do nothing. `record` writes down what the policy core is asked. `history` keeps the run over time. `strays` names processes that are not met. `warnings`
+//! again. `control` has others look at the job and steer it. `freeze` stops all processes and continues them, and `prefetch` brings their memory back. `idle` has memory leave processes that do nothing. `record` writes down what the policy core is asked. `history` keeps the run over time. `strays` names processes that are not met, and `unannounced` ends children that nobody announced. `warnings`
 //! says what the user is to know.
 #![forbid(unsafe_code)]
 
@@ -55,6 +55,7 @@ mod stalls;
 mod strays;
 mod talk;
 mod thaw;
+mod unannounced;
 mod warnings;
 mod writeback;
 

@@ -21,6 +21,7 @@ use crate::group::Group;
 use crate::job::Job;
 use crate::strays::Strays;
 use crate::talk::{Talks, refuse_or_answer};
+use crate::unannounced::Unannounced;
 
 /// A process of this job, at the other end of a connection.
 pub(crate) struct Caller {
@@ -88,7 +89,7 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener) {
         callers: VecDeque::new(),
         rests_until: 0,
     };
-    let strays = Strays::new();
+    let (strays, unannounced) = (Strays::new(), Unannounced::new());
     while !job.is_stopping() {
         let ready = reception.wait(listener);
         if job.is_stopping() {
@@ -96,6 +97,7 @@ pub(crate) fn listen(job: &Arc<Job>, listener: &Listener) {
         }
         job.bell.clear();
         strays.look(job);
+        unannounced.look(job);
         reception.hear(&ready);
         if ready.first() == Some(&true) {
             reception.admit(listener);
@@ -119,7 +121,7 @@ impl Reception {
         let may_speak = !rests && !self.job.talks.are_many();
         let mut timeout = match rests {
             true => TUNING.talk.pause.0,
-            false => TUNING.looks.strays.0,
+            false => TUNING.looks.strays.0.min(Unannounced::pause(&self.job)),
         };
         let mut fds = vec![listener.as_fd(), self.job.bell.as_fd()];
         let mut asked = vec![true; 2];

@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 
 use neap_sys::{Files, Maps, Pagemap, Piece, Process, Remote, Stop, Userfault, View, Wake};
 use neap_tuning::TUNING;
@@ -29,6 +30,13 @@ impl Token {
     /// Whether the process runs in the space now. `None`: we may not look, or it has ended.
     pub fn is_in(&self, process: &Process) -> Option<bool> {
         process.has_bytes(self.address, &self.bytes)
+    }
+
+    /// The same of memory that an open file is of.
+    pub fn is_behind(&self, memory: &impl FileExt) -> bool {
+        let mut found = [0; TUNING.talk.proof.as_usize()];
+        let read = memory.read_exact_at(&mut found, self.address);
+        read.is_ok() && found == self.bytes
     }
 
     fn make(address: u64) -> Option<Self> {
@@ -54,7 +62,7 @@ impl Token {
         last.is_some_and(|stop| stop.is_none())
     }
 
-    fn is_behind(&self, view: &dyn View) -> bool {
+    fn is_seen_by(&self, view: &dyn View) -> bool {
         let mut found = [0; TUNING.talk.proof.as_usize()];
         let piece = Piece {
             from: self.address,
@@ -89,7 +97,7 @@ pub(crate) fn prove(
     let held_nothing = !proven.files.holds(page.start).ok()?;
     let put = held_nothing && proven.token.put(uffd);
     let one =
-        put && proven.token.is_behind(&proven.files) && proven.files.holds(page.start).ok()?;
+        put && proven.token.is_seen_by(&proven.files) && proven.files.holds(page.start).ok()?;
     let mapping = proven.files.at(page.start).ok()??;
     let its_own = mapping.anonymous && !mapping.shared && mapping.range.end >= page.end;
     let runs_in_it = proven.token.is_in(process) != Some(false);

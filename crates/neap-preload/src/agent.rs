@@ -10,8 +10,8 @@
 //! It also keeps the program honest if the engine dies: holding the userfaultfd, it keeps evicted
 //! pages from reading as zeros, and it kills the program with a message.
 
-use core::mem::size_of;
-use core::sync::atomic::{AtomicI64, AtomicU32, Ordering::SeqCst};
+use core::mem::{offset_of, size_of};
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use neap_wire as wire;
 
@@ -38,49 +38,74 @@ const UFFDIO_MOVE: usize = 0xc028_aa05;
 /// The engine wakes who waits: it knows on which cpu.
 const MOVE_DONT_WAKE: u64 = 1;
 
-/// [`ARMED`], or what is in the way of that: [`NEVER`], and the number of forks under way. It adjoins a
-/// file's mapping, so it is never managed.
+/// [`wire::Imprint`], which threads and the agent write, and the engine reads.
+#[repr(C)]
+struct Imprint {
+    /// [`ARMED`], or what is in the way of that: [`NEVER`], and the number of forks under way.
+    standing: AtomicU32,
+    left: AtomicU32,
+    number: AtomicU64,
+    proof: AtomicU64,
+}
+
+const _: () = assert!(
+    size_of::<Imprint>() == size_of::<wire::Imprint>()
+        && offset_of!(Imprint, left) == offset_of!(wire::Imprint, left)
+        && offset_of!(Imprint, number) == offset_of!(wire::Imprint, space)
+);
+
+/// It adjoins a file's mapping, so it is never managed.
 #[unsafe(link_section = ".data")]
-static STANDING: AtomicU32 = AtomicU32::new(0);
+static IMPRINT: Imprint = Imprint {
+    standing: AtomicU32::new(0),
+    left: AtomicU32::new(0),
+    number: AtomicU64::new(0),
+    proof: AtomicU64::new(0),
+};
 /// The address space depends on the engine.
-const ARMED: u32 = 1 << 31;
+const ARMED: u32 = wire::ARMED;
 /// It must not: the engine lacks a word that it would need.
 const NEVER: u32 = 1 << 30;
 
+/// Where the engine finds it.
+pub fn imprint() -> u64 {
+    (&raw const IMPRINT).addr() as u64
+}
+
 /// Whether pages of this process may be elsewhere.
 pub fn is_armed() -> bool {
-    STANDING.load(SeqCst) & ARMED != 0
+    IMPRINT.standing.load(SeqCst) & ARMED != 0
 }
 
 /// Pages that are not elsewhere already stay until [`fork_ends`], as long as the process is not armed. Whether it is.
 pub fn fork_begins() -> bool {
-    STANDING.fetch_add(1, SeqCst) & ARMED != 0
+    IMPRINT.standing.fetch_add(1, SeqCst) & ARMED != 0
 }
 
 /// What was begun before a fork in a signal handler is not known in its child.
 pub fn fork_ends() {
     let less = |standing| (standing & !(ARMED | NEVER) != 0).then(|| standing - 1);
-    let _ = STANDING.fetch_update(SeqCst, SeqCst, less);
+    let _ = IMPRINT.standing.fetch_update(SeqCst, SeqCst, less);
 }
 
 /// No page is elsewhere any more, and no agent is there.
 pub fn disarm() {
-    STANDING.fetch_and(!ARMED, SeqCst);
+    IMPRINT.standing.fetch_and(!ARMED, SeqCst);
 }
 
 /// Keeps every page in the process from now on; false if some may be elsewhere.
 pub fn stay_native() -> bool {
-    STANDING.fetch_or(NEVER, SeqCst) & ARMED == 0
+    IMPRINT.standing.fetch_or(NEVER, SeqCst) & ARMED == 0
 }
 
 /// Whether [`stay_native`] was in time, here or in the process that this was forked from.
 pub fn stays_native() -> bool {
-    STANDING.load(SeqCst) & (ARMED | NEVER) == NEVER
+    IMPRINT.standing.load(SeqCst) & (ARMED | NEVER) == NEVER
 }
 
 /// 0, or the errno of what is in the way.
 fn arm() -> i64 {
-    match STANDING.compare_exchange(0, ARMED, SeqCst, SeqCst) {
+    match IMPRINT.standing.compare_exchange(0, ARMED, SeqCst, SeqCst) {
         Err(standing) if standing & NEVER != 0 => sys::EPERM,
         Err(_) => sys::EAGAIN,
         Ok(_) => 0,
@@ -102,12 +127,28 @@ struct Start {
     begun: AtomicI64,
 }
 
-/// Starts the agent on the memory at `base`, to move pages to `stage`. It copies the descriptor table as it is now; the
-/// caller closes its own copies. The agent tells the engine that it is there; the caller, why it is not.
-pub fn start(base: usize, stage: wire::Span, socket: Fd, uffd: Fd, armed: bool) -> bool {
-    let top = base + BYTES - size_of::<Start>().next_multiple_of(16);
+/// From now on this is the process of `space`. In this order: a child never seems to be a process of its parent's space that does not fork.
+fn become_of(space: wire::Cookie, armed: bool) {
+    IMPRINT.number.store(space.number, SeqCst);
+    IMPRINT.proof.store(space.proof, SeqCst);
+    IMPRINT.left.store(0, SeqCst);
     // Forks that are under way in the parent are not in its child.
-    STANDING.store(if armed { ARMED } else { 0 }, SeqCst);
+    IMPRINT
+        .standing
+        .store(if armed { ARMED } else { 0 }, SeqCst);
+}
+
+/// Starts the agent of `space` on the memory at `base`, to move pages to `stage`. It copies the descriptor table as it is now; the
+/// caller closes its own copies. The agent tells the engine that it is there; the caller, why it is not.
+pub fn start(
+    base: usize,
+    stage: wire::Span,
+    [socket, uffd]: [Fd; 2],
+    space: wire::Cookie,
+    armed: bool,
+) -> bool {
+    let top = base + BYTES - size_of::<Start>().next_multiple_of(16);
+    become_of(space, armed);
     let begun = match sys::open_process(sys::getpid()) {
         Ok(process) => {
             // SAFETY: the caller just mapped [base, base + BYTES) and gives it to the agent for good.
@@ -252,7 +293,7 @@ const EMPTY: wire::Command = wire::Command {
     magic: 0,
     op: 0,
     count: 0,
-    reserved: 0,
+    serial: 0,
     target: 0,
     spans: [wire::Span { start: 0, bytes: 0 }; wire::MAX_RANGES],
 };
@@ -311,6 +352,9 @@ fn move_out(command: &wire::Command, uffd: Fd, reply: &mut wire::Reply) {
             while result == -sys::EINVAL && bytes > PAGE {
                 bytes = bytes / PAGE / 2 * PAGE;
                 (result, moved) = move_pages(uffd, target, source, bytes);
+            }
+            if moved > 0 && command.serial != 0 {
+                IMPRINT.left.store(command.serial, SeqCst);
             }
             most = if moved > 0 { bytes * 2 } else { bytes };
             let mut pages = (moved.max(0) as u64 / PAGE).min(wire::BLOCK_PAGES - at as u64);

@@ -454,6 +454,7 @@ fn hand_over(
         agent_bytes: agent::BYTES as u64,
         cookie: memory.cookie as u64,
         notes: hints::address(),
+        imprint: agent::imprint(),
         ..wire::Attach::default()
     };
     let mut ready = wire::Ready::default();
@@ -470,15 +471,17 @@ fn hand_over(
     // A forked child gets its userfaultfd, which the kernel gave to the engine, with the answer.
     uffd = uffd.or(extra);
     let armed = purpose != wire::purpose::ATTACH;
-    let started = agreed
-        && uffd.is_some_and(|uffd| agent::start(memory.agent, memory.stage(), socket, uffd, armed));
+    let names = named(&ready);
+    let (base, stage) = (memory.agent, memory.stage());
+    let start = |uffd| agent::start(base, stage, [socket, uffd], names.space, armed);
+    let started = agreed && uffd.is_some_and(start);
     for fd in &fds[..count] {
         sys::close(*fd);
     }
     if let Some(fd) = extra {
         sys::close(fd);
     }
-    agreed.then_some((named(&ready), started))
+    agreed.then_some((names, started))
 }
 
 /// What the engine calls a space by its answer.

@@ -131,9 +131,23 @@ impl Process {
     /// we may not look, or it has ended.
     pub fn has_bytes(&self, address: u64, bytes: &[u8]) -> Option<bool> {
         let mut found = vec![0; bytes.len()];
-        let memory = self.file("mem").ok()?;
+        let memory = self.memory().ok()?;
         let read = memory.read_exact_at(&mut found, address);
         Some(read.is_ok() && found == bytes)
+    }
+
+    /// The memory that it has now, to be read; it stays that of this address space.
+    ///
+    /// # Errors
+    /// We may not look, or it has ended.
+    pub fn memory(&self) -> io::Result<File> {
+        self.file("mem")
+    }
+
+    /// The number of its parent; `None` once it is gone.
+    pub fn parent(&self) -> Option<i32> {
+        let stat = self.text("stat").ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
     }
 
     /// Whether somebody has stopped it, by a signal or as a debugger.

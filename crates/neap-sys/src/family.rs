@@ -108,6 +108,13 @@ fn below(top: i32, children: &mut Children) -> Vec<Member> {
     family
 }
 
+/// The number of the newest process or thread of the machine, or of this container. `None`: /proc does not say.
+#[must_use]
+pub fn newest_task() -> Option<u32> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.trim_end().rsplit(' ').next()?.parse().ok()
+}
+
 /// All processes that some of these have started, and those that they did, if they have not ended: each once, by one look
 /// whatever their number. None of a root that has ended itself.
 #[must_use]
@@ -223,6 +230,13 @@ mod tests {
     fn who_runs_counts_before_who_is_stopped() {
         assert!(Stand::of("S") > Stand::of("D") && Stand::of("D") > Stand::of("T"));
         assert!(Stand::of("t") > Stand::of("Z") && Stand::of("R") == Stand::Runs);
+    }
+
+    #[test]
+    fn a_new_process_is_newer_than_those_before() {
+        let before = newest_task().expect("/proc/loadavg");
+        Command::new("true").status().expect("true");
+        assert_ne!(newest_task(), Some(before));
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub use cpu::{Keeper, Kept, end_keep, pin_to, pin_to_next, this_cpu};
 pub use descent::{Root, nearest_above};
 pub use epoll::Ends;
 pub use errno::{Result, SysError, shortage};
-pub use family::{Member, Stand, descendants_of};
+pub use family::{Member, Stand, descendants_of, newest_task};
 pub use file::SwapFile;
 pub use heap::keep_heap_small;
 pub use kernel::{Clock, Files, Line, MachineClock, Userfault, View};

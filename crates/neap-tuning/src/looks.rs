@@ -112,6 +112,12 @@ crate::group! {
         /// They are not looked for again before so many times the cpu time that the last look took.
         /// It reads what all processes of the machine say of themselves. By the clock a busy machine would put it off for long.
         strays_rest: u64 = 200;
+        /// Shortest time between two looks for children that nobody announced, the second of which ends them.
+        /// One that executes a program at once is left alone. Chosen.
+        copies: Nanos = Nanos::millis(150);
+        /// They are not looked for again before so many times the cpu time that the last look took.
+        /// A hundredth of a cpu, where others begin threads all the time. Chosen.
+        copies_rest: u64 = 100;
         /// Share of the limit above which such a process is named.
         /// Chosen.
         stray_share: Share = Share::one_in(16);

@@ -36,7 +36,7 @@ pub use read::{Bad, Offer, Request, offer, reply, request};
 /// First word of every message.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"neap");
 /// Changes with any change of this file.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 /// The environment variable that names the engine's socket: an absolute path.
 pub const SOCKET_ENV: &str = "NEAP_SOCKET";
 
@@ -170,7 +170,26 @@ pub struct Attach {
     pub errno: i32,
     /// Address of its [`notes`], or 0.
     pub notes: u64,
+    /// Address of its [`Imprint`], or 0.
+    pub imprint: u64,
 }
+
+/// What the library keeps of its process where the engine can read it. A child with a copy of the memory has the same, as it was when the child
+/// was made, until the library in the child has its own.
+#[repr(C)]
+#[cfg_attr(feature = "pod", derive(bytemuck::Pod, bytemuck::Zeroable))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imprint {
+    /// [`ARMED`] or not, and what is in the way of that, such as forks by the library.
+    pub standing: u32,
+    /// The [`Command::serial`] of the last command by which a page left; 0: none has.
+    pub left: u32,
+    /// The space that the process is in.
+    pub space: Cookie,
+}
+
+/// Pages of the process may be elsewhere, and none of its threads is about to fork by way of the library: all that [`Imprint::standing`] says.
+pub const ARMED: u32 = 1 << 31;
 
 /// What keeps a process from offering its address space.
 pub mod lack {
@@ -242,8 +261,8 @@ pub struct Command {
     pub op: u32,
     /// Spans that count.
     pub count: u32,
-    /// Not used.
-    pub reserved: u32,
+    /// Of a move by which pages leave: how many of these there were with it. 0: another command.
+    pub serial: u32,
     /// Where a move goes.
     pub target: u64,
     /// The ranges.

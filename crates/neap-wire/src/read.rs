@@ -7,8 +7,8 @@ use bytemuck::Pod;
 
 use crate::notes::WORDS;
 use crate::{
-    Attach, BLOCK_PAGES, HELLO_KEEPS, HELLO_WIPES, Hello, MAGIC, MAX_RANGES, Reply, VERSION, lack,
-    purpose,
+    Attach, BLOCK_PAGES, HELLO_KEEPS, HELLO_WIPES, Hello, Imprint, MAGIC, MAX_RANGES, Reply,
+    VERSION, lack, purpose,
 };
 
 const PAGE: u64 = 4096;
@@ -75,6 +75,8 @@ pub struct Offer {
     pub cookie: u64,
     /// Address of its [`notes`](crate::notes); 0: it has none.
     pub notes: u64,
+    /// Address of its [`Imprint`](crate::Imprint); 0: it has none.
+    pub imprint: u64,
     /// One of [`lack`].
     pub lacks: u32,
     /// Why there is no userfaultfd.
@@ -149,13 +151,17 @@ pub fn offer(bytes: &[u8], stage_bytes: u64) -> Result<Offer, Bad> {
         agent: span(attach.agent, attach.agent_bytes)?,
         cookie: span(attach.cookie, PAGE)?.start,
         notes: attach.notes,
+        imprint: attach.imprint,
         lacks: attach.lacks,
         errno: attach.errno,
     };
     span(attach.stage, stage_bytes)?;
-    let words = (WORDS * size_of::<u64>()) as u64;
-    let ends = attach.notes.checked_add(words);
-    let noted = attach.notes.is_multiple_of(8) && ends.is_some_and(|end| end <= END);
+    let lies = |at: u64, bytes: usize| {
+        let end = at.checked_add(bytes as u64);
+        at.is_multiple_of(8) && end.is_some_and(|end| end <= END)
+    };
+    let noted =
+        lies(attach.notes, WORDS * size_of::<u64>()) && lies(attach.imprint, size_of::<Imprint>());
     let whole = attach.stage != 0 && !offer.agent.is_empty() && offer.cookie != 0;
     let offers = offer.lacks == lack::NOTHING;
     (noted && (whole || !offers))
@@ -264,6 +270,14 @@ mod tests {
             Attach { notes: 4, ..sound },
             Attach {
                 notes: u64::MAX - 7,
+                ..sound
+            },
+            Attach {
+                imprint: 4,
+                ..sound
+            },
+            Attach {
+                imprint: u64::MAX - 7,
                 ..sound
             },
             Attach { magic: 0, ..sound },

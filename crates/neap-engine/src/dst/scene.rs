@@ -281,6 +281,7 @@ impl Scene {
             agent: Agent::new(Box::new(agent), None, None),
             agent_guard: GUARD,
             notes: 0,
+            imprint: 0,
             own: vec![stage, GUARD..GUARD + PAGE],
             left: AtomicBool::new(false),
             doubted: AtomicBool::new(false),

@@ -122,6 +122,7 @@ pub(super) fn space(job: &Arc<Job>, machine: &Machine, program: SpaceNr) -> io::
         agent: Agent::new(Box::new(machine.agent(program)), None, None),
         agent_guard: GUARD,
         notes: 0,
+        imprint: 0,
         own: vec![stage, GUARD..GUARD + PAGE],
         left: AtomicBool::new(false),
         doubted: AtomicBool::new(false),

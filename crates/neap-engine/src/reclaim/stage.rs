@@ -115,6 +115,7 @@ impl Reclaimer {
     fn isolate(&mut self, space: &Space, pages: &[PageNr]) {
         self.picked.clear();
         let mut core = self.job.core();
+        space.note_if_home(&core);
         for &page in pages {
             if let Some(id) = core.find(space.id, page)
                 && let State::Resident { .. } = core.state(id)
@@ -300,6 +301,7 @@ impl Reclaimer {
     pub(super) fn pick(&mut self, space: &Space) {
         self.picked.clear();
         let mut core = self.job.core();
+        space.note_if_home(&core);
         core.pick(space.id, self.most, &mut self.picked);
         self.picked.retain(|&id| {
             let stays = space.threads.holds(core.locate(id).1);

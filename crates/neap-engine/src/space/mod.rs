@@ -38,10 +38,11 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
+use neap_policy::Core;
 use neap_sys::{
     Extent, Gate, Lock, Pagemap, Pidfd, Process, Program, Stop, Userfault, View, Waker, Word,
 };
-use neap_units::{PAGE_SIZE, PageNr, SpaceId};
+use neap_units::{PAGE_SIZE, PageNr, Pages, SpaceId};
 
 use crate::agent::Agent;
 use crate::group::Group;
@@ -87,6 +88,8 @@ pub(crate) struct Body {
     pub agent_guard: u64,
     /// Where its library notes what the program says of its memory; 0: nowhere.
     pub notes: u64,
+    /// Where its library keeps what copies of the memory are known by; 0: nowhere.
+    pub imprint: u64,
     /// Memory of neap's own in the program: never managed.
     pub own: Vec<Range<u64>>,
     /// The process has ended, or has other memory by now.
@@ -200,6 +203,8 @@ pub(crate) struct Space {
     /// While this is not 0 no page leaves: a fork is under way that the kernel cannot announce, or
     /// memory is being let go.
     pub thawed: AtomicU32,
+    /// The first command since which some page was always elsewhere: see [`Self::note_if_home`].
+    pub away_since: AtomicU32,
     /// A fork that the kernel does not announce.
     pub window: Window,
     /// Calls its fault thread; without one that looks by itself.
@@ -256,6 +261,7 @@ impl Space {
             standing: Standing::default(),
             told: AtomicBool::new(false),
             thawed: AtomicU32::new(0),
+            away_since: AtomicU32::new(0),
             window: Window::default(),
             bell,
         }
@@ -311,6 +317,17 @@ impl Space {
         let pauses = self.is_thawed() || self.window.holds();
         let ready = self.told.load(Relaxed) && self.was_looked_at();
         agent && sure && ready && !self.is_dead() && !pauses
+    }
+
+    /// Notes if all pages are in the process. Done whenever some are about to leave, so a copy of its memory that was made since command `n` and
+    /// before the next lacks pages if that is not before [`Self::away_since`].
+    pub fn note_if_home(&self, core: &Core) {
+        if core.elsewhere(self.id) == Pages(0)
+            && let Some(body) = self.body.get()
+        {
+            // Nothing is on its way: the agent has done all that it was sent.
+            self.away_since.fetch_max(body.agent.serial() + 1, Relaxed);
+        }
     }
 
     /// Whether no page leaves: memory comes back for a fork, or is being let go.

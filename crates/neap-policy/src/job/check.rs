@@ -25,11 +25,12 @@ impl Core {
                 "{id} is both live and free"
             );
             space.index.check();
-            let mut resident = 0;
+            let (mut resident, mut pages) = (0, 0);
             for (number, leaf) in space.index.iter() {
                 let leaf = self.table.leaf(leaf);
                 assert_eq!((leaf.space(), leaf.number()), (id, number), "index of {id}");
                 resident += (0..LEAF_PAGES).filter(|&at| leaf.is_resident(at)).count() as u64;
+                pages += u64::from(leaf.used());
                 leaves_indexed += 1;
             }
             // The walk proves each list sound; equal counts prove that no resident page
@@ -39,14 +40,12 @@ impl Core {
                 assert_eq!(leaf.space(), id, "{page} is on a list of another space");
             });
             assert_eq!(space.lru.resident(), resident, "resident pages of {id}");
+            assert_eq!(space.pages, pages, "pages of {id}");
             let listed = space.lru.listed();
             let told = listed.generations.iter().map(|(_, pages)| pages.0);
             let told = told.sum::<u64>() + listed.probation.0;
             assert_eq!(told, resident, "pages that are told of {id}");
-            assert!(
-                space.live || resident == 0,
-                "{id} was dropped and has pages"
-            );
+            assert!(space.live || pages == 0, "{id} was dropped and has pages");
             resident_total += resident;
         }
         assert_eq!(leaves_in_use, leaves_indexed, "leaves that no space knows");

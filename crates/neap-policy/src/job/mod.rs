@@ -63,6 +63,8 @@ struct Space {
     /// Turn in the weighted round robin of reclaim.
     credit: i64,
     vmstat: Vmstat,
+    /// Pages that are not absent.
+    pages: u64,
 }
 
 impl Space {
@@ -74,6 +76,7 @@ impl Space {
             unhurried: Spans::default(),
             credit: 0,
             vmstat: Vmstat::default(),
+            pages: 0,
         }
     }
 }
@@ -280,7 +283,9 @@ impl Core {
         let place = self.hinted(id, space, place, taken);
         let (leaf, at) = self.table.at_mut(id);
         leaf.set_state(at, after);
-        let lru = &mut self.spaces[space.index()].lru;
+        let Space { lru, pages, .. } = &mut self.spaces[space.index()];
+        *pages += u64::from(before == State::Absent);
+        *pages -= u64::from(after == State::Absent);
         match after {
             State::Resident { .. } if !before.is_resident() => {
                 lru.insert(&mut self.table, id, place);
@@ -361,7 +366,14 @@ impl Core {
         Pages(self.space(space).lru.resident())
     }
 
-    /// The same by list; `None` where there is no such space.
+    /// Pages of a space that are somewhere else than in its process, or on their way.
+    #[must_use]
+    pub fn elsewhere(&self, space: SpaceId) -> Pages {
+        let space = self.space(space);
+        Pages(space.pages - space.lru.resident())
+    }
+
+    /// Resident pages by list; `None` where there is no such space.
     #[must_use]
     pub fn listed(&self, space: SpaceId) -> Option<Listed> {
         self.is_live(space).then(|| self.space(space).lru.listed())

@@ -89,6 +89,7 @@ impl Core {
             effects.push(effect);
         }
         leaf.set_state(at, State::Absent);
+        self.spaces[leaf.space().index()].pages -= 1;
     }
 
     /// Moves the records of `len` pages at `from` to `to`, as `mremap` moves a mapping:
@@ -207,6 +208,7 @@ impl Core {
             self.space(child).lru.stamp()
         };
         let id = self.ensure(child, page);
+        self.space_mut(child).pages += 1; // visited only if absent there
         let (leaf, at) = self.table.at_mut(id);
         leaf.set_state(at, State::Stored { entry });
         leaf.set_stamp(at, stamp);

@@ -1,0 +1,226 @@
+//! Children that nobody announces: their program made them by an instruction of its own (Go, assembler), and the kernel
+//! tells of forks only those who have CAP_SYS_PTRACE.
+//!
+//! Such a child has what its parent had in memory, and reads zeros for what was out. It is looked for now and then, and ended.
+//! Time proves nothing: a child of the library's that is stopped at its birth may be silent for long. What is looked at is the
+//! child's own copy of what the library keeps ([`wire::Imprint`]), and how its parent's pages were by then:
+//!
+//! * It names a space, with the proof that nobody guesses: the memory is that space's, or a copy. No program has it after an exec.
+//! * The bytes that are in the space alone are not there ([`Token`](crate::proof::Token)): it is a copy, and no child of vfork.
+//! * The library was making no child at that moment. A child of its own has another imprint before it says that it makes none.
+//! * A page was out at that moment: after the command by which one left last, there was always one.
+
+use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytemuck::{Zeroable, bytes_of_mut};
+use neap_sys::{Features, Lock, Pidfd, Process};
+use neap_tuning::TUNING;
+use neap_wire as wire;
+
+use crate::job::Job;
+use crate::space::{Body, Space};
+use crate::spawn::try_spawn;
+
+const REMEDY: &str =
+    "run neap as root or with CAP_SYS_PTRACE, so that the kernel announces such children";
+
+pub(crate) struct Unannounced(Arc<Lock<Looks, 1>>);
+
+#[derive(Default)]
+struct Looks {
+    /// What the last look found. One that executes a program at once is left alone.
+    suspects: HashSet<(i32, Found)>,
+    told: HashSet<i32>,
+    /// The newest process or thread when all were looked at, if that is known. Who was innocent then stays so, whatever its parent does.
+    newest: Option<u32>,
+    /// When all may be looked at again, in nanoseconds.
+    all: u64,
+    next: u64,
+}
+
+/// What may be wrong with a process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Found {
+    /// It has a copy of the memory of this process, and lacks what was out.
+    Copy(i32),
+    /// It is a child of this process and runs the same program as far as can be seen, and we may not look at its memory.
+    Hidden(i32),
+}
+
+impl Unannounced {
+    pub fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// How long nobody needs to look.
+    pub fn pause(job: &Job) -> u64 {
+        match Self::may_be(job) {
+            true => TUNING.looks.copies.0,
+            false => u64::MAX,
+        }
+    }
+
+    /// Whether there may be any.
+    fn may_be(job: &Job) -> bool {
+        let depends = |space: &Arc<Space>| space.told.load(Relaxed);
+        !job.features.has(Features::FORK) && job.spaces().iter().any(depends)
+    }
+
+    /// Has them looked for, if it is time and there is something new, by a thread that nobody waits for.
+    pub fn look(&self, job: &Arc<Job>) {
+        if !Self::may_be(job) {
+            return;
+        }
+        let Some(looks) = self.0.try_lock().filter(|looks| looks.is_due()) else {
+            return;
+        };
+        let newest = neap_sys::newest_task();
+        let has_new = newest.is_none() || newest != looks.newest;
+        let at_all = has_new && neap_sys::monotonic_nanos() >= looks.all;
+        if at_all || !looks.suspects.is_empty() {
+            drop(looks);
+            let (looks, job) = (self.0.clone(), job.clone());
+            let _ = try_spawn("neap-copies", move || {
+                neap_sys::block_signals();
+                neap_sys::lower_to_ordinary(); // out of what the listener is
+                looks.lock().look(&job, at_all);
+            });
+        }
+    }
+}
+
+impl Looks {
+    fn is_due(&self) -> bool {
+        neap_sys::monotonic_nanos() >= self.next
+    }
+
+    /// Looks at all, or at those that the last look suspected.
+    fn look(&mut self, job: &Job, at_all: bool) {
+        if !self.is_due() {
+            return;
+        }
+        let before = neap_sys::thread_nanos();
+        let spaces = job.spaces();
+        let candidates = match at_all {
+            true => {
+                self.newest = neap_sys::newest_task(); // first: who comes later is looked at later
+                self.unmet(job, &spaces)
+            }
+            false => self.suspects.iter().map(|(pid, _)| *pid).collect(),
+        };
+        let mut found = HashSet::new();
+        for pid in candidates {
+            found.extend(self.look_at(job, &spaces, pid));
+        }
+        self.suspects = found;
+        let now = neap_sys::monotonic_nanos();
+        if at_all {
+            let took = neap_sys::thread_nanos() - before;
+            self.all = now + took * TUNING.looks.copies_rest;
+        }
+        self.next = now + TUNING.looks.copies.0;
+    }
+
+    /// The processes of the job that have not been met, and that nothing was said of.
+    fn unmet(&self, job: &Job, spaces: &[Arc<Space>]) -> Vec<i32> {
+        let agents = spaces
+            .iter()
+            .filter_map(|space| space.body.get()?.agent.task());
+        let met = spaces.iter().map(|space| space.pid.load(Relaxed));
+        let met: HashSet<i32> = met.chain(agents.map(|task| task.process().pid())).collect();
+        let mut others = job.groups.descendants();
+        others.retain(|pid| !met.contains(pid) && !self.told.contains(pid));
+        others
+    }
+
+    /// What is suspected of a process. One of which that was found before as well is dealt with.
+    fn look_at(&mut self, job: &Job, spaces: &[Arc<Space>], pid: i32) -> Option<(i32, Found)> {
+        let pidfd = Pidfd::open(pid).ok()?;
+        let process = Process::open(pid, &pidfd).ok()?;
+        job.groups.of(pid, &pidfd)?; // the number may have come to mean another since the list was made
+        let found = (pid, judge(job, spaces, &process)?);
+        if self.suspects.contains(&found) {
+            self.told.insert(pid);
+            deal_with(job, &process, found.1);
+            return None;
+        }
+        Some(found)
+    }
+}
+
+fn judge(job: &Job, spaces: &[Arc<Space>], process: &Process) -> Option<Found> {
+    // By one file of one address space, whatever the process executes meanwhile.
+    let memory = match process.memory() {
+        Ok(memory) => memory,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return hidden(spaces, process);
+        }
+        Err(_) => return None, // it has ended
+    };
+    let copied = |space: &&Arc<Space>| {
+        let body = space.body.get().filter(|body| body.imprint != 0);
+        body.is_some_and(|body| lacks_pages(job, space, body, &memory))
+    };
+    let space = spaces.iter().find(copied)?;
+    Some(Found::Copy(space.pid.load(Relaxed)))
+}
+
+/// Whether this memory is a copy of the space's and lacks what was out.
+fn lacks_pages(job: &Job, space: &Space, body: &Body, memory: &impl FileExt) -> bool {
+    let imprint = || {
+        let mut imprint = wire::Imprint::zeroed();
+        let read = memory.read_exact_at(bytes_of_mut(&mut imprint), body.imprint);
+        read.is_ok().then_some(imprint)
+    };
+    // Twice: a child of the library's names its own space before it says that it makes no child.
+    let (Some(first), Some(then)) = (imprint(), imprint()) else {
+        return false;
+    };
+    let space_named = (then.space.number, then.space.proof);
+    let is_of_space = space_named == (space.cookie, job.proof(space.cookie));
+    let is_copy = || !body.token.is_behind(memory);
+    let lacks = || {
+        space.note_if_home(&job.core());
+        then.left >= space.away_since.load(Relaxed)
+    };
+    first.standing == wire::ARMED && is_of_space && is_copy() && lacks()
+}
+
+/// Whether a process whose memory we may not read may be a copy: its parent depends on neap, and it is called like that. A program that is
+/// executed has a name of its own.
+fn hidden(spaces: &[Arc<Space>], process: &Process) -> Option<Found> {
+    let parent = process.parent()?;
+    let is_parent = |space: &&Arc<Space>| space.pid.load(Relaxed) == parent;
+    let depends = |space: &Arc<Space>| space.told.load(Relaxed);
+    spaces
+        .iter()
+        .find(is_parent)
+        .filter(|space| depends(space))?;
+    let name = neap_sys::comm(process.pid())?;
+    (neap_sys::comm(parent)? == name).then_some(Found::Hidden(parent))
+}
+
+/// Ends it, if that is known to be right.
+fn deal_with(job: &Job, process: &Process, found: Found) {
+    let pid = process.pid();
+    let name = neap_sys::comm(pid).unwrap_or_default();
+    let name = name.replace(char::is_control, "?");
+    match found {
+        Found::Copy(parent) => job.end_copy(process, |ended| {
+            let fate = match ended {
+                true => "is killed rather than let it read zeros",
+                false => "reads zeros there, and may not be killed",
+            };
+            format!(
+                "process {pid} ({name}) was made by an instruction of its program's own and lacks what process {parent} had out then; it {fate}; {REMEDY}"
+            )
+        }),
+        Found::Hidden(parent) => job.warn(format!(
+            "process {pid} ({name}), a child of {parent}, cannot be looked at (another user's, or not dumpable); if it was made by an instruction of its own program, it may read zeros; {REMEDY}"
+        )),
+    }
+}
