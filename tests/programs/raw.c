@@ -3,8 +3,8 @@
  * words the child found wrong, or the signal that ended it.
  *
  * clone, clone3: the child is made by an instruction of this program's own, which no library sees. early: the same, before there is any memory
- * to speak of. home: the same, after all that was out has come back, before more leaves. hidden: the same, and nobody may look at it. stopped: by
- * fork, and stopped at its birth. vfork, spawn, exec: the child executes this program again.
+ * to speak of. home: the same, after all that was out has come back, before more leaves. hidden: the same, and nobody may look at it. orphan: the same, by a process that
+ * ends at once. stopped: by fork, and stopped at its birth. vfork, spawn, exec: the child executes this program again.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -107,6 +107,43 @@ static pid_t by_clone3(void)
 	return child;
 }
 
+static pid_t leave_a_child(int *ends)
+{
+	keep(__builtin_frame_address(0));
+	keep(&memory);
+	pid_t child = enter(SYS_clone, SIGCHLD, 0);
+	if (child == 0) {
+		wait_some();
+		int wrong = check();
+		_exit(write(ends[1], &wrong, sizeof wrong) < 0);
+	}
+	return child;
+}
+
+/* A process between this one and the child, which ends. What becomes of the child is told by a pipe that it holds. */
+static pid_t by_an_orphan(void)
+{
+	int ends[2], wrong = 0;
+	if (pipe(ends) != 0)
+		return -1;
+	pid_t between = fork();
+	if (between == 0) {
+		if (check() != 0)
+			_exit(1);
+		pid_t child = leave_a_child(ends);
+		_exit(child < 0);
+	}
+	close(ends[1]);
+	if (waitpid(between, &wrong, 0) != between || wrong != 0)
+		return -1;
+	ssize_t got = read(ends[0], &wrong, sizeof wrong);
+	printf("%s", got == 0 ? "ended; " : "not ended; ");
+	pid_t last = fork();
+	if (last == 0)
+		_exit(0);
+	return last;
+}
+
 /* A child that shares its parent's descriptors cannot be given what is out, so that all of it comes back. */
 static pid_t by_clone_at_home(uint64_t mib)
 {
@@ -190,6 +227,8 @@ static pid_t make(const char *mode)
 		return by_spawn();
 	if (strcmp(mode, "exec") == 0)
 		return by_exec();
+	if (strcmp(mode, "orphan") == 0)
+		return by_an_orphan();
 	return by_clone();
 }
 

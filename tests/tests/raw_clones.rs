@@ -43,6 +43,14 @@ fn a_child_by_an_instruction_of_a_users_program_is_ended_and_never_reads_zeros()
         assert_eq!(said.len(), 1, "{}", run.stderr);
         assert!(said[0].contains("CAP_SYS_PTRACE"), "{}", said[0]);
     }
+    let run = run(&neap, &raw, "orphan", "60");
+    assert_eq!(
+        run.text(),
+        "ended; orphan: 0 wrong, 0 wrong here\n",
+        "{}",
+        run.stderr
+    );
+    assert!(run.stderr.contains(SAID), "{}", run.stderr);
 }
 
 /// Nobody can tell what it is.

@@ -37,6 +37,7 @@ use crate::roster::{Rosters, Spaces};
 use crate::space::{Children, Space};
 use crate::spares::Spares;
 use crate::talk::Talks;
+use crate::unannounced::Departed;
 use crate::warnings::Warnings;
 use crate::writeback::RELIEF;
 
@@ -60,6 +61,7 @@ pub(crate) struct Job {
     pub retired: Lock<Vec<SpaceId>, 7>,
     /// What children of forks are to have that the kernel does not announce.
     pub unborn: Children,
+    pub departed: Departed,
     /// That of the top group: what the limit is for.
     pub meter: Arc<Meter>,
     pub groups: Groups,
@@ -162,6 +164,7 @@ impl Job {
             store,
             spaces: Rosters::default(),
             unborn: Children::default(),
+            departed: Departed::default(),
             retired: Lock::default(),
             reclaim: Bell::default(),
             compress: Bell::default(),

@@ -71,6 +71,7 @@ impl Job {
         }
         // Whoever works on the space holds its gate; wait for them before the id may be reused.
         let _gate = space.gate.write();
+        self.departed.note(self, space);
         let (vmstat, stored) = self.free_number(space.id);
         space.group.note_gone(&vmstat, &stored);
     }

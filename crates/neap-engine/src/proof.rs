@@ -15,6 +15,7 @@ use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 
 /// Bytes that were put into one address space, and nowhere else.
+#[derive(Clone)]
 pub(crate) struct Token {
     address: u64,
     bytes: [u8; TUNING.talk.proof.as_usize()],

@@ -10,7 +10,8 @@
 //! * The library was making no child at that moment. A child of its own has another imprint before it says that it makes none.
 //! * A page was out at that moment: after the command by which one left last, there was always one.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -22,13 +23,72 @@ use neap_tuning::TUNING;
 use neap_wire as wire;
 
 use crate::job::Job;
-use crate::space::{Body, Space};
+use crate::proof::Token;
+use crate::space::Space;
 use crate::spawn::try_spawn;
 
 const REMEDY: &str =
     "run neap as root or with CAP_SYS_PTRACE, so that the kernel announces such children";
 
 pub(crate) struct Unannounced(Arc<Lock<Looks, 1>>);
+
+/// A space that a process may have a copy of.
+#[derive(Clone)]
+pub(crate) struct Origin {
+    cookie: u64,
+    pid: i32,
+    imprint: u64,
+    token: Token,
+    away_since: u32,
+}
+
+impl Origin {
+    /// `None`: no page of it was ever out, or it is among the departed by now.
+    fn of_living(job: &Job, space: &Space) -> Option<Self> {
+        // Its number in the table is another's once it has departed.
+        let _gate = space.gate.read();
+        let departed = space.away_since.load(Relaxed) == u32::MAX;
+        (!departed).then(|| Self::of(job, space)).flatten()
+    }
+
+    /// The same of one that is in the table.
+    fn of(job: &Job, space: &Space) -> Option<Self> {
+        let body = space.body.get().filter(|body| body.imprint != 0)?;
+        space.told.load(Relaxed).then(|| {
+            space.note_if_home(&job.core());
+            Self {
+                cookie: space.cookie,
+                pid: space.pid.load(Relaxed),
+                imprint: body.imprint,
+                token: body.token.clone(),
+                away_since: space.away_since.load(Relaxed),
+            }
+        })
+    }
+}
+
+/// Spaces that are gone, whose copies may not be.
+#[derive(Default)]
+pub(crate) struct Departed(Lock<VecDeque<Origin>, 7>);
+
+impl Departed {
+    /// Takes note of one whose pages are about to be forgotten. The caller holds its gate.
+    pub fn note(&self, job: &Job, space: &Space) {
+        if job.features.has(Features::FORK) {
+            return;
+        }
+        if let Some(origin) = Origin::of(job, space) {
+            let mut all = self.0.lock();
+            all.truncate(TUNING.looks.departed - 1);
+            all.push_front(origin);
+        }
+        space.away_since.store(u32::MAX, Relaxed);
+    }
+
+    fn all(&self) -> Vec<Origin> {
+        self.0.lock().iter().cloned().collect()
+    }
+}
 
 #[derive(Default)]
 struct Looks {
@@ -67,7 +127,8 @@ impl Unannounced {
     /// Whether there may be any.
     fn may_be(job: &Job) -> bool {
         let depends = |space: &Arc<Space>| space.told.load(Relaxed);
-        !job.features.has(Features::FORK) && job.spaces().iter().any(depends)
+        let were = || !job.departed.0.lock().is_empty();
+        !job.features.has(Features::FORK) && (job.spaces().iter().any(depends) || were())
     }
 
     /// Has them looked for, if it is time and there is something new, by a thread that nobody waits for.
@@ -112,9 +173,14 @@ impl Looks {
             }
             false => self.suspects.iter().map(|(pid, _)| *pid).collect(),
         };
+        // As they are now: of whom was suspected before, each was made before.
+        let origins = spaces
+            .iter()
+            .filter_map(|space| Origin::of_living(job, space));
+        let origins: Vec<_> = origins.chain(job.departed.all()).collect();
         let mut found = HashSet::new();
         for pid in candidates {
-            found.extend(self.look_at(job, &spaces, pid));
+            found.extend(self.look_at(job, &origins, pid));
         }
         self.suspects = found;
         let now = neap_sys::monotonic_nanos();
@@ -138,11 +204,11 @@ impl Looks {
     }
 
     /// What is suspected of a process. One of which that was found before as well is dealt with.
-    fn look_at(&mut self, job: &Job, spaces: &[Arc<Space>], pid: i32) -> Option<(i32, Found)> {
+    fn look_at(&mut self, job: &Job, origins: &[Origin], pid: i32) -> Option<(i32, Found)> {
         let pidfd = Pidfd::open(pid).ok()?;
         let process = Process::open(pid, &pidfd).ok()?;
         job.groups.of(pid, &pidfd)?; // the number may have come to mean another since the list was made
-        let found = (pid, judge(job, spaces, &process)?);
+        let found = (pid, judge(job, origins, &process)?);
         if self.suspects.contains(&found) {
             self.told.insert(pid);
             deal_with(job, &process, found.1);
@@ -152,54 +218,46 @@ impl Looks {
     }
 }
 
-fn judge(job: &Job, spaces: &[Arc<Space>], process: &Process) -> Option<Found> {
+fn judge(job: &Job, origins: &[Origin], process: &Process) -> Option<Found> {
     // By one file of one address space, whatever the process executes meanwhile.
     let memory = match process.memory() {
         Ok(memory) => memory,
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            return hidden(spaces, process);
+            return hidden(origins, process);
         }
         Err(_) => return None, // it has ended
     };
-    let copied = |space: &&Arc<Space>| {
-        let body = space.body.get().filter(|body| body.imprint != 0);
-        body.is_some_and(|body| lacks_pages(job, space, body, &memory))
-    };
-    let space = spaces.iter().find(copied)?;
-    Some(Found::Copy(space.pid.load(Relaxed)))
+    let mut copied = origins
+        .iter()
+        .filter(|origin| origin.has_lost(job, &memory));
+    copied.next().map(|origin| Found::Copy(origin.pid))
 }
 
-/// Whether this memory is a copy of the space's and lacks what was out.
-fn lacks_pages(job: &Job, space: &Space, body: &Body, memory: &impl FileExt) -> bool {
-    let imprint = || {
-        let mut imprint = wire::Imprint::zeroed();
-        let read = memory.read_exact_at(bytes_of_mut(&mut imprint), body.imprint);
-        read.is_ok().then_some(imprint)
-    };
-    // Twice: a child of the library's names its own space before it says that it makes no child.
-    let (Some(first), Some(then)) = (imprint(), imprint()) else {
-        return false;
-    };
-    let space_named = (then.space.number, then.space.proof);
-    let is_of_space = space_named == (space.cookie, job.proof(space.cookie));
-    let is_copy = || !body.token.is_behind(memory);
-    let lacks = || {
-        space.note_if_home(&job.core());
-        then.left >= space.away_since.load(Relaxed)
-    };
-    first.standing == wire::ARMED && is_of_space && is_copy() && lacks()
+impl Origin {
+    /// Whether this memory is a copy of the space's and lacks what was out.
+    fn has_lost(&self, job: &Job, memory: &File) -> bool {
+        let imprint = || {
+            let mut imprint = wire::Imprint::zeroed();
+            let read = memory.read_exact_at(bytes_of_mut(&mut imprint), self.imprint);
+            read.is_ok().then_some(imprint)
+        };
+        // Twice: a child of the library's names its own space before it says that it makes no child.
+        let (Some(first), Some(then)) = (imprint(), imprint()) else {
+            return false;
+        };
+        let named = (then.space.number, then.space.proof);
+        first.standing == wire::ARMED
+            && named == (self.cookie, job.proof(self.cookie))
+            && then.left >= self.away_since
+            && !self.token.is_behind(memory)
+    }
 }
 
 /// Whether a process whose memory we may not read may be a copy: its parent depends on neap, and it is called like that. A program that is
 /// executed has a name of its own.
-fn hidden(spaces: &[Arc<Space>], process: &Process) -> Option<Found> {
+fn hidden(origins: &[Origin], process: &Process) -> Option<Found> {
     let parent = process.parent()?;
-    let is_parent = |space: &&Arc<Space>| space.pid.load(Relaxed) == parent;
-    let depends = |space: &Arc<Space>| space.told.load(Relaxed);
-    spaces
-        .iter()
-        .find(is_parent)
-        .filter(|space| depends(space))?;
+    origins.iter().find(|origin| origin.pid == parent)?;
     let name = neap_sys::comm(process.pid())?;
     (neap_sys::comm(parent)? == name).then_some(Found::Hidden(parent))
 }

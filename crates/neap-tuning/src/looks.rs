@@ -115,6 +115,9 @@ crate::group! {
         /// Shortest time between two looks for children that nobody announced, the second of which ends them.
         /// One that executes a program at once is left alone. Chosen.
         copies: Nanos = Nanos::millis(150);
+        /// Processes that have ended last, whose children are looked for.
+        /// Chosen.
+        departed: usize = 64;
         /// They are not looked for again before so many times the cpu time that the last look took.
         /// A hundredth of a cpu, where others begin threads all the time. Chosen.
         copies_rest: u64 = 100;

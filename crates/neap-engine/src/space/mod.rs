@@ -203,7 +203,7 @@ pub(crate) struct Space {
     /// While this is not 0 no page leaves: a fork is under way that the kernel cannot announce, or
     /// memory is being let go.
     pub thawed: AtomicU32,
-    /// The first command since which some page was always elsewhere: see [`Self::note_if_home`].
+    /// The first command since which some page was always elsewhere: see [`Self::note_if_home`]. `u32::MAX` once the space is gone.
     pub away_since: AtomicU32,
     /// A fork that the kernel does not announce.
     pub window: Window,
