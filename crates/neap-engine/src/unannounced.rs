@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytemuck::{Zeroable, bytes_of_mut};
 use neap_sys::{Features, Lock, Pidfd, Process};
@@ -69,7 +69,11 @@ impl Origin {
 
 /// Spaces that are gone, whose copies may not be.
 #[derive(Default)]
-pub(crate) struct Departed(Lock<VecDeque<Origin>, 7>);
+pub(crate) struct Departed {
+    last: Lock<VecDeque<Origin>, 7>,
+    /// How many there were so far.
+    count: AtomicU64,
+}
 
 impl Departed {
     /// Takes note of one whose pages are about to be forgotten. The caller holds its gate.
@@ -78,15 +82,16 @@ impl Departed {
             return;
         }
         if let Some(origin) = Origin::of(job, space) {
-            let mut all = self.0.lock();
-            all.truncate(TUNING.looks.departed - 1);
-            all.push_front(origin);
+            let mut last = self.last.lock();
+            last.truncate(TUNING.looks.departed - 1);
+            last.push_front(origin);
+            self.count.fetch_add(1, Relaxed);
         }
         space.away_since.store(u32::MAX, Relaxed);
     }
 
     fn all(&self) -> Vec<Origin> {
-        self.0.lock().iter().cloned().collect()
+        self.last.lock().iter().cloned().collect()
     }
 }
 
@@ -95,8 +100,9 @@ struct Looks {
     /// What the last look found. One that executes a program at once is left alone.
     suspects: HashSet<(i32, Found)>,
     told: HashSet<i32>,
-    /// The newest process or thread when all were looked at, if that is known. Who was innocent then stays so, whatever its parent does.
-    newest: Option<u32>,
+    /// The newest process or thread when all were looked at, if that is known, and how many had departed. Who was innocent
+    /// then stays so, whatever its parent does. `None`: some were not looked at.
+    seen: Option<(u32, u64)>,
     /// When all may be looked at again, in nanoseconds.
     all: u64,
     next: u64,
@@ -127,8 +133,13 @@ impl Unannounced {
     /// Whether there may be any.
     fn may_be(job: &Job) -> bool {
         let depends = |space: &Arc<Space>| space.told.load(Relaxed);
-        let were = || !job.departed.0.lock().is_empty();
+        let were = || job.departed.count.load(Relaxed) > 0;
         !job.features.has(Features::FORK) && (job.spaces().iter().any(depends) || were())
+    }
+
+    /// What changes once somebody may have come that was not looked at.
+    fn newest(job: &Job) -> Option<(u32, u64)> {
+        Some((neap_sys::newest_task()?, job.departed.count.load(Relaxed)))
     }
 
     /// Has them looked for, if it is time and there is something new, by a thread that nobody waits for.
@@ -139,8 +150,8 @@ impl Unannounced {
         let Some(looks) = self.0.try_lock().filter(|looks| looks.is_due()) else {
             return;
         };
-        let newest = neap_sys::newest_task();
-        let has_new = newest.is_none() || newest != looks.newest;
+        let newest = Self::newest(job);
+        let has_new = newest.is_none() || newest != looks.seen;
         let at_all = has_new && neap_sys::monotonic_nanos() >= looks.all;
         if at_all || !looks.suspects.is_empty() {
             drop(looks);
@@ -168,7 +179,7 @@ impl Looks {
         let spaces = job.spaces();
         let candidates = match at_all {
             true => {
-                self.newest = neap_sys::newest_task(); // first: who comes later is looked at later
+                self.seen = Unannounced::newest(job); // first: who comes later is looked at later
                 self.unmet(job, &spaces)
             }
             false => self.suspects.iter().map(|(pid, _)| *pid).collect(),
@@ -192,21 +203,28 @@ impl Looks {
     }
 
     /// The processes of the job that have not been met, and that nothing was said of.
-    fn unmet(&self, job: &Job, spaces: &[Arc<Space>]) -> Vec<i32> {
+    fn unmet(&mut self, job: &Job, spaces: &[Arc<Space>]) -> Vec<i32> {
         let agents = spaces
             .iter()
             .filter_map(|space| space.body.get()?.agent.task());
         let met = spaces.iter().map(|space| space.pid.load(Relaxed));
         let met: HashSet<i32> = met.chain(agents.map(|task| task.process().pid())).collect();
         let mut others = job.groups.descendants();
+        self.told.retain(|pid| others.contains(pid));
         others.retain(|pid| !met.contains(pid) && !self.told.contains(pid));
         others
     }
 
     /// What is suspected of a process. One of which that was found before as well is dealt with.
     fn look_at(&mut self, job: &Job, origins: &[Origin], pid: i32) -> Option<(i32, Found)> {
-        let pidfd = Pidfd::open(pid).ok()?;
-        let process = Process::open(pid, &pidfd).ok()?;
+        let opened = Pidfd::open(pid).ok().and_then(|pidfd| {
+            let process = Process::open(pid, &pidfd).ok()?;
+            Some((pidfd, process))
+        });
+        let Some((pidfd, process)) = opened else {
+            self.seen = None; // it has ended, or no descriptor is left
+            return None;
+        };
         job.groups.of(pid, &pidfd)?; // the number may have come to mean another since the list was made
         let found = (pid, judge(job, origins, &process)?);
         if self.suspects.contains(&found) {
