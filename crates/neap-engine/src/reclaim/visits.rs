@@ -33,7 +33,7 @@ pub(super) struct Visits {
     priority: u8,
     /// This walk has taken something.
     took: bool,
-    /// Reclaim was in vain, by its one judge: `memory.low` protects nothing now.
+    /// Nothing comes of who is not protected: `memory.low` protects nothing now.
     low_reclaim: bool,
     chance: u64,
 }
@@ -148,7 +148,7 @@ impl Ground<MemcgId> for Asked<'_> {
     }
 
     /// The kernel takes from who is below low with the second visit. Walks are many here, and short, and old would wait for
-    /// whom nothing is taken from: so low protects as min does until reclaim is in vain.
+    /// whom nothing is taken from: so low protects as min does until nobody else has anything to give.
     fn protection(&mut self, id: MemcgId) -> Protection {
         let judge = |group: &Group| group.protection().judge(pages(group.meter.usage()));
         match self.group(id).map_or(Protection::Open, judge) {
