@@ -85,14 +85,14 @@ int main(int argc, char **argv)
 		if (rnd() % 8)
 			memcpy(words, "neap", 4);
 		if (rnd() % 8)
-			words[1] = 11;
+			words[1] = 12;
 		words[2] = (uint32_t)(rnd() % 12);
 		say(fd, words, rnd() % 8 ? 40 : rnd() % sizeof words);
 		if (recv(fd, answer, sizeof answer, 0) > 0 && rnd() % 4) {
 			for (int w = 0; w < 32; w++)
 				words[w] = (uint32_t)(rnd() >> (rnd() % 64));
 			memcpy(words, "neap", 4);
-			say(fd, words, rnd() % 8 ? 56 : rnd() % sizeof words);
+			say(fd, words, rnd() % 8 ? 64 : rnd() % sizeof words);
 			(void)!recv(fd, answer, sizeof answer, 0);
 		}
 		close(fd);

@@ -42,7 +42,7 @@
 struct hello { uint32_t magic, version, purpose, flags; uint64_t arg, arg2, number; };
 struct welcome { uint32_t magic, refused; uint64_t stage_bytes; uint32_t flags, reserved; uint64_t proof; };
 struct attach { uint32_t magic, reserved; uint64_t stage, agent, agent_bytes, cookie; uint32_t lacks; int32_t error;
-	uint64_t notes; };
+	uint64_t notes, imprint; };
 struct ready { uint32_t magic, refused; uint64_t number, family, proof; };
 struct reply { uint32_t magic, done; int32_t error; uint32_t thread; uint8_t pages[64]; };
 
@@ -231,7 +231,7 @@ static int file_named(const char *name, int fifo)
 /* Offers this process; the connection if it was believed, else -1. */
 static int offer(int lie)
 {
-	struct hello hello = { magic, 11, 1, 0, 0, 0, 0 };
+	struct hello hello = { magic, 12, 1, 0, 0, 0, 0 };
 	struct welcome welcome = { 0 };
 	struct ready ready = { 0 };
 	int fd = dial(), device, extra, count = 4, fds[24];
@@ -239,7 +239,7 @@ static int offer(int lie)
 	char *stage = mmap(NULL, STAGE, PROT_READ | PROT_WRITE, shared | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	char *agent = mmap(NULL, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct attach attach = { magic, 0, (uintptr_t)stage, (uintptr_t)agent, 9 * PAGE,
-		(uintptr_t)agent + 12 * PAGE, 0, 0, 0 };
+		(uintptr_t)agent + 12 * PAGE, 0, 0, 0, 0 };
 
 	if (fd < 0)
 		return -1;

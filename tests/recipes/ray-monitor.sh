@@ -29,8 +29,8 @@ class Keeper:
 keeper = Keeper.remote()
 print([ray.get(keeper.fill.remote(n)) for n in range(60)][-1], ray.get(keeper.size.remote()))
 PY
-neap run -m 500M -- python3 job.py "$work/ray" >managed # the line
+neap run -m 500M -- python3 job.py "$work/ray" >managed || { cat "$work/said"; exit 1; } # the line
 must_have_paged
 python3 -c '
 print(60 * 100_000, sum(len(f"row {i} of part {n}") for n in range(60) for i in range(100_000)))' | cmp - managed
-grep -qs 'ThresholdMemoryMonitor initialized' "$work"/ray/session_latest/logs/raylet.out # it was on
+grep -qs 'ThresholdMemoryMonitor initialized' "$work"/ray/session_latest/logs/raylet.out || { echo 'the monitor was not on'; exit 1; }
