@@ -362,6 +362,45 @@ fn who_may_not_join_is_told_so_in_one_line() {
     }
 }
 
+/// Who follows one job of a service hears of that job, from its beginning to its end, and of no other.
+#[test]
+fn the_events_of_a_job_are_of_that_job_and_end_with_it() {
+    let test = "the_events_of_a_job_are_of_that_job_and_end_with_it";
+    let Some(_alone) = paging(test) else { return };
+    for place in places(test) {
+        let _service = place.serve(&["-m", "256M"]);
+        let other = place.job("other", 8, &[], false);
+        let job = place.job("one", 8, &[], false);
+        let events = place.start(&["events", "--json", "one"]);
+        for name in ["other", "one"] {
+            assert!(
+                place
+                    .ask(&["set", name, "memory.high=64M"])
+                    .status
+                    .success()
+            );
+        }
+        assert!(
+            place
+                .ask(&["set", "all", "memory.max=128M"])
+                .status
+                .success()
+        );
+        place.end("one", job);
+        let (status, out, err) = events.wait();
+        assert!(status.success(), "{status} {err}");
+        let events = out
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"));
+        let events: Vec<Value> = events.collect();
+        assert!(events.iter().all(|event| event["job"] == "one"), "{out}");
+        let kinds = events.iter().map(|event| event["event"].as_str());
+        let kinds: Vec<_> = kinds.map(|kind| kind.expect("a kind")).collect();
+        assert_eq!(kinds, ["join", "set", "leave"], "{out}");
+        place.end("other", other);
+    }
+}
+
 #[test]
 fn no_other_user_sees_joins_or_steers_a_service() {
     let test = "no_other_user_sees_joins_or_steers_a_service";

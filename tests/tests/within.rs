@@ -28,6 +28,7 @@ fn a_run_within_a_job_of_a_service_counts_for_both() {
         let _service = place.serve(&["-m", "256M"]);
         let rich = place.job("rich", 48, &[], false);
         let run = nested(&place, &["--in", "all", "-m", "128M"], &["-m", "64M"], "96");
+        let events = place.start(&["events", "--json", "outer"]);
         let number = |name, pointer| place.number(name, pointer);
         let peak = number("inner", "/memory/peak_bytes");
         assert!(peak > 32 * MIB && peak <= allowed(64 * MIB), "{peak}");
@@ -54,6 +55,10 @@ fn a_run_within_a_job_of_a_service_counts_for_both() {
         assert!(left <= allowed(40 * MIB), "{left}");
         assert!(number("rich", "/memory/resident_bytes") >= 48 * MIB);
         assert_eq!(place.end("inner", run), "");
+        let (status, out, err) = events.wait();
+        let told = |job: &str| out.contains(&format!("\"job\":\"{job}\""));
+        assert!(status.success(), "{status} {err}");
+        assert!(told("outer") && told("inner") && !told("rich"), "{out}");
         place.end("rich", rich);
     }
 }

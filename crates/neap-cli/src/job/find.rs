@@ -53,6 +53,13 @@ impl Job {
         }
     }
 
+    /// Whether this is the last event of it: a job of a service has left that.
+    #[must_use]
+    pub fn is_left_by(&self, event: &Value) -> bool {
+        let its = |name: &Name| event["job"] == name.as_str();
+        event["event"] == "leave" && self.member.as_ref().is_some_and(its)
+    }
+
     /// All jobs of this user.
     #[must_use]
     pub fn all() -> Vec<Self> {

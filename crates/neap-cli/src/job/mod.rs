@@ -225,7 +225,7 @@ pub fn events(args: &EventsArgs) -> ExitCode {
                         .to_owned(),
                 });
             }
-            let ends = event["event"] == "end";
+            let ends = event["event"] == "end" || job.is_left_by(&event);
             let read = match args.json {
                 true => is_read(&format!("{event}\n"))?,
                 false => is_read(&line(&event))?,

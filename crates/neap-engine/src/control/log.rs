@@ -82,7 +82,28 @@ pub(super) struct Event {
     message: String,
     /// The job of a service that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub job: Option<String>,
+    job: Option<String>,
+    /// The numbers of its group and of those above, the lowest first.
+    #[serde(skip)]
+    groups: Vec<u64>,
+}
+
+impl Event {
+    /// The number of the group that it is about.
+    pub fn group(&self) -> u64 {
+        self.groups.first().copied().unwrap_or(Group::TOP)
+    }
+
+    /// Whether it is about that group or one below it.
+    pub fn is_within(&self, group: u64) -> bool {
+        self.groups.contains(&group)
+    }
+
+    /// Whether it is the last one of that group.
+    pub fn is_end_of(&self, group: u64) -> bool {
+        let kinds = [Kind::End, Kind::Leave];
+        self.group() == group && kinds.iter().any(|kind| kind.name() == self.event)
+    }
 }
 
 /// The events of a job.
@@ -171,6 +192,7 @@ impl Log {
             limit_bytes: group.meter.limit().min(job.meter.limit()).0,
             message,
             job: group.name.as_ref().map(Name::to_string),
+            groups: group.chain().map(|group| group.number).collect(),
         });
         let oldest = self.kept.lock().keep(event);
         drop(oldest); // after the lock
@@ -250,6 +272,7 @@ mod tests {
             limit_bytes: 0,
             message: String::new(),
             job: None,
+            groups: vec![Group::TOP],
         })
     }
 

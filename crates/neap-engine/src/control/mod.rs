@@ -277,7 +277,7 @@ impl Desk {
         match request {
             Request::Stat => Some(told(&self.job.stat_of(group))),
             Request::Series => Some(success(&self.job.told_series(group))),
-            Request::Events => self.begin_stream(at),
+            Request::Events => self.begin_stream(at, group),
             Request::Set(changes) => self.set(at, group, &changes),
             Request::Reclaim(bytes) => {
                 let id = self.peers[at].id;
@@ -340,13 +340,14 @@ impl Desk {
         success(&result)
     }
 
-    fn begin_stream(&mut self, at: usize) -> Option<String> {
+    fn begin_stream(&mut self, at: usize, group: &Group) -> Option<String> {
         let follows = |peer: &&Peer| peer.at == At::Follows;
         if self.peers.iter().filter(follows).count() >= TUNING.control.streams {
             let line = "as many follow the events as may";
             return Some(failure("EBUSY", line, &json!(null)));
         }
-        (self.peers[at].at, self.peers[at].hears) = (At::Follows, Some(0));
+        let peer = &mut self.peers[at];
+        (peer.at, peer.hears, peer.follows) = (At::Follows, Some(0), group.number);
         None
     }
 
@@ -398,7 +399,7 @@ impl Desk {
         }
     }
 
-    /// Those who follow get what is new. Who does not read is closed.
+    /// Those who follow get what is new, up to the end of what they follow. Who does not read is closed.
     fn tell_events(&mut self, now: u64) {
         for peer in &mut self.peers {
             let Some(next) = peer.hears.filter(|_| peer.hears_now()) else {
@@ -406,11 +407,18 @@ impl Desk {
             };
             for event in self.job.log.since(next) {
                 peer.hears = Some(event.seq + 1);
-                if !peer.is_about_it(event.job.as_deref()) {
+                if !peer.is_about_it(&event) {
                     continue;
+                }
+                let ends = peer.at == At::Follows && event.is_end_of(peer.follows);
+                if ends {
+                    (peer.at, peer.hears) = (At::Leaves, None);
                 }
                 let line = serde_json::to_string(&*event).unwrap_or_default();
                 peer.say(&format!("{line}\n"), now);
+                if ends {
+                    break;
+                }
             }
         }
     }

@@ -8,6 +8,7 @@ use neap_control::LONGEST;
 use neap_sys::Interest;
 use neap_tuning::TUNING;
 
+use super::log::Event;
 use crate::group::Group;
 
 /// What a connection is at.
@@ -32,6 +33,8 @@ pub(super) struct Peer {
     pub at: At,
     /// The next event that it is told of.
     pub hears: Option<u64>,
+    /// The number of the group whose events it follows.
+    pub follows: u64,
     /// The job that joined by it.
     pub member: Option<Arc<Group>>,
     /// When it did something last, in nanoseconds.
@@ -49,6 +52,7 @@ impl Peer {
             pid,
             uid,
             hears: None,
+            follows: Group::TOP,
             member: None,
             at: At::Rest,
             heard: now,
@@ -148,10 +152,13 @@ impl Peer {
         self.member.is_none() || self.output.is_empty()
     }
 
-    /// Whether an event concerns it: who joined hears of its own job and of what is of no job.
-    pub fn is_about_it(&self, job: Option<&str>) -> bool {
-        let own = self.member.as_ref().map(|group| group.who());
-        own.is_none() || job.is_none() || job == own
+    /// Whether an event concerns it. A client that joined hears of its own job and of the service. One that follows a group hears of
+    /// that, of the groups below it, and of the end of all.
+    pub fn is_about_it(&self, event: &Event) -> bool {
+        match &self.member {
+            Some(own) => [own.number, Group::TOP].contains(&event.group()),
+            None => event.is_within(self.follows) || event.is_end_of(Group::TOP),
+        }
     }
 
     /// Whether it is to be closed.
