@@ -42,7 +42,7 @@ pub struct SetArgs {
     /// The job: its name, the beginning of it, the number of one of its processes, or the path of its socket
     #[arg(value_name = "JOB")]
     pub job: String,
-    /// What to set: memory.max=3G (or 50% of RAM), memory.high=2G, swap.max=2G, zswap.max=512M (or max), zswap.max_pool_percent=25,
+    /// What to set: memory.max=3G (or 50% of RAM, or max), memory.high=2G, swap.max=2G, zswap.max=512M (or max), zswap.max_pool_percent=25,
     /// zswap.writeback=0, idle=10m, memory.pressure=20; of a job in a service memory.low=1G, memory.min=1G
     #[arg(value_name = "KEY=VALUE", required = true)]
     pub changes: Vec<String>,
@@ -50,10 +50,11 @@ pub struct SetArgs {
 
 /// Flags of `neap reclaim`.
 #[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
 pub struct ReclaimArgs {
-    /// The job: its name, the beginning of it, the number of one of its processes, or the path of its socket
-    #[arg(value_name = "JOB")]
-    pub job: String,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub whom: Whom,
     /// How much less memory the job is to take: 512M, 1.5G (powers of 1024)
     #[arg(value_name = "SIZE")]
     pub size: String,
@@ -130,4 +131,21 @@ pub struct TopArgs {
     /// Print one JSON object with all figures of each job
     #[arg(long, requires = "once")]
     pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, FromArgMatches};
+
+    use super::*;
+
+    #[test]
+    fn memory_is_asked_of_the_only_job_if_none_is_named() {
+        for (words, job) in [(&["", "8M"][..], None), (&["", "web", "8M"], Some("web"))] {
+            let command = ReclaimArgs::augment_args(Command::new("reclaim"));
+            let matches = command.try_get_matches_from(words).expect("they are right");
+            let args = ReclaimArgs::from_arg_matches(&matches).expect("all is there");
+            assert_eq!((args.whom.job.as_deref(), &*args.size), (job, "8M"));
+        }
+    }
 }

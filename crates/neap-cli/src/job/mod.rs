@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use neap_control::{Change, Fault, Request};
-use neap_units::{Bytes, Size, parse_size};
+use neap_units::{Bytes, NO_LIMIT, Size, parse_size};
 use serde_json::{Value, json};
 
 use crate::choice::IdleTime;
@@ -148,7 +148,15 @@ fn change(word: &str) -> Result<Change, Failure> {
     let (key, text) = word
         .split_once('=')
         .ok_or_else(|| Failure::Setting(format!("{word:?} is not KEY=VALUE")))?;
+    // The kernel's names are taken, too.
+    let key = match key {
+        "memory.swap.max" | "memory.zswap.max" | "memory.zswap.writeback" => {
+            &key["memory.".len()..]
+        }
+        key => key,
+    };
     let value = match key {
+        "memory.max" if text == "max" => NO_LIMIT.into(),
         "memory.max" | "memory.low" | "memory.min" => size(key, text)?.0.into(),
         "memory.high" | "swap.max" | "zswap.max" if text == "max" => text.into(),
         "memory.high" | "swap.max" | "zswap.max" => size(key, text)?.0.into(),
@@ -188,7 +196,7 @@ pub fn reclaim(args: &ReclaimArgs) -> ExitCode {
         if bytes == Bytes(0) {
             return Err(Failure::Nothing(args.size.clone()));
         }
-        let job = Job::find(Some(&args.job))?;
+        let job = Job::find(args.whom.job.as_deref())?;
         let got = ask_for_long(&job, Request::Reclaim(bytes.0))?;
         let got = Bytes(got["reclaimed_bytes"].as_u64().unwrap_or(0));
         print(&format!("{}\n", got.0))
@@ -271,6 +279,12 @@ mod tests {
         assert_eq!(percent, Change::MaxPoolPercent(25));
         let switch = change("zswap.writeback=0").unwrap();
         assert_eq!(switch, Change::Writeback(false));
+        let no_limit = change("memory.max=max").unwrap();
+        assert_eq!(no_limit, Change::MemoryMax(NO_LIMIT));
+        let kernel = change("memory.swap.max=2G").unwrap();
+        assert_eq!(kernel, Change::SwapMax(2 << 30));
+        let kernel = change("memory.zswap.writeback=1").unwrap();
+        assert_eq!(kernel, Change::Writeback(true));
         assert_eq!(change("idle=90s").unwrap(), Change::Idle(90_000));
         assert_eq!(change("idle=off").unwrap(), Change::Idle(0));
         for bad in [
