@@ -10,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
+use neap_tests::service::Place;
 use neap_tests::{Managed, Neap, Need, Run, Terminal, exclusive, neap_binary, program, require};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -150,7 +151,7 @@ fn metrics_are_had_as_a_file_and_by_http() {
     let output = job.neap(&["metrics", "--textfile", file.to_str().expect("text")]);
     assert!(output.status.success());
     let text = fs::read_to_string(file).expect("it was written");
-    assert!(text.ends_with("# EOF\n"), "{text}");
+    assert!(!text.contains("# EOF"), "{text}");
     let limit = format!("neap_memory_limit_bytes{{job=\"web\"}} {}\n", 24 << 20);
     assert!(text.contains(&limit), "{text}");
     let socket = job.socket("metrics");
@@ -174,6 +175,40 @@ fn metrics_are_had_as_a_file_and_by_http() {
     let ended = server.wait().expect("it ends");
     assert_eq!(ended.signal(), Some(Signal::TERM.as_raw()));
     assert!(!socket.exists(), "it removed its socket");
+}
+
+/// What Prometheus' own tool says of the figures of a service and of its jobs.
+#[test]
+fn promtool_accepts_the_metrics_of_all_jobs() {
+    let test = "promtool_accepts_the_metrics_of_all_jobs";
+    if !require(
+        test,
+        &[Need::Neap, Need::Userfaultfd, Need::Tool("promtool")],
+    ) {
+        return;
+    }
+    let _alone = exclusive();
+    let place = Place::own();
+    let _service = place.serve(&["-m", "96M"]);
+    let jobs = ["one", "two"].map(|name| (name, place.job(name, 8, &["-m", "32M"], false)));
+    let output = place.ask(&["metrics"]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    for (job, mib) in [("all", 96), ("all/one", 32), ("all/two", 32)] {
+        let limit = format!("neap_memory_limit_bytes{{job=\"{job}\"}} {}\n", mib << 20);
+        assert!(text.contains(&limit), "{text}");
+    }
+    let mut check = Command::new("promtool");
+    check.args(["check", "metrics"]).stdin(Stdio::piped());
+    let mut check = check.stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut stdin = check.stdin.take().expect("a pipe");
+    stdin.write_all(text.as_bytes()).expect("it reads");
+    drop(stdin);
+    let checked = check.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success(), "{said}\n{text}");
+    for (name, job) in jobs {
+        place.end(name, job);
+    }
 }
 
 /// One that is stopped is told of, and the others are shown all the same.

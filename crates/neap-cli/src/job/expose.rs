@@ -16,6 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::failure::Failure;
+use super::metrics::Format;
 use crate::machine::{Root, ignored_signals};
 
 /// Callers that may wait to be answered.
@@ -28,10 +29,30 @@ const CLIENTS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Pause after a connection that could not be taken.
 const REST: Duration = Duration::from_millis(100);
-const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// What a client accepts that reads OpenMetrics.
+const OPEN: &str = "application/openmetrics-text";
 
 /// What makes the text.
-pub type Source = fn() -> String;
+pub type Source = fn(Format) -> String;
+
+impl Format {
+    /// The one for a client that sent this head.
+    fn for_client(head: &[u8]) -> Self {
+        let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+        let mut accepted = head.lines().filter_map(|line| line.strip_prefix("accept:"));
+        match accepted.any(|line| line.contains(OPEN)) {
+            true => Self::Open,
+            false => Self::Text,
+        }
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
 
 fn fail(what: String) -> impl FnOnce(io::Error) -> Failure {
     move |source| Failure::Output { what, source }
@@ -194,13 +215,14 @@ fn answer(stream: &mut (impl Read + Write), source: Source) -> io::Result<()> {
         words.next().unwrap_or_default(),
     );
     let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
+    let format = Format::for_client(&head);
     let (status, body) = match (method, path) {
-        (b"GET" | b"HEAD", b"/metrics") => ("200 OK", source()),
+        (b"GET" | b"HEAD", b"/metrics") => ("200 OK", source(format)),
         (b"GET" | b"HEAD", _) => ("404 Not Found", "see /metrics\n".to_owned()),
         _ => ("405 Method Not Allowed", String::new()),
     };
     let kind = if status.starts_with("200") {
-        TYPE
+        format.content_type()
     } else {
         "text/plain"
     };
@@ -239,7 +261,7 @@ mod tests {
 
     fn ask(request: &[u8]) -> String {
         let mut talk = Talk(io::Cursor::new(request.to_vec()), Vec::new());
-        answer(&mut talk, || "x 1\n# EOF\n".to_owned()).expect("no error");
+        answer(&mut talk, |format| format!("{format:?} 1\n")).expect("no error");
         String::from_utf8(talk.1).expect("text")
     }
 
@@ -247,10 +269,13 @@ mod tests {
     fn metrics_are_had_by_http_and_nothing_else_is() {
         let got = ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(
-            got.starts_with("HTTP/1.1 200 OK\r\n") && got.ends_with("\r\n\r\nx 1\n# EOF\n"),
+            got.starts_with("HTTP/1.1 200 OK\r\n") && got.ends_with("\r\n\r\nText 1\n"),
             "{got}"
         );
-        assert!(got.contains("Content-Length: 10\r\n") && got.contains("openmetrics-text"));
+        assert!(got.contains("Content-Length: 7\r\n") && got.contains("version=0.0.4"));
+        let open =
+            ask(b"GET /metrics HTTP/1.1\r\naccept: application/openmetrics-text;q=0.5,*/*\r\n\r\n");
+        assert!(open.contains("openmetrics-text; version=1.0.0") && open.ends_with("Open 1\n"));
         assert!(ask(b"HEAD /metrics?x HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n"));
         assert!(ask(b"GET /etc/passwd HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert!(ask(b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
@@ -261,7 +286,7 @@ mod tests {
     #[test]
     fn only_this_machine_may_ask() {
         let address = "0.0.0.0:0".parse().expect("an address");
-        assert!(to_port(address, String::new).is_err());
+        assert!(to_port(address, |_| String::new()).is_err());
     }
 
     #[test]

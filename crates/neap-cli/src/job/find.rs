@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use neap_control::{Call, Client, Found, Name, Request, jobs};
+use neap_control::{Call, Client, Found, Name, Refusal, Request, jobs};
 use neap_tuning::TUNING;
 use serde_json::Value;
 
@@ -203,6 +203,48 @@ pub fn stats_of(jobs: &[Job]) -> Vec<Result<Value, Failure>> {
     let left = || Duration::from_nanos(end.saturating_sub(neap_sys::monotonic_nanos()));
     while let Ok((at, answer)) = heard.recv_timeout(left()) {
         stats[at] = answer;
+    }
+    stats
+}
+
+/// All figures of the jobs of services, named SERVICE/JOB, within one limit for all.
+pub fn stats_below(jobs: &[Job], stats: &[Result<Value, Failure>]) -> Vec<Result<Value, Failure>> {
+    let end = neap_sys::monotonic_nanos() + TUNING.control.glance.0;
+    let all = members(jobs, stats);
+    let services = all.chunk_by(|one, other| one.socket == other.socket);
+    services.flat_map(|its| ask_each(its, end)).collect()
+}
+
+/// Asks jobs of one service over one connection, since a process may have few. A job that has left meanwhile is left out.
+fn ask_each(jobs: &[Job], end: u64) -> Vec<Result<Value, Failure>> {
+    let left = || Duration::from_nanos(end.saturating_sub(neap_sys::monotonic_nanos()));
+    let late = |job: &Job| {
+        Failure::of(
+            &job.called(),
+            io::Error::from(io::ErrorKind::TimedOut).into(),
+        )
+    };
+    let mut client = match jobs[0].connect_within(left().max(Duration::from_millis(1))) {
+        Ok(client) => client,
+        Err(failure) => return vec![Err(failure)],
+    };
+    let mut stats = Vec::new();
+    for job in jobs {
+        if left().is_zero() {
+            stats.push(Err(late(job)));
+            break;
+        }
+        match client.ask(&job.call(Request::Stat)) {
+            Ok(mut stat) => {
+                stat["name"] = job.called().into();
+                stats.push(Ok(stat));
+            }
+            Err(Refusal::No { .. }) => {}
+            Err(refusal) => {
+                stats.push(Err(Failure::of(&job.called(), refusal)));
+                break;
+            }
+        }
     }
     stats
 }

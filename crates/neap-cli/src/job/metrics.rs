@@ -1,4 +1,4 @@
-//! `neap metrics`: the figures of all jobs as OpenMetrics, from the engine's one table of them.
+//! `neap metrics`: the figures of all jobs for Prometheus, from the engine's one table of them.
 
 use std::fmt::Write as _;
 
@@ -7,6 +7,15 @@ use serde_json::Value;
 
 /// Most jobs that are told of: each adds a line to each family.
 const MOST_JOBS: usize = 256;
+
+/// How samples are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// The text format of Prometheus, 0.0.4, which everything that scrapes reads.
+    Text,
+    /// OpenMetrics 1.0.0.
+    Open,
+}
 
 /// A family of samples.
 struct Family {
@@ -53,39 +62,49 @@ impl Family {
         self.samples.push((labels.join(","), value));
     }
 
-    fn write(&self, text: &mut String) {
+    fn write(&self, text: &mut String, format: Format) {
         if self.samples.is_empty() {
             return;
         }
-        let (name, kind) = (&self.name, self.kind);
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "# TYPE {name} {kind}");
-        if !self.unit.is_empty() {
-            let _ = writeln!(text, "# UNIT {name} {}", self.unit);
-        }
-        let _ = writeln!(text, "# HELP {name} {}", escaped(&self.help));
-        let ending = match kind {
+        let ending = match self.kind {
             "counter" => "_total",
             "info" => "_info",
             _ => "",
         };
+        let sample = format!("{}{ending}", self.name);
+        let (name, kind, help) = match format {
+            Format::Text if self.kind == "info" => (&sample, "gauge", lines_escaped(&self.help)),
+            Format::Text => (&sample, self.kind, lines_escaped(&self.help)),
+            Format::Open => (&self.name, self.kind, escaped(&self.help)),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "# TYPE {name} {kind}");
+        if format == Format::Open && !self.unit.is_empty() {
+            let _ = writeln!(text, "# UNIT {name} {}", self.unit);
+        }
+        let _ = writeln!(text, "# HELP {name} {help}");
         for (labels, value) in &self.samples {
             let _ = match labels.is_empty() {
-                true => writeln!(text, "{name}{ending} {value}"),
-                false => writeln!(text, "{name}{ending}{{{labels}}} {value}"),
+                true => writeln!(text, "{sample} {value}"),
+                false => writeln!(text, "{sample}{{{labels}}} {value}"),
             };
         }
     }
 }
 
+/// As labels are written, and help in OpenMetrics.
 fn escaped(text: &str) -> String {
-    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
-    text.replace('\n', "\\n")
+    lines_escaped(text).replace('"', "\\\"")
+}
+
+/// As help is written in the text format.
+fn lines_escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('\n', "\\n")
 }
 
 /// The whole exposition, of what each job answered to `stat`.
 #[must_use]
-pub fn exposition(stats: &[Value]) -> String {
+pub fn exposition(stats: &[Value], format: Format) -> String {
     let stats = &stats[..stats.len().min(MOST_JOBS)];
     let mut families = vec![build(), jobs(stats), uptime(stats)];
     families.extend(metrics().iter().map(|metric| {
@@ -100,8 +119,12 @@ pub fn exposition(stats: &[Value]) -> String {
     families.push(events(stats));
     families.extend(pressure(stats));
     let mut text = String::new();
-    families.iter().for_each(|family| family.write(&mut text));
-    text.push_str("# EOF\n");
+    for family in &families {
+        family.write(&mut text, format);
+    }
+    if format == Format::Open {
+        text.push_str("# EOF\n");
+    }
     text
 }
 
@@ -299,7 +322,7 @@ mod tests {
 
     #[test]
     fn the_exposition_is_strict_openmetrics_with_bounded_labels() {
-        let samples = read(&exposition(&[stat("a"), stat("b\"\\x")]));
+        let samples = read(&exposition(&[stat("a"), stat("b\"\\x")], Format::Open));
         let of = |name: &str, labels: &[(&str, &str)]| {
             let owned = labels
                 .iter()
@@ -318,19 +341,44 @@ mod tests {
             names,
             BTreeSet::from(["event", "job", "kind", "version", "window"])
         );
-        assert_eq!(read(&exposition(&[])).len(), 2, "no job");
+        assert_eq!(read(&exposition(&[], Format::Open)).len(), 2, "no job");
         let many: Vec<Value> = (0..300).map(|n| stat(&n.to_string())).collect();
         assert_eq!(
-            read(&exposition(&many)).len(),
+            read(&exposition(&many, Format::Open)).len(),
             1 + 1 + MOST_JOBS * (samples.len() - 2) / 2
         );
+    }
+
+    #[test]
+    fn the_text_format_has_the_same_samples_with_types_and_help_of_their_names() {
+        let stats = [stat("a"), stat("all/b\"\\x")];
+        let [text, open] = [Format::Text, Format::Open].map(|format| exposition(&stats, format));
+        let samples = |text: &str| -> Vec<String> {
+            let lines = text.lines().filter(|line| !line.starts_with('#'));
+            lines.map(str::to_owned).collect()
+        };
+        assert_eq!(samples(&text), samples(&open));
+        assert!(!text.contains("# UNIT") && !text.contains("# EOF"));
+        let mut family = "";
+        for line in text.lines() {
+            let words: Vec<_> = line.splitn(4, ' ').collect();
+            match words[..] {
+                ["#", "TYPE", name, kind] => {
+                    assert!(["counter", "gauge"].contains(&kind), "{line}");
+                    assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+                    family = name;
+                }
+                ["#", "HELP", name, help] => assert!(name == family && !help.contains("\\\"")),
+                _ => assert_eq!(line.split(['{', ' ']).next(), Some(family), "{line}"),
+            }
+        }
     }
 
     #[test]
     fn the_dashboard_asks_for_what_there_is() {
         let text = include_str!("../../../../docs/guide/grafana-neap.json");
         let board: Value = serde_json::from_str(text).expect("JSON");
-        let samples = read(&exposition(&[stat("a")]));
+        let samples = read(&exposition(&[stat("a")], Format::Open));
         let names: BTreeSet<&str> = samples.keys().map(|(name, _)| &**name).collect();
         let mut asked = 0;
         for target in board["panels"]

@@ -24,8 +24,9 @@ use crate::choice::IdleTime;
 use crate::machine::{Root, ram};
 use crate::talk;
 use failure::{Failure, NOT_DONE};
-use find::{Job, stats_of};
+use find::{Job, stats_below, stats_of};
 use flags::{EventsArgs, MetricsArgs, PsArgs, ReclaimArgs, SetArgs, StatArgs, TopArgs};
+use metrics::Format;
 use show::Row;
 
 fn done(result: Result<(), Failure>) -> ExitCode {
@@ -56,13 +57,17 @@ fn is_read(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// What all jobs say of themselves. One that says nothing is told of and left out.
+/// What all jobs say of themselves, and those of services after them.
 fn all_stats() -> Vec<Value> {
-    those_that_answer(&Job::all())
+    let jobs = Job::all();
+    let mut stats = stats_of(&jobs);
+    stats.extend(stats_below(&jobs, &stats));
+    those_that_answer(stats)
 }
 
-fn those_that_answer(jobs: &[Job]) -> Vec<Value> {
-    let stats = stats_of(jobs).into_iter().filter_map(|stat| match stat {
+/// One that says nothing is told of and left out.
+fn those_that_answer(stats: Vec<Result<Value, Failure>>) -> Vec<Value> {
+    let stats = stats.into_iter().filter_map(|stat| match stat {
         Ok(stat) => Some(stat),
         Err(failure) => {
             talk::warn(&failure.to_string());
@@ -76,7 +81,7 @@ fn those_that_answer(jobs: &[Job]) -> Vec<Value> {
 pub fn ps(args: &PsArgs) -> ExitCode {
     let jobs = Job::all();
     let none = jobs.is_empty();
-    let stats = those_that_answer(&jobs);
+    let stats = those_that_answer(stats_of(&jobs));
     if args.json {
         let all =
             json!({"schema": "neap.ps/1", "version": env!("CARGO_PKG_VERSION"), "jobs": stats});
@@ -206,12 +211,12 @@ pub fn reclaim(args: &ReclaimArgs) -> ExitCode {
 
 /// `neap metrics`.
 pub fn tell_metrics(args: &MetricsArgs) -> ExitCode {
-    let text = || metrics::exposition(&all_stats());
+    let text = |format| metrics::exposition(&all_stats(), format);
     done(match (&args.listen, &args.socket, &args.textfile) {
         (Some(address), _, _) => expose::to_port(*address, text),
         (_, Some(path), _) => expose::to_socket(path, text),
-        (_, _, Some(path)) => expose::to_file(path, &text()),
-        _ => print(&text()),
+        (_, _, Some(path)) => expose::to_file(path, &text(Format::Text)),
+        _ => print(&text(Format::Text)),
     })
 }
 
