@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytemuck::{Zeroable, bytes_of_mut};
-use neap_sys::{Features, Lock, Pidfd, Process};
+use neap_sys::{Features, Lock, Pidfd, Process, Program};
 use neap_tuning::TUNING;
 use neap_wire as wire;
 
@@ -38,6 +38,7 @@ pub(crate) struct Origin {
     cookie: u64,
     pid: i32,
     imprint: u64,
+    program: Option<Program>,
     token: Token,
     away_since: u32,
 }
@@ -60,6 +61,7 @@ impl Origin {
                 cookie: space.cookie,
                 pid: space.pid.load(Relaxed),
                 imprint: body.imprint,
+                program: body.program,
                 token: body.token.clone(),
                 away_since: space.away_since.load(Relaxed),
             }
@@ -245,9 +247,11 @@ fn judge(job: &Job, origins: &[Origin], process: &Process) -> Option<Found> {
         }
         Err(_) => return None, // it has ended
     };
+    // A copy runs the same program: whoever says where its imprint is cannot have another's bytes taken for one.
+    let program = process.program();
     let mut copied = origins
         .iter()
-        .filter(|origin| origin.has_lost(job, &memory));
+        .filter(|origin| origin.program == program && origin.has_lost(job, &memory));
     copied.next().map(|origin| Found::Copy(origin.pid))
 }
 

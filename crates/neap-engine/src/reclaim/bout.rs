@@ -27,7 +27,7 @@ pub(super) struct Bout {
     rests_until: u64,
     /// When it began to work.
     since: u64,
-    /// Nothing came of what is not protected: `memory.low` protects nothing until no more is wanted.
+    /// Nothing came of what is not protected: `memory.low` protects nothing until no more is wanted, or others are met again.
     pub takes_low: bool,
     /// Passes in a row that came to nothing.
     still: usize,
@@ -55,6 +55,7 @@ impl Bout {
         self.pressure = Pressure::new(self.group.meter.limit().0);
         self.outlook.begin(now);
         (self.since, self.still, self.works) = (now, 0, true);
+        self.takes_low = false;
     }
 }
 
@@ -77,6 +78,9 @@ impl Reclaimer {
             let now = self.job.clock.now();
             if now > met + TUNING.reclaim.meet.0 {
                 self.meet_groups();
+                self.bouts
+                    .iter_mut()
+                    .for_each(|bout| bout.takes_low = false); // others may have some again
                 met = now;
             }
             self.begin_bouts();
@@ -150,7 +154,12 @@ impl Reclaimer {
         group.freeze.note_pass(!gets_on && !hampered);
         let mut supply = self.bouts[at].outlook.judge(&pass, &look);
         let dries = supply == Supply::Dry && self.bouts[at].supply != Supply::Dry;
-        let more = supply != Supply::Flows && self.takes_low_now(at);
+        let in_vain = match supply {
+            Supply::Dry => true,
+            Supply::Stuck => !gets_on && !hampered,
+            Supply::Flows => self.finds_nobody(at) && !gets_on && !hampered && !look.writing,
+        };
+        let more = in_vain && self.takes_low_now(at);
         if more || dries && self.finds_more(&group) {
             let outlook = &mut self.bouts[at].outlook;
             outlook.relieve();
@@ -181,11 +190,10 @@ impl Reclaimer {
         begins
     }
 
-    /// The same of the bout of a group, where nobody is left who may be taken from.
-    pub(super) fn takes_low_for(&mut self, group: &Group) {
-        if let Some(at) = self.bout_of(group) {
-            self.takes_low_now(at);
-        }
+    /// Whether there was nobody to take from, in as many passes as there are spaces: one that forks or changes mappings is passed over for
+    /// a moment.
+    fn finds_nobody(&self, at: usize) -> bool {
+        self.nobody && self.bouts[at].still > self.job.spaces().len()
     }
 
     pub(super) fn bout_of(&self, group: &Group) -> Option<usize> {

@@ -65,6 +65,8 @@ pub(crate) struct Reclaimer {
     vain: u64,
     /// This thread goes ahead of every ordinary one.
     ahead: bool,
+    /// The last pass found nobody to take from.
+    nobody: bool,
 }
 
 fn rests(space: &Space) -> bool {
@@ -122,6 +124,7 @@ impl Reclaimer {
             company: Company::default(),
             vain: 0,
             ahead: false,
+            nobody: false,
             job,
         }
     }
@@ -174,6 +177,7 @@ impl Reclaimer {
     /// One step of each kind. While the pool is full it waits for the disk: what is taken out now would only
     /// be sent home. And below the floor nothing is taken out.
     fn pass(&mut self, group: &Group) -> Pass {
+        self.nobody = false;
         self.catch_up();
         self.work_for_hints();
         if self.job.store.waits_for_disk() {
@@ -199,7 +203,7 @@ impl Reclaimer {
                 Some(group)
             }
             Turn::Nobody => {
-                self.takes_low_for(group);
+                self.nobody = true;
                 let store = self.store_overdue(group, true);
                 return self.recycle_all(group, 0, store);
             }
@@ -221,8 +225,7 @@ impl Reclaimer {
         }
         match visited {
             Some(_) => self.visits.took(&self.job, taken),
-            None if chosen.is_none() => self.takes_low_for(group),
-            None => {}
+            None => self.nobody = chosen.is_none(),
         }
         let store = self.store_overdue(group, taken == 0);
         self.recycle_all(from, taken, store)
