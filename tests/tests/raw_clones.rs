@@ -62,7 +62,7 @@ fn a_child_that_may_not_be_looked_at_is_named_and_not_ended() {
     };
     let _alone = exclusive();
     let raw = user.copy(&program("raw"));
-    let run = run(&user.run("24M", &device, &[]), &raw, "hidden", "12");
+    let run = run(&user.run("24M", &device, &[]), &raw, "hidden", "5");
     assert!(!run.text().contains("signal 9"), "{}", run.text());
     assert!(
         run.stderr.contains("cannot be looked at") && run.stderr.contains("CAP_SYS_PTRACE"),
@@ -84,7 +84,7 @@ fn no_child_of_a_users_program_that_lacks_nothing_is_ended() {
     let raw = user.copy(&program("raw"));
     let neap = user.run("24M", &device, &[]);
     for mode in ["early", "home", "stopped", "vfork", "spawn", "exec"] {
-        let run = run(&neap, &raw, mode, "4");
+        let run = run(&neap, &raw, mode, "2");
         let expected = format!("{mode}: 0 wrong, 0 wrong here\n");
         assert_eq!(run.text(), expected, "{}", run.stderr);
         assert!(!run.stderr.contains(SAID), "{mode}: {}", run.stderr);
