@@ -23,6 +23,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 NEAP = os.environ.get("NEAP_BIN", str(ROOT / "target/release/neap"))
 
 
+# The time of agents is looked at that late, in seconds, where there are hundreds.
+LATE = 3
+
+
 def neap(*words, check=True):
     done = subprocess.run([NEAP, *words], capture_output=True, text=True)
     if check and done.returncode:
@@ -68,7 +72,7 @@ def run(args, walk, toucher, folder):
             return [stat["vmstat"]["pgsteal"] for stat in stats], agents
 
         works = lambda: cpu_seconds(service.pid, ("neap-reclaim", "neap-store"))
-        time.sleep(3)
+        time.sleep(LATE)
         before, agents = look()
         began, worked = cpu_seconds(service.pid), works()
         got = 0
@@ -76,7 +80,7 @@ def run(args, walk, toucher, folder):
             done = subprocess.run([NEAP, "reclaim", "all", f"{args.reclaim}M"], capture_output=True, text=True)
             got += int(done.stdout.split()[0]) if done.stdout.split() else 0
         spent, worked = cpu_seconds(service.pid) - began, works() - worked
-        time.sleep(3)  # until the agents' time was looked at
+        time.sleep(LATE)
         after, agents_after = look()
         worked += agents_after - agents
         taken = [late - first for late, first in zip(after, before)]

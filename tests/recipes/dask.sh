@@ -11,12 +11,7 @@ with Client(scheduler_file="scheduler.json", timeout=60) as client:
     print(sum(client.gather(client.map(size, parts, pure=False))))
     client.shutdown()
 PY
-python3 -m distributed.cli.dask_scheduler --no-dashboard --host 127.0.0.1 --port 0 --scheduler-file scheduler.json >scheduler.log 2>&1 &
-scheduler=$!
-for _ in $(seq 150); do
-    if [ -s scheduler.json ]; then break; fi
-    sleep 0.2
-done
+start_scheduler
 neap run -m 96M -- dask worker --scheduler-file scheduler.json --nthreads 1 --no-nanny --no-dashboard --memory-limit 1GB & # the line
 worker=$!
 python3 work.py >answers || { cat "$work/said" scheduler.log; exit 1; }

@@ -31,3 +31,12 @@ neap() {
 must_have_paged() {
     grep -q 'pages out: [1-9]' "$work/said" || { cat "$work/said"; exit 1; }
 }
+# A scheduler of Dask, which writes scheduler.json.
+start_scheduler() {
+    python3 -m distributed.cli.dask_scheduler --no-dashboard --host 127.0.0.1 --port 0 --scheduler-file scheduler.json >scheduler.log 2>&1 &
+    scheduler=$!
+    for _ in $(seq 150); do
+        if [ -s scheduler.json ]; then break; fi
+        sleep 0.2
+    done
+}

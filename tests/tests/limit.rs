@@ -137,7 +137,7 @@ fn what_changes_while_it_is_registered_stays_within_the_limit() {
 }
 
 /// The kernel counts no memory for a copy of a page that a fork shared: the process had it all along. `most`, in MiB: of the middle of three runs.
-/// On a slow and busy machine the middle was up to 7 MiB above what it was on others: about half of the way to what the program takes plainly.
+/// Far below what the program takes plainly, and above what a slow and busy machine shows: there the middle of one of these was 148 MiB of 120.
 fn copies_stay_near_the_limit(most: u64, words: &[&str], program: &Path, neap: impl Fn() -> Neap) {
     let words = words.iter().map(OsString::from);
     let run = Run::new([program.into()].into_iter().chain(words));

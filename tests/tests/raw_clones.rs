@@ -1,5 +1,5 @@
 //! Children that a program makes by an instruction of its own, which neither the kernel nor the library tells of: such a child is ended
-//! before it goes on with pages of zeros, and no other process is.
+//! once it is found, and no other process is. It may have read zeros before: those here wait first.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use neap_tests::service::{Place, path, places, wait_until};
-use neap_tests::{allowed, paging};
+use neap_tests::{allowed, paging, program};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -112,6 +112,21 @@ fn what_low_protects_goes_once_nobody_else_has_any() {
     // One of whom all is protected, and that does not fit.
     let large = place.job("large", 80, &["--low", "1G"], true);
     place.end("large", large);
+}
+
+/// The verdict that nothing is left is put off for it once, and not for ever: the job waited for room and was never killed.
+#[test]
+fn what_low_protects_and_cannot_leave_keeps_nobody_waiting() {
+    let test = "what_low_protects_and_cannot_leave_keeps_nobody_waiting";
+    let Some(_alone) = paging(test) else { return };
+    let place = Place::own();
+    let _service = place.serve(&["-m", "32M", "--no-swap", "--on-exhausted", "kill"]);
+    let noise = program("incompressible");
+    let noise = noise.to_str().expect("a path");
+    let job = ["run", "--in", "all", "--low", "1G", "--", noise, "64"];
+    let (status, _, err) = place.start(&job).wait();
+    assert_eq!(status.signal(), Some(SIGKILL), "{err}");
+    assert!(err.contains("nothing more can be reclaimed"), "{err}");
 }
 
 /// A job with a limit of its own that joins where others are far from theirs.

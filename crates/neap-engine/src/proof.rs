@@ -30,7 +30,7 @@ pub(crate) struct Proven {
 impl Token {
     /// Whether the process runs in the space now. `None`: we may not look, or it has ended.
     pub fn is_in(&self, process: &Process) -> Option<bool> {
-        process.has_bytes(self.address, &self.bytes)
+        process.memory().ok().map(|memory| self.is_behind(&memory))
     }
 
     /// The same of memory that an open file is of.

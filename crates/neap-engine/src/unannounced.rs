@@ -2,8 +2,8 @@
 //! tells of forks only those who have CAP_SYS_PTRACE.
 //!
 //! Such a child has what its parent had in memory, and reads zeros for what was out. It is looked for now and then, and ended.
-//! Time proves nothing: a child of the library's that is stopped at its birth may be silent for long. What is looked at is the
-//! child's own copy of what the library keeps ([`wire::Imprint`]), and how its parent's pages were by then:
+//! Time proves nothing: a child of the library's that is stopped at its birth may be silent for long. The proof is in the
+//! child's own copy of what the library keeps ([`wire::Imprint`]), and in how its parent's pages were by then:
 //!
 //! * It names a space, with the proof that nobody guesses: the memory is that space's, or a copy. No program has it after an exec.
 //! * The bytes that are in the space alone are not there ([`Token`](crate::proof::Token)): it is a copy, and no child of vfork.
@@ -102,7 +102,7 @@ struct Looks {
     /// What the last look found. One that executes a program at once is left alone.
     suspects: HashSet<(i32, Found)>,
     told: HashSet<i32>,
-    /// The newest process or thread when all were looked at, if that is known, and how many had departed. Who was innocent
+    /// The newest process or thread when all were looked at, if that is known, and how many had departed. A process that was innocent
     /// then stays so, whatever its parent does. `None`: some were not looked at.
     seen: Option<(u32, u64)>,
     /// When all may be looked at again, in nanoseconds.
@@ -149,7 +149,7 @@ impl Unannounced {
         if !Self::may_be(job) {
             return;
         }
-        let Some(looks) = self.0.try_lock().filter(|looks| looks.is_due()) else {
+        let Some(mut looks) = self.0.try_lock().filter(|looks| looks.is_due()) else {
             return;
         };
         let newest = Self::newest(job);
@@ -163,6 +163,8 @@ impl Unannounced {
                 neap_sys::lower_to_ordinary(); // out of what the listener is
                 looks.lock().look(&job, at_all);
             });
+        } else {
+            looks.next = neap_sys::monotonic_nanos() + TUNING.looks.copies.0; // the listener wakes more often
         }
     }
 }

@@ -127,15 +127,6 @@ impl Process {
         numbers.is_some_and(|numbers| numbers.split_ascii_whitespace().count() == 1)
     }
 
-    /// Whether what it runs has these bytes at `address`: then it is the address space that they were put in. `None`:
-    /// we may not look, or it has ended.
-    pub fn has_bytes(&self, address: u64, bytes: &[u8]) -> Option<bool> {
-        let mut found = vec![0; bytes.len()];
-        let memory = self.memory().ok()?;
-        let read = memory.read_exact_at(&mut found, address);
-        Some(read.is_ok() && found == bytes)
-    }
-
     /// The memory that it has now, to be read; it stays that of this address space.
     ///
     /// # Errors
@@ -380,13 +371,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_known_by_its_bytes_and_its_threads() {
+    fn the_memory_and_the_threads_of_a_process_are_found() {
         let bytes = [7u8, 1, 8, 2];
         let process = this();
         let at = bytes.as_ptr() as u64;
-        assert_eq!(process.has_bytes(at, &[7, 1, 8, 2]), Some(true));
-        assert_eq!(process.has_bytes(at, &[7, 1, 8, 3]), Some(false));
-        assert_eq!(process.has_bytes(0, &[0]), Some(false));
+        let (memory, mut found) = (process.memory().expect("our own"), [0; 4]);
+        memory.read_exact_at(&mut found, at).expect("it is there");
+        assert_eq!(found, bytes);
+        assert!(memory.read_exact_at(&mut found, 0).is_err());
         assert!(process.has_thread(crate::own_tid().unsigned_abs()));
         assert!(!process.has_thread(1));
         assert!(!process.has_one_thread(), "each test has a thread");

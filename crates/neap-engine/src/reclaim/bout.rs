@@ -16,6 +16,17 @@ use crate::group::Group;
 use crate::options::Exhausted;
 use crate::space::Space;
 
+/// What becomes of the memory that `memory.low` protects from reclaim for a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Low {
+    /// It stays.
+    Spared,
+    /// Nobody else has any. It leaves until groups are met again: others may have some then.
+    Taken,
+    /// Nothing came of what others have. It leaves until no more is wanted.
+    GivenUp,
+}
+
 /// How reclaim gets on for one group.
 pub(super) struct Bout {
     pub group: Arc<Group>,
@@ -27,8 +38,7 @@ pub(super) struct Bout {
     rests_until: u64,
     /// When it began to work.
     since: u64,
-    /// Nothing came of what is not protected: `memory.low` protects nothing until no more is wanted, or others are met again.
-    pub takes_low: bool,
+    pub low: Low,
     /// Passes in a row that came to nothing.
     still: usize,
     /// It is at work.
@@ -44,7 +54,7 @@ impl Bout {
             rest: Duration::ZERO,
             rests_until: 0,
             since: 0,
-            takes_low: false,
+            low: Low::Spared,
             still: 0,
             works: false,
             group,
@@ -55,7 +65,6 @@ impl Bout {
         self.pressure = Pressure::new(self.group.meter.limit().0);
         self.outlook.begin(now);
         (self.since, self.still, self.works) = (now, 0, true);
-        self.takes_low = false;
     }
 }
 
@@ -78,9 +87,8 @@ impl Reclaimer {
             let now = self.job.clock.now();
             if now > met + TUNING.reclaim.meet.0 {
                 self.meet_groups();
-                self.bouts
-                    .iter_mut()
-                    .for_each(|bout| bout.takes_low = false); // others may have some again
+                let taken = self.bouts.iter_mut().filter(|bout| bout.low == Low::Taken);
+                taken.for_each(|bout| bout.low = Low::Spared);
                 met = now;
             }
             self.begin_bouts();
@@ -159,7 +167,7 @@ impl Reclaimer {
             Supply::Stuck => !gets_on && !hampered,
             Supply::Flows => self.finds_nobody(at) && !gets_on && !hampered && !look.writing,
         };
-        let more = in_vain && self.takes_low_now(at);
+        let more = in_vain && self.takes_low_now(at, supply);
         if more || dries && self.finds_more(&group) {
             let outlook = &mut self.bouts[at].outlook;
             outlook.relieve();
@@ -181,13 +189,20 @@ impl Reclaimer {
         true
     }
 
-    /// Nothing comes of what is not protected. Whether what `memory.low` protects is to be taken from now on, as the kernel does with
-    /// its second try (`memcg_low_reclaim`).
-    fn takes_low_now(&mut self, at: usize) -> bool {
+    /// Nothing comes of what is not protected. So what `memory.low` protects is taken, as the kernel does with its second try
+    /// (`memcg_low_reclaim`). Whether the verdict on the supply is to wait for that: once.
+    fn takes_low_now(&mut self, at: usize, supply: Supply) -> bool {
         let bout = &mut self.bouts[at];
-        let begins = !bout.takes_low && self.job.groups.protects_by_low(&bout.group);
-        bout.takes_low |= begins;
-        begins
+        let next = match supply {
+            Supply::Flows => Low::Taken,
+            Supply::Stuck | Supply::Dry => Low::GivenUp,
+        };
+        let known = bout.low == Low::GivenUp || bout.low == next;
+        if known || !self.job.groups.protects_by_low(&bout.group) {
+            return false;
+        }
+        bout.low = next;
+        next == Low::GivenUp
     }
 
     /// Whether there was nobody to take from, in as many passes as there are spaces: one that forks or changes mappings is passed over for
@@ -204,7 +219,7 @@ impl Reclaimer {
     /// Nothing is wanted for a group any more.
     fn end(&mut self, at: usize) {
         let bout = &mut self.bouts[at];
-        (bout.rest, bout.rests_until, bout.takes_low) = (Duration::ZERO, 0, false);
+        (bout.rest, bout.rests_until, bout.low) = (Duration::ZERO, 0, Low::Spared);
         bout.outlook.relieve();
         self.turn(at, Supply::Flows);
     }
@@ -317,14 +332,17 @@ impl Reclaimer {
         if bout.supply != Supply::Dry || !group.meter.is_full() || !wanted {
             return;
         }
-        let told = group.note_told_dry();
-        let inventory = (!told).then(|| Inventory::take(&self.job, group));
+        if !group.note_told_dry() {
+            self.tell_why(group, kills); // first: a client ends with its job
+        }
         if kills {
             self.job.groups.kill(group);
         }
-        let Some(inventory) = inventory else {
-            return;
-        };
+    }
+
+    /// Says that nothing is left of a group, what it has instead, and what to do.
+    fn tell_why(&self, group: &Group, kills: bool) {
+        let inventory = Inventory::take(&self.job, group);
         let over = if kills {
             "the job is killed, as asked"
         } else {

@@ -28,7 +28,7 @@ use neap_tuning::TUNING;
 use neap_units::{PageId, Pages, SpaceId};
 use neap_wire::{BLOCK_PAGES, op};
 
-use self::bout::Bout;
+use self::bout::{Bout, Low};
 use self::company::Company;
 pub(crate) use self::inventory::Inventory;
 use self::outlook::Supply;
@@ -191,7 +191,7 @@ impl Reclaimer {
         }
         let in_vain = self
             .bout_of(group)
-            .is_some_and(|at| self.bouts[at].takes_low);
+            .is_some_and(|at| self.bouts[at].low != Low::Spared);
         let turn = match group.parent {
             None => self.visits.next(&self.job, in_vain),
             Some(_) => Turn::All,

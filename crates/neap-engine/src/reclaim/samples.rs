@@ -13,7 +13,7 @@ use neap_sys::Program;
 use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 
-/// Who has a dictionary in common.
+/// Processes that have a dictionary in common.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Kind {
     Program(Program),
@@ -169,7 +169,7 @@ impl Samples {
         Some(whole)
     }
 
-    /// What was made of these pages; `None`: they gain too little. If they are of one process: that, which is to use it at once.
+    /// Takes the dictionary that was made of these pages; `None`: they gain too little. If all are of one process, that is to use it at once.
     pub fn settle(
         &mut self,
         of: &Collection,

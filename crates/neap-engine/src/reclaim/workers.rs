@@ -153,8 +153,8 @@ impl Work {
         if !self.dictionaries {
             return;
         }
-        let note = |samples: &mut Samples| samples.note(space.cookie, body.program, page);
-        let Some(tried) = note(&mut self.samples.lock()) else {
+        let tried = self.samples.lock().note(space.cookie, body.program, page);
+        let Some(tried) = tried else {
             return;
         };
         let bytes = self.job.store.compare(&tried, page, codec);
@@ -164,9 +164,9 @@ impl Work {
         }
     }
 
-    /// Has the pages of a space compressed with a dictionary from now on. If it ends meanwhile the store takes that back before its
-    /// number is another's.
+    /// Has the pages of a space compressed with a dictionary from now on. While its gate is held a space that is not dead has its number.
     fn give(&self, space: &Space, dictionary: Option<&Trained>) {
+        let _gate = space.gate.read();
         if !space.is_dead() {
             self.job.store.compress_with(space.id, dictionary);
         }

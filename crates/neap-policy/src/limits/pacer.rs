@@ -133,11 +133,11 @@ impl Pacer {
         } else if grew || reclaims {
             TUNING.limit.sample
         } else {
-            let half = self.limit.saturating_sub(usage) / 2;
-            let most = Nanos(half.0 / 2 / self.worst)
+            let room = self.limit.saturating_sub(usage);
+            let most = Nanos(room.0 / 4 / self.worst)
                 .clamp(TUNING.limit.sample_registered, TUNING.limit.sample_at_most);
             (self.sleep * 2)
-                .min(time_of(half, self.native_at(now)))
+                .min(time_of(room / 2, self.native_at(now)))
                 .clamp(TUNING.limit.sample, most)
         };
         Plan {

@@ -16,10 +16,6 @@ impl Store {
     pub fn open_owner(&self, owner: SpaceId, account: &Arc<Account>) {
         let mut inner = self.lock();
         let own = inner.owner(owner);
-        // Whoever had the number before may have been given one at its end.
-        let dict = std::mem::take(&mut own.dict);
-        inner.dicts.put(dict);
-        let own = inner.owner(owner);
         let sums = own.sums();
         if let Some(before) = own.account.replace(account.clone()) {
             before.take(sums);

@@ -1,4 +1,4 @@
-//! What is sampled, for whom, and who tries it.
+//! Sampling and trying, without an engine.
 
 use std::collections::HashSet;
 
