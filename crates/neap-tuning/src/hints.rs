@@ -43,8 +43,8 @@ crate::group! {
         /// Shortest time between two looks at the flags of a program's mappings.
         /// Advice by system calls of the program's own is seen there alone. Chosen.
         flags: Nanos = Nanos::secs(1);
-        /// The same in times that the last look took: the kernel walks every page for it.
-        /// One in a hundred of a cpu at most. Chosen.
+        /// The same in times that the last look took, and for each process that there is: the kernel walks every page for it.
+        /// One in a hundred of a cpu at most, for all processes together. Chosen.
         flags_rest: u64 = 100;
     }
 }

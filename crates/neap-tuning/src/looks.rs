@@ -23,8 +23,9 @@ crate::group! {
         /// Chosen.
         mappings_rest_growing: u64 = 1;
         /// A space whose size and memory are as they were is passed over so many times in a row.
-        /// One mapping may have taken the place of another that was as large. Chosen.
-        still: u32 = 16;
+        /// What is registered tells when it goes; of the rest one mapping may have taken the place of another that was as large.
+        /// Chosen.
+        still: u32 = 256;
         /// Share for which time counts that a look waits for others.
         /// It takes no cpu then, but it may keep faults of the process waiting. Chosen.
         waiting: Share = Share::one_in(4);

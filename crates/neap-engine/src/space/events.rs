@@ -224,6 +224,7 @@ impl Space {
     }
 
     pub(super) fn unmapped(&self, job: &Job, range: &Range<u64>) {
+        self.still.forget(); // what was there may be elsewhere now
         self.ranges.lock().remove(range.clone());
         self.quarantine.lock().forget(range);
         let mut vouched = self.vouched.lock();
@@ -274,6 +275,7 @@ impl Space {
     }
 
     fn remapped(&self, job: &Job, from: u64, to: u64, len: u64) {
+        self.still.forget();
         {
             let mut ranges = self.ranges.lock();
             ranges.remove(from..from + len);

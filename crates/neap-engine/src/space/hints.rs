@@ -53,9 +53,11 @@ pub(crate) struct Hints {
     said: AtomicU64,
     /// Some notes were lost.
     missed: AtomicBool,
-    /// When to look at flags next, in nanoseconds, and how many pages had been scanned at the last look.
+    /// When to look at flags next, in nanoseconds.
     flags_due: AtomicU64,
+    /// How many pages had been scanned at the last look, and how much processor time the process had had.
     scanned: AtomicU64,
+    ran: AtomicU64,
 }
 
 impl Hints {
@@ -188,18 +190,22 @@ impl Space {
         job.reclaim.ring();
     }
 
-    /// Whether a look at the flags of its mappings may tell something new: pages were chosen since, or notes were lost.
+    /// Whether a look at the flags of its mappings may tell something new: pages were chosen since and the process has run,
+    /// or notes were lost.
     pub fn wants_flags(&self, job: &Job) -> bool {
-        if self.body.get().is_none() || !self.is_managed() {
+        let Some(body) = self.body.get().filter(|_| self.is_managed()) else {
             return false;
-        }
+        };
         if job.clock.now() < self.hints.flags_due.load(Relaxed) {
             return false;
         }
+        if self.hints.missed.load(Relaxed) {
+            return !self.is_dead();
+        }
         let _gate = self.gate.read();
         let scanned = || job.core().vmstat_of(self.id).pgscan;
-        let missed = self.hints.missed.load(Relaxed);
-        !self.is_dead() && (missed || scanned() != self.hints.scanned.load(Relaxed))
+        let ran = || body.process.cpu_nanos() != Some(self.hints.ran.load(Relaxed));
+        !self.is_dead() && scanned() != self.hints.scanned.load(Relaxed) && ran()
     }
 
     /// Looks at the flags of its mappings, which tell of advice by whatever way it was given, and has the core know.
@@ -210,9 +216,13 @@ impl Space {
         let said = self.hints.said();
         let start = job.clock.now();
         self.hints.missed.store(false, Relaxed);
+        let ran = body.process.cpu_nanos().unwrap_or_default(); // what it does from now on is seen the next time
+        self.hints.ran.store(ran, Relaxed);
         let seen = body.memory_of().without_recency();
         let end = job.clock.now();
-        let rest = (end - start) * TUNING.hints.flags_rest;
+        // All processes together have that share of a cpu.
+        let all = job.spaces().len().max(1) as u64;
+        let rest = (end - start) * TUNING.hints.flags_rest * all;
         let due = end + rest.max(TUNING.hints.flags.0);
         self.hints.flags_due.store(due, Relaxed);
         let Some(seen) = seen else {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use neap_sys::Extent;
 use neap_tuning::TUNING;
 
-/// Written and read by the sampler alone.
+/// Written and read by the sampler, but for [`Still::forget`].
 #[derive(Default)]
 pub(crate) struct Still {
     seen: Seen,
@@ -47,12 +47,13 @@ impl Still {
         self.passed.store(0, Relaxed);
     }
 
-    /// That look found something which it could not take over: the next one is to come soon.
+    /// That look found something which it could not take over, or what was registered has gone: the next one is to come soon.
     pub fn forget(&self) {
         self.looked.set(Extent::default());
     }
 
-    /// Whether it is as it was when its mappings were looked at last. Not for ever: one mapping may have taken another's place.
+    /// Whether it is as it was when its mappings were looked at last. Not for ever: a mapping that is not registered may have
+    /// taken the place of another.
     pub fn is_passed_over(&self) -> bool {
         let seen = self.seen.get();
         let same = seen.size > 0 && seen == self.looked.get();
@@ -71,7 +72,7 @@ mod tests {
         still.see(extent);
         assert!(!still.is_passed_over(), "never looked at");
         still.is_looked_at();
-        let passed = (0..100).take_while(|_| still.is_passed_over()).count();
+        let passed = (0..1000).take_while(|_| still.is_passed_over()).count();
         assert_eq!(passed, TUNING.looks.still as usize);
         still.is_looked_at();
         assert!(still.is_passed_over());
