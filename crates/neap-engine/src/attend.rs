@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytemuck::{Zeroable, bytes_of};
 use neap_sys::{
-    CpuTime, End, Ends, Extent, Line, Lock, Locked, Pidfd, Process, Sender, Statm, Waker,
+    CpuTime, End, Epoll, Extent, Line, Lock, Locked, Pidfd, Process, Sender, Statm, Waker,
 };
 use neap_tuning::TUNING;
 use neap_units::Nanos;
@@ -114,7 +114,7 @@ pub(crate) fn dismiss(line: &dyn Line) {
 
 /// Those that are attended, each from when it was met until its agent is gone. One thread waits for all of them.
 pub(crate) struct Attendance {
-    ends: Ends,
+    ends: Epoll,
     /// Wakes that thread.
     pub bell: Waker,
     attended: Lock<HashMap<u64, Attended>, 7>,
@@ -146,7 +146,7 @@ const BELL: u64 = 0;
 
 impl Attendance {
     pub fn new() -> neap_sys::Result<Self> {
-        let (ends, bell) = (Ends::new()?, Waker::new()?);
+        let (ends, bell) = (Epoll::new()?, Waker::new()?);
         ends.add_waker(&bell, BELL)?;
         Ok(Self {
             ends,

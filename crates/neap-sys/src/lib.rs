@@ -42,7 +42,7 @@ pub use arena::Arena;
 pub use code::map_as_code;
 pub use cpu::{Keeper, Kept, end_keep, pin_to, pin_to_next, this_cpu};
 pub use descent::{Root, nearest_above};
-pub use epoll::Ends;
+pub use epoll::{Epoll, Interest};
 pub use errno::{Result, SysError, shortage};
 pub use family::{Member, Stand, descendants_of, newest_task};
 pub use file::SwapFile;
@@ -57,7 +57,7 @@ pub use measured::{Usage, own_time, start_within, swap_off, swap_on, usage_of_ch
 pub use nap::Nap;
 pub use numbers::names_in;
 pub use pagemap::{Found, Pagemap, Word};
-pub use peer::{Interest, peer_of, pidfd_of, wait_each};
+pub use peer::{peer_of, pidfd_of};
 pub use process::{Pidfd, own_user, random, signal};
 pub use remote::{Piece, Remote};
 pub use smaps::Figures;

@@ -5,7 +5,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::errno::{Result, SysError};
 use crate::process::Pidfd;
-use crate::thread::poll;
 
 /// The process that connected, in our pid namespace, and the user that it acted for then.
 pub fn peer_of(socket: BorrowedFd<'_>) -> Result<(i32, u32)> {
@@ -56,53 +55,20 @@ pub fn pidfd_of(socket: BorrowedFd<'_>) -> Result<Pidfd> {
     }
 }
 
-/// What a descriptor is waited for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Interest {
-    /// Something can be read, or the other end is gone.
-    Read,
-    /// Something can be written, or the other end is gone.
-    Write,
-    /// The other end is gone.
-    End,
-}
-
-/// Waits until what is waited for has come to some, or `timeout_nanos` passed (`None`: for ever). Whether it has, for each. A
-/// signal, or an error of the wait itself, which passes, ends the wait early.
-pub fn wait_each(fds: &[(BorrowedFd<'_>, Interest)], timeout_nanos: Option<u64>) -> Vec<bool> {
-    let to_poll = |(fd, interest): &(BorrowedFd<'_>, Interest)| libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: match interest {
-            Interest::Read => libc::POLLIN,
-            Interest::Write => libc::POLLOUT,
-            Interest::End => 0,
-        },
-        revents: 0,
-    };
-    let mut polled: Vec<_> = fds.iter().map(to_poll).collect();
-    poll(&mut polled, timeout_nanos);
-    polled.iter().map(|slot| slot.revents != 0).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     use super::*;
 
     #[test]
-    fn the_other_end_is_known_and_waited_for() {
-        let (mut one, other) = UnixStream::pair().expect("a pair");
+    fn the_other_end_is_known() {
+        let (_one, other) = UnixStream::pair().expect("a pair");
         let own = std::process::id().cast_signed();
-        assert_eq!(peer_of(one.as_fd()).expect("it"), (own, crate::own_user()));
-        let ready = |fds: &[(BorrowedFd<'_>, Interest)]| wait_each(fds, Some(0));
-        let all = [Interest::Read, Interest::Write, Interest::End].map(|of| (other.as_fd(), of));
-        assert_eq!(ready(&all), [false, true, false]);
-        one.write_all(b"x").expect("room");
-        assert_eq!(ready(&all), [true, true, false]);
-        drop(one);
-        assert_eq!(ready(&all), [true, true, true]);
+        assert_eq!(
+            peer_of(other.as_fd()).expect("it"),
+            (own, crate::own_user())
+        );
     }
 }

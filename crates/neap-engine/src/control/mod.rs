@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use neap_control::{Call, Join, Name, Place, Request, failure, folders, success};
-use neap_sys::{Interest, Root, Waker};
+use neap_sys::{Epoll, Interest, Root, Waker};
 use neap_tuning::TUNING;
 use neap_units::Bytes;
 use serde::Serialize;
@@ -33,11 +33,18 @@ use frost::Refused;
 use peer::{At, Peer};
 use steer::{Errand, Outcome};
 
+/// What is told of under no connection's number: they count from 1 on.
+const WAKER: u64 = u64::MAX;
+const LISTENER: u64 = u64::MAX - 1;
+
 /// Who serves the connections.
 pub(crate) struct Desk {
     job: Arc<Job>,
+    epoll: Epoll,
     /// The socket, if one could be made, and the job's place among others.
     listener: Option<UnixListener>,
+    /// What the kernel was told that is waited for at the socket.
+    listens: Option<Interest>,
     place: Option<Place>,
     peers: Vec<Peer>,
     /// Connections so far.
@@ -61,9 +68,15 @@ pub(crate) fn open(job: &Arc<Job>) -> Result<Option<Desk>, StartError> {
     if neap_sys::descriptor_limit() < TUNING.control.descriptors {
         return none("it may have too few descriptors", "raise `ulimit -n`");
     }
-    let Ok(waker) = Waker::new() else {
+    let (Ok(waker), Ok(epoll)) = (Waker::new(), Epoll::new()) else {
         return none("no descriptor for its socket", "raise `ulimit -n`");
     };
+    if epoll.add_waker(&waker, WAKER).is_err() {
+        return none(
+            "the kernel watches no more descriptors",
+            "raise fs.epoll.max_user_watches",
+        );
+    }
     job.log.set_waker(waker);
     let own = || {
         Name::of(
@@ -98,7 +111,9 @@ pub(crate) fn open(job: &Arc<Job>) -> Result<Option<Desk>, StartError> {
     let _ = job.called.set(name);
     Ok(Some(Desk {
         job: job.clone(),
+        epoll,
         listener,
+        listens: None,
         place,
         peers: Vec::new(),
         count: 0,
@@ -137,30 +152,39 @@ impl Desk {
     }
 
     /// Waits until there is something to do. The connections on which there is, by number.
-    fn wait(&self) -> Vec<u64> {
-        let mut fds = Vec::with_capacity(self.peers.len() + 2);
-        let waker = self.job.log.waker().map(AsFd::as_fd);
+    fn wait(&mut self) -> Vec<u64> {
         let now = neap_sys::monotonic_nanos();
         let full = peer::has_room(&self.peers, now).is_none();
-        let listener = self.listener.as_ref().filter(|_| !full).map(AsFd::as_fd);
-        fds.extend(
-            waker
-                .into_iter()
-                .chain(listener)
-                .map(|fd| (fd, Interest::Read)),
-        );
-        let first = fds.len();
-        let peers = self.peers.iter();
-        fds.extend(peers.map(|peer| (peer.stream.as_fd(), peer.interest())));
-        let ready = neap_sys::wait_each(&fds, self.patience(full, now));
+        self.watch(full);
+        let patience = self.patience(full, now);
+        let millis =
+            patience.map(|nanos| u32::try_from(nanos.div_ceil(1_000_000)).unwrap_or(u32::MAX));
+        let mut ready = self.epoll.wait(millis).unwrap_or_default();
         if let Some(waker) = self.job.log.waker() {
             waker.clear();
         }
-        let ready = self.peers.iter().zip(&ready[first..]);
+        let unwatched = self.peers.iter().filter(|peer| peer.watched.is_none());
+        let tried = unwatched.filter(|peer| peer.interest() != Interest::End);
+        ready.extend(tried.map(|peer| peer.id));
         ready
-            .filter(|(_, is)| **is)
-            .map(|(peer, _)| peer.id)
-            .collect()
+    }
+
+    /// Has the kernel tell of what is waited for now. Where it cannot, that is tried.
+    fn watch(&mut self, full: bool) {
+        let wanted = if full { Interest::End } else { Interest::Read };
+        if let Some(listener) = &self.listener
+            && self.listens != Some(wanted)
+        {
+            let watched = self.epoll.watch(listener, wanted, LISTENER);
+            self.listens = watched.is_ok().then_some(wanted);
+        }
+        for peer in &mut self.peers {
+            let wanted = peer.interest();
+            if peer.watched != Some(wanted) {
+                let watched = self.epoll.watch(&peer.stream, wanted, peer.id);
+                peer.watched = watched.is_ok().then_some(wanted);
+            }
+        }
     }
 
     /// `full`: somebody may wait to be let in.
@@ -170,13 +194,18 @@ impl Desk {
             .is_some()
             .then(|| self.next_follow.saturating_sub(now));
         let silent = (!self.peers.is_empty()).then_some(TUNING.control.silent.0);
-        let look = (full || !self.errands.is_empty()).then_some(TUNING.control.look.0);
+        let unwatched = self.listener.is_some() && self.listens.is_none()
+            || self.peers.iter().any(|peer| peer.watched.is_none());
+        let look = (full || unwatched || !self.errands.is_empty()).then_some(TUNING.control.look.0);
         let line = self.peers.iter().any(Peer::has_line).then_some(0);
         [follow, silent, look, line].into_iter().flatten().min()
     }
 
     /// Closes what is over. With the connection of a job that has not left, its programs end.
     fn let_go(&mut self, now: u64) {
+        if !self.peers.iter().any(|peer| peer.is_over(now)) {
+            return;
+        }
         let (over, kept) = std::mem::take(&mut self.peers)
             .into_iter()
             .partition::<Vec<_>, _>(|peer| peer.is_over(now));
@@ -401,8 +430,9 @@ impl Desk {
 
     /// Those who follow get what is new, up to the end of what they follow. Who does not read is closed.
     fn tell_events(&mut self, now: u64) {
+        let newest = self.job.log.next();
         for peer in &mut self.peers {
-            let Some(next) = peer.hears.filter(|_| peer.hears_now()) else {
+            let Some(next) = peer.hears.filter(|&next| next < newest && peer.hears_now()) else {
                 continue;
             };
             for event in self.job.log.since(next) {

@@ -39,6 +39,8 @@ pub(super) struct Peer {
     pub member: Option<Arc<Group>>,
     /// When it did something last, in nanoseconds.
     pub heard: u64,
+    /// What the kernel was told that is waited for.
+    pub watched: Option<Interest>,
     input: Vec<u8>,
     output: Vec<u8>,
     gone: bool,
@@ -56,6 +58,7 @@ impl Peer {
             member: None,
             at: At::Rest,
             heard: now,
+            watched: None,
             input: Vec::new(),
             output: Vec::new(),
             gone: false,
