@@ -4,12 +4,24 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
+
+/// Whether something is there to be read, or soon comes.
+fn has_something(screen: &File) -> bool {
+    let wait = Timespec {
+        tv_sec: 0,
+        tv_nsec: 50_000_000,
+    };
+    let mut polled = [PollFd::new(screen, PollFlags::IN)];
+    poll(&mut polled, Some(&wait)).is_ok_and(|count| count > 0)
+}
 
 /// A terminal with a command in it.
 #[derive(Debug)]
@@ -17,6 +29,8 @@ pub struct Terminal {
     child: Child,
     keys: File,
     seen: Arc<Mutex<Vec<u8>>>,
+    /// Nobody looks at it any more.
+    left: Arc<AtomicBool>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -61,10 +75,18 @@ impl Terminal {
         let keys = screen.try_clone().expect("a descriptor");
         let seen = Arc::new(Mutex::new(Vec::new()));
         let into = seen.clone();
+        let left = Arc::new(AtomicBool::new(false));
+        let leaves = left.clone();
         let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // EIO at the end of the last program there.
-            while let Ok(count @ 1..) = std::io::Read::read(&mut screen, &mut bytes) {
+            while !leaves.load(Relaxed) {
+                if !has_something(&screen) {
+                    continue;
+                }
+                // EIO at the end of the last program there.
+                let Ok(count @ 1..) = std::io::Read::read(&mut screen, &mut bytes) else {
+                    return;
+                };
                 into.lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .extend_from_slice(&bytes[..count]);
@@ -74,6 +96,7 @@ impl Terminal {
             child,
             keys,
             seen,
+            left,
             reader: Some(reader),
         }
     }
@@ -115,20 +138,40 @@ impl Terminal {
     /// If that takes a minute.
     #[must_use]
     pub fn end(mut self) -> (Option<i32>, String) {
+        let status = self.wait();
+        self.join();
+        (status, self.seen())
+    }
+
+    /// Closes it, as a window is closed, and waits for the end of the command.
+    ///
+    /// # Panics
+    /// If that takes a minute.
+    pub fn hang_up(mut self) {
+        self.left.store(true, Relaxed);
+        self.join();
+        let null = File::open("/dev/null").expect("it is there");
+        drop(std::mem::replace(&mut self.keys, null));
+        self.wait();
+    }
+
+    fn wait(&mut self) -> Option<i32> {
         let begun = Instant::now();
-        let status = loop {
+        loop {
             if let Some(status) = self.child.try_wait().expect("our child") {
-                break status;
+                return status.code();
             }
             if begun.elapsed() > Duration::from_secs(60) {
                 let _ = self.child.kill();
                 panic!("it does not end: {:?}", self.seen());
             }
             sleep(Duration::from_millis(20));
-        };
+        }
+    }
+
+    fn join(&mut self) {
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
         }
-        (status.code(), self.seen())
     }
 }

@@ -311,6 +311,25 @@ fn the_line_of_a_run_is_on_a_terminal_only() {
     );
 }
 
+/// The end of a terminal is read for ever by who reads until something comes: it kept a cpu busy.
+#[test]
+fn top_ends_with_its_terminal() {
+    let test = "top_ends_with_its_terminal";
+    if !require(test, &[Need::Neap, Need::Tool("setsid")]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let binary = neap_binary().expect("the binary of neap");
+    for before in ["", "trap '' HUP; "] {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("{before}exec \"$0\" top"));
+        command.arg(&binary).env("XDG_RUNTIME_DIR", dir.path());
+        let terminal = Terminal::run(command.env("TERM", "xterm"), 60, 15);
+        terminal.wait_for("NAME");
+        terminal.hang_up();
+    }
+}
+
 #[test]
 fn top_shows_jobs_on_a_terminal_and_sets_a_limit() {
     let test = "top_shows_jobs_on_a_terminal_and_sets_a_limit";

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use neap_control::Request;
+use neap_sys::{Epoll, Interest};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 use serde_json::Value;
@@ -54,6 +55,7 @@ pub fn run() -> Result<(), Failure> {
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, ended.clone()).map_err(fail)?;
     }
+    thread::spawn(end_with_the_terminal);
     let (say, news) = channel();
     let teller = say.clone();
     thread::spawn(move || ask_all(&teller));
@@ -61,6 +63,16 @@ pub fn run() -> Result<(), Failure> {
     let result = show(&mut terminal, &news, &say, &ended);
     let restored = ratatui::try_restore();
     result.and(restored).map_err(fail)
+}
+
+/// Ends all once the terminal is gone, also where no SIGHUP comes. Who waits for keys reads its end again and again, without end.
+fn end_with_the_terminal() {
+    let Ok(epoll) = Epoll::new() else { return };
+    while epoll.watch(&io::stdin(), Interest::End, 0).is_ok() {
+        if epoll.wait(None).is_ok_and(|ends| !ends.is_empty()) {
+            std::process::exit(0);
+        }
+    }
 }
 
 /// Asks all jobs again and again, as long as somebody listens.
