@@ -51,6 +51,8 @@ pub struct Said {
 /// A program with threads and forks, and a limit of two thirds of what it wants.
 const PROGRAM: &str = "24";
 const LIMIT: &str = "16M";
+/// What it is to be called that nobody serves there.
+const SERVICE: &str = "place-without-userfaultfd";
 
 impl Place {
     /// `into`: words before neap. `USER` stands for those that give up root, `USER-OF-GROUP` also for a group of his,
@@ -176,11 +178,11 @@ impl Place {
         Said::of(&self.report(status), name)
     }
 
-    fn household(&self, option: &str) -> Outcome {
-        let words = ["run", option, "--summary", "-m", LIMIT, "--"].map(OsString::from);
+    fn household(&self, options: &[&str]) -> Outcome {
+        let words = ["run", "--summary"].iter().chain(options).chain(&["--"]);
         let neap = std::iter::once(self.neap.clone().into());
         let program = [self.household.clone().into(), OsString::from(PROGRAM)];
-        self.run(neap.chain(words).chain(program))
+        self.run(neap.chain(words.map(OsString::from)).chain(program))
     }
 
     /// Doctor blames `why` and says `remedy`, and the program runs without a limit, in words that say so.
@@ -204,16 +206,17 @@ impl Place {
             "{} has no {remedy}",
             said.remedy
         );
-        let run = self.household("-v");
-        run.must_exit(0);
-        assert!(
-            run.stderr.contains("runs without a limit: "),
-            "{}",
-            run.stderr
-        );
-        assert!(run.stderr.contains(why), "{}", run.stderr);
-        assert!(run.stderr.contains(&said.remedy), "{}", run.stderr);
-        self.household("--require").must_exit(125);
+        let budget = format!("{}:{LIMIT}", SERVICE);
+        for limit in [["-m", LIMIT], ["--budget", &budget]] {
+            let run = self.household(&limit);
+            run.must_exit(0);
+            let line = run.stderr.lines().next().unwrap_or_default();
+            assert!(line.contains("runs without a limit: "), "{}", run.stderr);
+            assert!(line.contains(why), "{}", run.stderr);
+            assert!(line.contains(&said.remedy), "{}", run.stderr);
+            let [flag, size] = limit;
+            self.household(&["--require", flag, size]).must_exit(125);
+        }
     }
 
     /// Doctor is content, and so is the program. `forks`: `ok` where the kernel announces them, else `limited`. Says what
@@ -236,7 +239,7 @@ impl Place {
         assert_eq!(fate.verdict, verdict, "{}", fate.detail);
         assert!(fate.detail.contains(word), "{}", fate.detail);
         let plain = Run::new([self.household.as_os_str(), PROGRAM.as_ref()]).go();
-        let run = self.household("--require");
+        let run = self.household(&["--require", "-m", LIMIT]);
         run.must_exit(0);
         assert_eq!(run.text(), plain.text());
         assert!(run.stderr.contains("pages out: "), "{}", run.stderr);

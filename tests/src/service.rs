@@ -168,6 +168,13 @@ impl Place {
         })
     }
 
+    /// With words before each command, such as those that enter a cgroup.
+    #[must_use]
+    pub fn within(mut self, words: Vec<OsString>) -> Self {
+        self.as_user.splice(0..0, words);
+        self
+    }
+
     /// A file in the folder.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {

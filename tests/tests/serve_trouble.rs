@@ -322,19 +322,43 @@ fn a_service_that_nobody_could_join_says_what_it_lacks() {
     }
     let place = Place::own();
     let mut shell = Command::new("sh");
-    shell.args([
-        "-c",
-        "ulimit -n 64; exec \"$0\" run --budget all:64M -- true",
-    ]);
+    let script = "ulimit -n 64; exec \"$0\" run \"$@\" --budget all:64M -- true";
+    shell.args(["-c", script]);
     shell
         .arg(&place.neap)
         .env("XDG_RUNTIME_DIR", place.dir.path());
-    let output = shell.output().expect("sh");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(
-        said.contains("too few descriptors; try: raise `ulimit -n`"),
-        "{said}"
-    );
-    assert_eq!(said.lines().count(), 1, "{said}");
+    // Without a limit, or not at all.
+    for status in [0, 125] {
+        let output = shell.output().expect("sh");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{said}");
+        assert!(
+            said.contains("too few descriptors; try: raise `ulimit -n`"),
+            "{said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{said}");
+        shell.arg("--require");
+    }
+}
+
+/// The service can open no device, and the program is behind a filter.
+#[test]
+fn a_member_that_may_make_no_userfaultfd_runs_without_a_limit_and_says_so() {
+    let test = "a_member_that_may_make_no_userfaultfd_runs_without_a_limit_and_says_so";
+    if !require(test, &[Need::Neap, Need::Userfaultfd, Need::Root]) {
+        return;
+    }
+    let device = ["env", "NEAP_UFFD_DEVICE=/nonexistent"];
+    let place = Place::own().within(device.map(Into::into).into());
+    let _service = place.serve(&["-m", "64M"]);
+    let [filter, hog] = ["profile", "hog"].map(program);
+    let words = [path(&filter), "docker", path(&hog), "16"];
+    for (option, status) in [("--summary", 0), ("--require", 125)] {
+        let run = ["run", "--in", "all", option, "--"];
+        let (ended, out, err) = place.start(&[&run[..], &words].concat()).wait();
+        assert_eq!(ended.code(), Some(status), "{err}");
+        assert_eq!(out.starts_with("hog: ok"), status == 0, "{out}");
+        let says = ["runs without a limit", "could not be managed"][usize::from(status > 0)];
+        assert!(err.contains(says), "{err}");
+    }
 }

@@ -86,6 +86,9 @@ pub enum Failure {
     /// A service that says no, or cannot be started.
     #[error("{0}")]
     Service(String),
+    /// A service that this machine does not let manage programs.
+    #[error("{0}")]
+    NoEngine(String),
     /// `--require`, and the command would run unmanaged.
     #[error("--require: {0}")]
     Unmanaged(String),
@@ -131,7 +134,7 @@ impl Failure {
         match self {
             Self::NoLimit(_) => "E0101",
             Self::Size { .. } | Self::Share(_) => "E0102",
-            Self::Unmanaged(_) => "E0103",
+            Self::Unmanaged(_) | Self::NoEngine(_) => "E0103",
             Self::NotFound(_) => "E0104",
             Self::NotExecutable { .. } => "E0105",
             Self::Spawn(_) => "E0106",
@@ -153,7 +156,8 @@ impl Failure {
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::NoLimit(_) => Some("-m 2G, or -m 50% for half of RAM"),
-            Self::Size { .. } | Self::Choice { .. } | Self::Unmanaged(_) | Self::Service(_) => None,
+            Self::Size { .. } | Self::Choice { .. } => None,
+            Self::Unmanaged(_) | Self::NoEngine(_) | Self::Service(_) => None,
             Self::Share(_) => Some("a size such as 4G"),
             Self::Taken(_) => Some("another name; neap ps lists those that run"),
             Self::NoKernel(_) => {

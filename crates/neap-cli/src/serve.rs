@@ -83,7 +83,7 @@ fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
         idle: Some(Arc::new(idle)),
     };
     let mut engine = Engine::serve(&plan, args.walk, control).map_err(|failure| match failure {
-        Failure::Unmanaged(why) => Failure::Service(why),
+        Failure::Unmanaged(why) => Failure::NoEngine(why),
         failure => failure,
     })?;
     engine.open();

@@ -138,12 +138,22 @@ impl Wanted {
                 std::thread::sleep(TUNING.control.look.duration());
                 Ok(())
             }
-            why => Err(Failure::Service(format!(
-                "service {} does not start: {}",
-                self.name,
-                why.map_or_else(|| text.trim().to_owned(), |(_, line)| line)
-            ))),
+            why => Err(self.does_not_start(why, &text)),
         }
+    }
+
+    /// Where this machine lets nobody manage programs, the command runs without a limit, as with a plain `neap run`.
+    fn does_not_start(&self, why: Option<(&str, String)>, text: &str) -> Failure {
+        let unmanaged = Failure::NoEngine(String::new()).code();
+        match why {
+            Some((code, line)) if code == unmanaged => Failure::Unmanaged(line),
+            Some((_, line)) => self.start_failed(&line),
+            None => self.start_failed(text.trim()),
+        }
+    }
+
+    fn start_failed(&self, why: &str) -> Failure {
+        Failure::Service(format!("service {} does not start: {why}", self.name))
     }
 }
 
