@@ -1,8 +1,10 @@
 //! What neap says when nothing more can be reclaimed: one line that names what there is.
 
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
+use neap_tests::service::{Place, path, wait_until};
 use neap_tests::{Managed, Neap, Need, Run, exclusive, paging, program, require};
 
 fn words(arguments: &[&str]) -> Run {
@@ -110,4 +112,91 @@ fn a_job_goes_on_though_nobody_reads_standard_error() {
     let run = Neap::limit("32M").around(shell).run(&run);
     run.must_exit(0);
     assert_eq!(run.text(), "right\n");
+}
+
+/// What two of them have fits: the third, which cannot be compressed and has most, is ended, and is told why. No other is.
+#[test]
+fn of_a_service_one_job_is_killed_and_the_others_go_on() {
+    let Some(_alone) = paging("of_a_service_one_job_is_killed_and_the_others_go_on") else {
+        return;
+    };
+    let place = Place::own();
+    let _service = place.serve(&["-m", "64M", "--no-swap", "--on-exhausted", "kill"]);
+    let names = ["one", "two"];
+    let jobs = names.map(|name| (name, place.job(name, 24, &[], true)));
+    let noise = program("incompressible");
+    let words = [
+        "run",
+        "--in",
+        "all",
+        "--name",
+        "noise",
+        "--",
+        path(&noise),
+        "96",
+    ];
+    let (status, out, err) = place.start(&words).wait();
+    assert_eq!(status.signal(), Some(9), "{out} {err}");
+    assert!(
+        err.contains("noise: nothing more can be reclaimed"),
+        "{err}"
+    );
+    assert!(err.contains("the job is killed, as asked"), "{err}");
+    for (name, job) in jobs {
+        let said = place.end(name, job);
+        assert!(!said.contains("killed"), "{name}: {said}");
+    }
+}
+
+/// What is protected counts for nothing: the job that has less, and nothing protected, is ended.
+#[test]
+fn a_job_that_is_protected_is_not_the_one_that_is_killed() {
+    let Some(_alone) = paging("a_job_that_is_protected_is_not_the_one_that_is_killed") else {
+        return;
+    };
+    let place = Place::own();
+    let _service = place.serve(&["-m", "96M", "--no-swap", "--on-exhausted", "kill"]);
+    let kept = place.job("kept", 64, &["--min", "96M"], true);
+    let noise = program("incompressible");
+    let words = [
+        "run",
+        "--in",
+        "all",
+        "--name",
+        "noise",
+        "--",
+        path(&noise),
+        "48",
+    ];
+    let (status, out, err) = place.start(&words).wait();
+    assert_eq!(status.signal(), Some(9), "{out} {err}");
+    // It is looked at again, and others may come.
+    wait_until("it is gone", || {
+        place.stat("all")["jobs"].as_array().map(Vec::len) == Some(1)
+    });
+    let other = place.job("other", 8, &[], false);
+    place.end("other", other);
+    place.end("kept", kept);
+}
+
+/// The limit that cannot be met is the job's own: no other is looked at.
+#[test]
+fn a_job_over_its_own_limit_is_the_only_one_killed() {
+    let Some(_alone) = paging("a_job_over_its_own_limit_is_the_only_one_killed") else {
+        return;
+    };
+    let place = Place::own();
+    let _service = place.serve(&["-m", "256M", "--no-swap", "--on-exhausted", "kill"]);
+    let large = place.job("large", 96, &[], false);
+    let noise = program("incompressible");
+    let run = ["run", "--in", "all", "--name", "noise", "-m", "32M", "--"];
+    let (status, out, err) = place
+        .start(&[&run[..], &[path(&noise), "64"]].concat())
+        .wait();
+    assert_eq!(status.signal(), Some(9), "{out} {err}");
+    assert!(
+        err.contains("noise: nothing more can be reclaimed"),
+        "{err}"
+    );
+    place.end("large", large);
 }

@@ -258,17 +258,19 @@ impl Reclaimer {
     }
 
     /// Ends early when there is much more or less memory to try it with.
-    fn take_rest(&self, at: usize) {
-        let bout = &self.bouts[at];
-        let meter = &bout.group.meter;
+    fn take_rest(&mut self, at: usize) {
+        let meter = self.bouts[at].group.meter.clone();
         let (usage, much) = (meter.usage(), TUNING.reclaim.rest_ends.of(meter.limit().0));
-        let mut left = bout.rest;
+        let mut left = self.bouts[at].rest;
         while !left.is_zero() && !self.job.is_stopping() && meter.usage().abs_diff(usage) < much {
             let now = left.min(TUNING.reclaim.rest.duration());
             self.job.clock.sleep(now.as_nanos() as u64);
             left -= now;
             self.catch_up();
-            self.tell(bout);
+            self.tell(at);
+            if self.bouts[at].supply == Supply::Flows {
+                break; // a job was ended
+            }
         }
     }
 
@@ -320,35 +322,59 @@ impl Reclaimer {
         let may_go_over = self.job.options.on_exhausted == Exhausted::Open;
         let open = supply != Supply::Flows && may_go_over && bout.group.meter.is_pressed();
         bout.group.meter.set_open(open);
-        self.tell(&self.bouts[at]);
+        self.tell(at);
     }
 
-    /// Once nothing is left to reclaim and more is wanted: says so, and kills the group's processes if asked, again if some
-    /// of them were just being started. A group that stays just below its limit is left in peace.
-    fn tell(&self, bout: &Bout) {
-        let group = &bout.group;
+    /// Once nothing is left to reclaim and more is wanted: says so, and kills processes if asked, again if some of them were
+    /// just being started. A group that stays just below its limit is left in peace. Of a service one job is ended at a time.
+    fn tell(&mut self, at: usize) {
+        let bout = &self.bouts[at];
+        let group = bout.group.clone();
         let kills = self.job.options.on_exhausted == Exhausted::Kill;
         let wanted = !kills || group.meter.is_over() || self.job.room.is_wanted();
         if bout.supply != Supply::Dry || !group.meter.is_full() || !wanted {
             return;
         }
-        if !group.note_told_dry() {
-            self.tell_why(group, kills); // first: a client ends with its job
+        let victim = match kills {
+            true => self.job.groups.victim(&group),
+            false => Some(group.clone()),
+        };
+        let Some(victim) = victim else {
+            return; // no job has memory
+        };
+        if !victim.note_told_dry() {
+            self.tell_why(&group, &victim, kills); // first: a client ends with its job
         }
         if kills {
-            self.job.groups.kill(group);
+            self.job.groups.kill(&victim);
+        }
+        if victim.number != group.number {
+            self.look_again(at, &victim);
         }
     }
 
-    /// Says that nothing is left of a group, what it has instead, and what to do.
-    fn tell_why(&self, group: &Group, kills: bool) {
+    /// A job of a service was ended. Its memory is free, and whether that is enough is judged anew.
+    fn look_again(&mut self, at: usize, ended: &Group) {
+        let meter = &ended.meter;
+        ended.uncharge(meter.usage().saturating_sub(meter.pool())); // the sampler looks later
+        let bout = &mut self.bouts[at];
+        bout.outlook.relieve();
+        bout.begin(self.job.clock.now());
+        (bout.supply, bout.rest) = (Supply::Flows, Duration::ZERO);
+    }
+
+    /// Says that nothing is left of a group, what it has instead, and what to do: to `told`, the group itself or the job that is ended
+    /// for it.
+    fn tell_why(&self, group: &Group, told: &Group, kills: bool) {
         let inventory = Inventory::take(&self.job, group);
-        let over = if kills {
-            "the job is killed, as asked"
-        } else {
-            "the program goes over its limit"
+        let over = match kills {
+            _ if told.number != group.number => {
+                "the job is killed, as asked: of all in the service it has most above its protection"
+            }
+            true => "the job is killed, as asked",
+            false => "the program goes over its limit",
         };
-        let who = group.name.as_ref().map(|name| format!("{name}: "));
+        let who = told.name.as_ref().map(|name| format!("{name}: "));
         let own = group.account.trouble(self.job.store.can_write());
         let trouble = own
             .map(str::to_owned)
@@ -365,7 +391,7 @@ impl Reclaimer {
             inventory.words(),
             advice,
         );
-        self.job.tell_group(group, Kind::Exhausted, line);
+        self.job.tell_group(told, Kind::Exhausted, line);
     }
 
     /// Reclaim is not to take the cpu from those it works for: the waiting thread and who serves it. Not
