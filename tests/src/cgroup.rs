@@ -129,6 +129,18 @@ impl MemoryGroup {
         number(&self.dir.join(file))
     }
 
+    /// Anonymous memory of the group now, in bytes.
+    #[must_use]
+    pub fn anonymous(&self) -> Option<u64> {
+        let name = match self.version {
+            Version::One => "rss ",
+            Version::Two => "anon ",
+        };
+        let text = fs::read_to_string(self.dir.join("memory.stat")).ok()?;
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    }
+
     /// How many processes the kernel killed here for want of memory.
     #[must_use]
     pub fn killed(&self) -> u64 {
