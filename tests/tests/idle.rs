@@ -6,6 +6,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use neap_tests::service::{Place, path};
 use neap_tests::{
     Managed, Neap, Need, OrdinaryUser, Run, exclusive, neap_binary, program, require,
 };
@@ -175,6 +176,37 @@ fn a_process_whose_memory_comes_back_keeps_most_of_it() {
         assert!(there > 60, "{there} of 80 looks");
         assert!(case.taken() < 4 * 1024, "again and again: {}", case.taken());
     });
+}
+
+/// What it used comes back in windows: it does not wait for each page.
+#[test]
+fn a_member_of_a_service_that_wakes_gets_its_memory_back_in_windows() {
+    let test = "a_member_of_a_service_that_wakes_gets_its_memory_back_in_windows";
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let _alone = exclusive();
+    let place = Place::own();
+    let _service = place.serve(&["-m", "256M"]);
+    let busy = place.job("busy", 32, &[], true);
+    let stats = place.file("stats");
+    let options = ["--idle", "300ms", "--stats", path(&stats)];
+    let idle = place.job("idle", 64, &options, false);
+    until("all has left", || {
+        place.number("idle", "/memory/resident_bytes") < 2 * MIB
+    });
+    assert_eq!(place.number("busy", "/neap/idle"), 0);
+    place.end("idle", idle); // it wakes, and reads all of it
+    place.end("busy", busy);
+    let stats: Value = serde_json::from_slice(&fs::read(&stats).expect("a file")).expect("JSON");
+    let number = |at: &str| stats.pointer(at).and_then(Value::as_u64);
+    let number = |at: &str| number(at).unwrap_or_else(|| panic!("{at}: {stats}"));
+    let (pages, faults) = (number("/vmstat/zswpin"), number("/vmstat/pgmajfault"));
+    assert!(pages >= 60 * MIB / 4096, "{pages} pages came back");
+    assert!(
+        faults > 0 && pages >= 6 * faults,
+        "{pages} pages by {faults} faults"
+    );
 }
 
 #[test]
