@@ -17,6 +17,8 @@
 mod agent;
 mod attend;
 mod attendant;
+#[cfg(test)]
+mod bare;
 mod bell;
 mod control;
 /// It has threads take turns, which locks know of in builds with debug assertions.

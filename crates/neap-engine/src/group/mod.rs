@@ -31,6 +31,8 @@ use crate::stalls::Stalls;
 pub(crate) use counters::Counters;
 use counters::Gone;
 pub(crate) use pace::{Paces, pacer};
+#[cfg(test)]
+pub(crate) use tests::a_job_of;
 
 const SIGKILL: i32 = 9;
 

@@ -2,6 +2,8 @@ use neap_policy::Protection;
 use neap_units::Bytes;
 
 use super::*;
+use crate::bare::Bare;
+use crate::options::Walk;
 
 const MIB: u64 = 1 << 20;
 
@@ -15,6 +17,11 @@ fn named(groups: &Groups, name: &str, mib: u64) -> Result<Arc<Group>, NoPlace> {
         parent: Some(groups.top().clone()),
         ..Group::bare(meter(mib))
     })
+}
+
+/// A job in a service.
+pub(crate) fn a_job_of(groups: &Groups, name: &str) -> Arc<Group> {
+    named(groups, name, 1 << 20).expect("a place")
 }
 
 fn groups() -> Groups {
@@ -41,6 +48,45 @@ fn a_page_counts_for_its_group_and_those_above_and_waits_for_the_fullest() {
     assert_eq!(groups.top().meter.usage(), 50 * MIB);
     assert!(small.is_within(groups.top()) && !groups.top().is_within(&small));
     assert!(!small.is_within(&other));
+}
+
+#[test]
+fn of_a_service_the_job_that_has_most_beyond_its_protection_is_ended() {
+    let groups = groups();
+    assert!(groups.victim(groups.top()).is_none(), "nobody has memory");
+    let jobs = ["one", "two", "three"].map(|name| a_job_of(&groups, name));
+    let number = |target: &Arc<Group>| groups.victim(target).map(|group| group.number);
+    let [one, two, three] = &jobs;
+    one.charge(20 * MIB);
+    two.charge(30 * MIB);
+    assert_eq!(number(groups.top()), Some(two.number));
+    two.low.store(15 * MIB, Relaxed);
+    assert_eq!(number(groups.top()), Some(one.number), "15 MiB against 20");
+    three.charge(20 * MIB);
+    assert_eq!(
+        number(groups.top()),
+        Some(three.number),
+        "the youngest of two"
+    );
+    assert_eq!(number(one), Some(one.number), "its own limit");
+    let plain = Groups::new(Group::top(Some(Root::own()), false, meter(64)));
+    let inner = a_job_of(&plain, "inner");
+    inner.charge(MIB);
+    let victim = plain.victim(plain.top()).map(|group| group.number);
+    assert_eq!(victim, Some(Group::TOP), "a plain run ends as a whole");
+}
+
+/// A process says itself which one it was forked from.
+#[test]
+fn a_process_of_another_job_is_no_relative() {
+    let bare = Bare::serve(Walk::MemcgLru);
+    let [one, other] = ["one", "other"].map(|name| bare.with(name, 0));
+    let first = bare.space(&one, None);
+    let family = first.kin.family();
+    let stranger = bare.space(&other, Some(family));
+    assert!(!first.kin.shares() && !stranger.kin.shares());
+    let child = bare.space(&one, Some(family));
+    assert!(first.kin.shares() && child.kin.shares());
 }
 
 #[test]

@@ -200,6 +200,7 @@ impl Visits {
     /// Reclaim begins to work. A walk through the bins goes on where the last reclaim had enough, in the middle of a visit too:
     /// each job gives its share before any gives a second, however little is asked for at a time.
     pub fn begin(&mut self, job: &Job) {
+        self.meet(job);
         let protected = |visit: &Visit| visit.group.is_protected();
         if self.visit.as_ref().is_some_and(protected) {
             self.end_visit(job); // since the last reclaim
@@ -219,8 +220,7 @@ impl Visits {
     fn set_out(&mut self, job: &Job) {
         let usage = pages(job.meter.usage().saturating_sub(job.meter.pool()));
         let goal = pages(job.meter.excess());
-        let jobs = self.groups.iter().flatten().count().max(1);
-        let each = usage.0 / jobs as u64;
+        let each = usage.0 / self.lru.len().max(1);
         let of_a_block = (each / BATCH as u64).max(1).ilog2() as u8;
         self.priority = initial_priority(VisitRules::V67, usage, goal).min(of_a_block);
     }
@@ -275,6 +275,11 @@ impl Visits {
                 self.lru.remove(MemcgId(at as u32));
             }
         }
+        // Before its place is another's.
+        let gone = |visit: &Visit| self.groups[visit.id.index()].is_none();
+        if self.visit.as_ref().is_some_and(gone) {
+            self.visit = None;
+        }
         for group in below {
             let known = self.groups.iter().flatten();
             if known.into_iter().any(|other| other.number == group.number) {
@@ -288,10 +293,6 @@ impl Visits {
             self.groups[at] = Some(group);
             let bin = draw(&mut self.chance, neap_policy::MEMCG_NR_BINS);
             self.lru.insert(MemcgId(at as u32), bin);
-        }
-        let gone = |visit: &Visit| self.groups[visit.id.index()].is_none();
-        if self.visit.as_ref().is_some_and(gone) {
-            self.visit = None;
         }
     }
 
@@ -397,3 +398,6 @@ fn aged_of(job: &Job, group: &Group) -> u64 {
     live.map(|space| core.vmstat_of(space.id).aged_generations)
         .sum()
 }
+
+#[cfg(test)]
+mod tests;
