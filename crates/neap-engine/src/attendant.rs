@@ -67,7 +67,7 @@ impl Plea {
                 (spaces.iter().filter(its).count() < TUNING.agents.spaces).then_some(plea)
             }
             Request::Adopt { keeps } => {
-                let space = job.space_by_cookie(caller.number)?;
+                let space = caller.space_within(job, caller.number)?;
                 let first = !space.is_dead() && !space.claimed.swap(true, Relaxed);
                 first.then_some(Self::Adopt { space, keeps })
             }
@@ -181,7 +181,7 @@ pub(crate) fn take_over(job: &Arc<Job>, caller: &Caller, plea: Plea) -> Option<M
             if wipes {
                 space.0.traits.note(Trait::Wipes);
             }
-            if let Some(parent) = job.space_by_cookie(parent) {
+            if let Some(parent) = caller.space_within(job, parent) {
                 space.0.kin.inherit_from(&parent);
                 space.0.kin.end_inherits(); // it was not registered, so all of its mappings will be found
             }

@@ -19,6 +19,7 @@ use neap_wire::{Bad, Request};
 use crate::attendant::{self, Plea};
 use crate::group::Group;
 use crate::job::Job;
+use crate::space::Space;
 use crate::strays::Strays;
 use crate::talk::{Talks, refuse_or_answer};
 use crate::unannounced::Unannounced;
@@ -41,6 +42,12 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// The space of that number, if it is of the caller's job: nobody is kin to another job's processes.
+    pub fn space_within(&self, job: &Job, number: u64) -> Option<Arc<Space>> {
+        let space = job.space_by_cookie(number)?;
+        (space.group.number == self.group.number).then_some(space)
+    }
+
     /// Whether the process has its memory yet: who ends in the middle of a conversation needs no advice.
     pub fn lives(&self) -> bool {
         self.pidfd.lives() && neap_sys::anon_resident(self.pid).is_some_and(|bytes| bytes > 0)

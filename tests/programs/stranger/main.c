@@ -7,6 +7,8 @@
  *   sink   has itself managed, and floods the engine with replies while it reads no command
  *   stall  has itself managed, makes its userfaultfd block its readers, and takes the engine's messages from it
  *   crowd  opens many connections and says nothing; says how many threads the engine has
+ *   neighbour PID  as a member, sends every message in the name of a process of another job, and offers its files as its own;
+ *          says how many words it found in that process, which of them are names, and how many offers were believed
  *
  * Exits 0 if nothing was to be had, else 1.
  */
@@ -34,23 +36,16 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "stranger.h"
 
 #define STAGE (64ul << 20)
-#define PAGE 4096ul
 #define DEVICE_NEW 0xaa00
 
-struct hello { uint32_t magic, version, purpose, flags; uint64_t arg, arg2, number; };
-struct welcome { uint32_t magic, refused; uint64_t stage_bytes; uint32_t flags, reserved; uint64_t proof; };
-struct attach { uint32_t magic, reserved; uint64_t stage, agent, agent_bytes, cookie; uint32_t lacks; int32_t error;
-	uint64_t notes, imprint; };
-struct ready { uint32_t magic, refused; uint64_t number, family, proof; };
-struct reply { uint32_t magic, done; int32_t error; uint32_t thread; uint8_t pages[64]; };
-
 static const char *path;
-static uint32_t magic;
+uint32_t magic;
 
 /* A path, or a name in the abstract namespace. */
-static int dial(void)
+int dial(void)
 {
 	struct sockaddr_un to = { .sun_family = AF_UNIX };
 	size_t len = strlen(path), from = path[0] == '/' ? 0 : 1;
@@ -66,7 +61,7 @@ static int dial(void)
 	return fd;
 }
 
-static int say(int fd, const void *bytes, size_t len, const int *fds, int count)
+int say(int fd, const void *bytes, size_t len, const int *fds, int count)
 {
 	char room[CMSG_SPACE(32 * sizeof(int))] = { 0 };
 	struct iovec piece = { (void *)bytes, len };
@@ -85,7 +80,7 @@ static int say(int fd, const void *bytes, size_t len, const int *fds, int count)
 }
 
 /* The length of an answer, 0 if there is none in time; the first descriptor that came, or -1. */
-static ssize_t hear(int fd, void *bytes, size_t len, int millis, int *got)
+ssize_t hear(int fd, void *bytes, size_t len, int millis, int *got)
 {
 	char room[CMSG_SPACE(8 * sizeof(int))];
 	struct iovec piece = { bytes, len };
@@ -131,7 +126,7 @@ static int look(void)
 /* Both forms of the first message that there have been. */
 static int put(int old, uint32_t purpose, uint64_t number, int *answers, int *descriptors)
 {
-	struct hello hello = { magic, old ? 8 : 9, purpose, 0, 4096, 8192, number };
+	struct hello hello = { magic, old ? 8 : VERSION, purpose, 0, 4096, 8192, number };
 	uint8_t bytes[256];
 	int fd = dial(), got;
 
@@ -164,11 +159,7 @@ static int ask(void)
 	return answers + descriptors;
 }
 
-/* How an offer lies. */
-enum { HONEST, ZERO_MAPS, ZERO_PAGEMAP, ZERO_MEM, FIFO_MAPS, FILE_MAPS, OTHER_MEM, OTHER_MAPS, NULL_UFFD, EVENT_UFFD,
-       BLOCKING_UFFD, OTHER_UFFD, NO_STAGE, ODD_STAGE, UNMAPPED_STAGE, SHARED_STAGE, TOUCHED_STAGE, HUGE_AGENT, FEW, MANY, LIES };
-
-static const char *names[] = { "honest", "/dev/zero for maps", "/dev/zero for pagemap", "/dev/zero for mem", "a fifo for maps",
+static const char *names[] = { "honest", "another's files", "/dev/zero for maps", "/dev/zero for pagemap", "/dev/zero for mem", "a fifo for maps",
 	"a file for maps", "another's mem", "another's maps", "/dev/null for the userfaultfd", "an eventfd for it",
 	"one that blocks", "another's userfaultfd", "no stage", "an odd stage", "a stage that is not mapped", "a shared stage",
 	"a stage that is in use", "an agent without end", "too few descriptors", "too many" };
@@ -178,7 +169,7 @@ static int uffd_of(int device, int flags)
 	return device >= 0 ? ioctl(device, DEVICE_NEW, flags) : (int)syscall(SYS_userfaultfd, flags);
 }
 
-static pid_t other;
+pid_t other;
 static int other_uffd = -1, own_uffd = -1;
 
 /* Another process of ours, stopped, and its userfaultfd. */
@@ -203,7 +194,7 @@ static void make_other(int device)
 	close(pair[1]);
 }
 
-static int file_of(pid_t pid, const char *name)
+int file_of(pid_t pid, const char *name)
 {
 	char where[64];
 
@@ -228,10 +219,9 @@ static int file_named(const char *name, int fifo)
 	return fd;
 }
 
-/* Offers this process; the connection if it was believed, else -1. */
-static int offer(int lie)
+/* Offers this process, first with these words; the connection if it was believed, else -1. */
+int offer_as(struct hello hello, int lie)
 {
-	struct hello hello = { magic, 12, 1, 0, 0, 0, 0 };
 	struct welcome welcome = { 0 };
 	struct ready ready = { 0 };
 	int fd = dial(), device, extra, count = 4, fds[24];
@@ -260,6 +250,11 @@ static int offer(int lie)
 	case FIFO_MAPS: fds[3] = file_named("maps", 1); break;
 	case FILE_MAPS: fds[3] = file_named("maps", 0); break;
 	case OTHER_MEM: fds[1] = file_of(other, "mem"); break;
+	case OTHER_FILES:
+		fds[1] = file_of(other, "mem");
+		fds[2] = file_of(other, "pagemap");
+		fds[3] = file_of(other, "maps");
+		break;
 	case OTHER_MAPS: fds[3] = file_of(1, "maps"); break;
 	case NULL_UFFD: fds[0] = open("/dev/null", O_RDWR); break;
 	case EVENT_UFFD: fds[0] = (int)syscall(SYS_eventfd2, 0, O_NONBLOCK); break;
@@ -283,6 +278,11 @@ static int offer(int lie)
 		fd = -1;
 	}
 	return fd;
+}
+
+static int offer(int lie)
+{
+	return offer_as((struct hello) { magic, VERSION, 1, 0, 0, 0, 0 }, lie);
 }
 
 static int lie(void)
@@ -441,7 +441,7 @@ int main(int argc, char **argv)
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	memcpy(&magic, "neap", 4);
-	path = argc > 2 ? argv[2] : getenv("NEAP_SOCKET");
+	path = argc > 2 && strcmp(mode, "neighbour") ? argv[2] : getenv("NEAP_SOCKET");
 	if (!path)
 		return 2;
 	if (!strcmp(mode, "look"))
@@ -456,5 +456,7 @@ int main(int argc, char **argv)
 		return stall() != 0;
 	if (!strcmp(mode, "crowd"))
 		return crowd() != 0;
+	if (!strcmp(mode, "neighbour") && argc > 2)
+		return neighbour(atoi(argv[2])) != 0;
 	return 2;
 }
