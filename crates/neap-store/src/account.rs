@@ -23,6 +23,9 @@ pub struct Account {
     pooled: AtomicU64,
     /// All its entries: in the pool, on disk, and those of one word (`memory.swap.current`, in pages).
     swap: AtomicU64,
+    /// Bytes of its records in the swap file, and how many they are.
+    disk: AtomicU64,
+    written: AtomicU64,
 }
 
 impl Default for Account {
@@ -35,6 +38,8 @@ impl Default for Account {
             zswap: AtomicU64::new(0),
             pooled: AtomicU64::new(0),
             swap: AtomicU64::new(0),
+            disk: AtomicU64::new(0),
+            written: AtomicU64::new(0),
         }
     }
 }
@@ -156,6 +161,25 @@ impl Account {
         self.pooled.load(Relaxed)
     }
 
+    /// Bytes of its records in the swap file.
+    #[must_use]
+    pub fn disk(&self) -> u64 {
+        self.disk.load(Relaxed)
+    }
+
+    /// How many entries it has in the swap file.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written.load(Relaxed)
+    }
+
+    /// How many entries it has that are one word over and over.
+    #[must_use]
+    pub fn same_filled(&self) -> u64 {
+        // The sums move one after the other.
+        self.swap().saturating_sub(self.pooled() + self.written())
+    }
+
     /// How many entries it has.
     #[must_use]
     pub fn swap(&self) -> u64 {
@@ -168,6 +192,8 @@ impl Account {
             account.zswap.fetch_add(sums.zswap, Relaxed);
             account.pooled.fetch_add(sums.pooled, Relaxed);
             account.swap.fetch_add(sums.swap, Relaxed);
+            account.disk.fetch_add(sums.disk, Relaxed);
+            account.written.fetch_add(sums.written, Relaxed);
         }
     }
 
@@ -177,6 +203,8 @@ impl Account {
             account.zswap.fetch_sub(sums.zswap, Relaxed);
             account.pooled.fetch_sub(sums.pooled, Relaxed);
             account.swap.fetch_sub(sums.swap, Relaxed);
+            account.disk.fetch_sub(sums.disk, Relaxed);
+            account.written.fetch_sub(sums.written, Relaxed);
         }
     }
 }
@@ -194,6 +222,10 @@ pub(crate) struct Sums {
     pub pooled: u64,
     /// Entries anywhere.
     pub swap: u64,
+    /// Bytes in the swap file.
+    pub disk: u64,
+    /// Entries there.
+    pub written: u64,
 }
 
 impl Sums {
@@ -202,15 +234,31 @@ impl Sums {
         Self {
             zswap: len as u64,
             pooled: 1,
-            swap: 0,
+            ..Self::NONE
+        }
+    }
+
+    /// One entry in the swap file whose record takes so many bytes there.
+    pub fn on_disk(room: usize) -> Self {
+        Self {
+            disk: room as u64,
+            written: 1,
+            ..Self::NONE
         }
     }
 
     /// One entry, wherever it is.
     pub const ENTRY: Self = Self {
+        swap: 1,
+        ..Self::NONE
+    };
+
+    const NONE: Self = Self {
         zswap: 0,
         pooled: 0,
-        swap: 1,
+        swap: 0,
+        disk: 0,
+        written: 0,
     };
 }
 
@@ -230,8 +278,12 @@ mod tests {
         assert_eq!(sums(&inner), (100, 1, 1));
         assert_eq!(sums(&job), (100, 1, 1));
         assert_eq!(sums(&top), (100, 1, 2));
+        assert_eq!((job.same_filled(), top.same_filled()), (0, 1));
         inner.take(Sums::pooled(100));
         assert_eq!(sums(&top), (0, 0, 2));
+        inner.add(Sums::on_disk(64));
+        assert_eq!((top.disk(), job.written(), other.disk()), (64, 1, 0));
+        assert_eq!((job.same_filled(), top.same_filled()), (0, 1));
         assert!(inner.is_within(&job) && inner.is_within(&inner) && !other.is_within(&job));
         job.set_writeback(false);
         assert!(!inner.writes() && inner.writeback() && !job.writes() && other.writes());

@@ -36,7 +36,13 @@ impl Inner {
             match entry.place() {
                 Place::Free => unreachable!("a placed entry is not free"),
                 Place::Same(_) => same += 1,
-                Place::Disk(location, _) => records.push((location, record_room(entry.len()))),
+                Place::Disk(location, _) => {
+                    let room = record_room(entry.len());
+                    let owner = &mut owners[entry.owner().index()];
+                    owner.disk += room as u64;
+                    owner.written += 1;
+                    records.push((location, room));
+                }
                 Place::Pool(_) => {
                     let owner = &mut owners[entry.owner().index()];
                     owner.compressed += entry.len() as u64;
@@ -82,6 +88,11 @@ impl Inner {
             );
             assert_eq!(owner.stored, counted.stored, "entries of owner {number}");
             assert_eq!(owner.entries, counted.entries, "all of owner {number}");
+            assert_eq!(
+                (owner.disk, owner.written),
+                (counted.disk, counted.written),
+                "what owner {number} has on disk"
+            );
             let expected = counted.stored - poor[number];
             assert_eq!(owner.list.len(), expected, "list of owner {number}");
             let mut listed = 0;

@@ -32,6 +32,9 @@ pub(super) struct Owner {
     pub stats: OwnerStats,
     /// All its entries, wherever they are.
     pub entries: u64,
+    /// Bytes of its records in the swap file, and how many they are.
+    pub disk: u64,
+    pub written: u64,
     /// Whom they count for.
     pub account: Option<Arc<Account>>,
     /// Its entries may not be written to the swap file, as that account has it.
@@ -45,6 +48,8 @@ impl Owner {
             zswap: self.compressed,
             pooled: self.stored,
             swap: self.entries,
+            disk: self.disk,
+            written: self.written,
         }
     }
 
@@ -59,6 +64,8 @@ impl Owner {
         self.compressed += sums.zswap;
         self.stored += sums.pooled;
         self.entries += sums.swap;
+        self.disk += sums.disk;
+        self.written += sums.written;
         self.account.iter().for_each(|account| account.add(sums));
     }
 
@@ -66,6 +73,8 @@ impl Owner {
         self.compressed -= sums.zswap;
         self.stored -= sums.pooled;
         self.entries -= sums.swap;
+        self.disk -= sums.disk;
+        self.written -= sums.written;
         self.account.iter().for_each(|account| account.take(sums));
     }
 }
@@ -267,7 +276,9 @@ impl Inner {
         self.uncharge(id, &entry);
         let place = Place::Disk(location, checksum);
         self.entries.get_mut(id).set_place(place);
-        self.extents.add(location, record_room(entry.len()));
+        let room = record_room(entry.len());
+        self.extents.add(location, room);
+        self.owner(entry.owner()).add(Sums::on_disk(room));
         self.stats.swapped_pages += 1;
     }
 
@@ -285,7 +296,9 @@ impl Inner {
                 self.uncharge(id, &entry);
             }
             Place::Disk(location, _) => {
-                self.extents.release(location, record_room(entry.len()));
+                let room = record_room(entry.len());
+                self.extents.release(location, room);
+                self.owner(entry.owner()).take(Sums::on_disk(room));
                 self.stats.swapped_pages -= 1;
             }
         }

@@ -163,14 +163,22 @@ impl Store {
     /// Bytes that the entries of each of these owners have in the pool.
     #[must_use]
     pub fn compressed_of(&self, owners: impl IntoIterator<Item = SpaceId>) -> Vec<Bytes> {
+        let places = self.places_of(owners);
+        places.into_iter().map(|(pool, _)| pool).collect()
+    }
+
+    /// The same, and the bytes of their records in the swap file.
+    #[must_use]
+    pub fn places_of(&self, owners: impl IntoIterator<Item = SpaceId>) -> Vec<(Bytes, Bytes)> {
         let inner = self.lock();
         let of = |owner: SpaceId| {
-            inner
-                .owners
-                .get(owner.index())
-                .map_or(0, |own| own.compressed)
+            let own = inner.owners.get(owner.index());
+            own.map_or((0, 0), |own| (own.compressed, own.disk))
         };
-        owners.into_iter().map(|owner| Bytes(of(owner))).collect()
+        let places = owners.into_iter().map(of);
+        places
+            .map(|(pool, disk)| (Bytes(pool), Bytes(disk)))
+            .collect()
     }
 
     /// Whether any page can go to the swap file, as far as is known: not while it refuses writes.

@@ -57,6 +57,11 @@ fn pages_of_an_account_that_writes_nothing_stay_and_those_of_others_go() {
     assert_eq!((t.stays.swap(), t.goes.pooled()), (200, 200));
     write_all(&t.f.store, &mut t.f.codec);
     assert_eq!((t.on_disk(&stays), t.on_disk(&goes)), (0, 200));
+    assert_eq!((t.stays.written(), t.goes.written()), (0, 200));
+    assert_eq!(t.goes.disk(), t.f.store.stats().swap_used_bytes);
+    let places = t.f.store.places_of([STAYS, GOES]);
+    assert_eq!(places[0].0.0, t.stays.zswap());
+    assert_eq!((places[0].1.0, places[1].1.0), (0, t.goes.disk()));
     assert_eq!(
         (t.goes.zswap(), t.goes.pooled(), t.goes.swap()),
         (0, 0, 200)
