@@ -9,11 +9,11 @@ use crate::request::Fault;
 /// One thing that is to be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// `memory.max`: the limit, in bytes.
+    /// `memory.max`: the limit, in bytes, or [`NO_LIMIT`].
     MemoryMax(u64),
     /// `memory.high`: above it memory is reclaimed and who takes more waits, in bytes, or [`NO_LIMIT`].
     MemoryHigh(u64),
-    /// `memory.low`: what others of the service do not take from it while they have any, in bytes.
+    /// `memory.low`: what others of the service do not take from it while they have any, in bytes; [`NO_LIMIT`]: all of it.
     MemoryLow(u64),
     /// `memory.min`: what is never taken from it for others, in bytes.
     MemoryMin(u64),
@@ -46,27 +46,38 @@ impl Change {
         "memory.pressure",
     ];
 
+    /// The key that a word stands for. The files of a memory cgroup have some under longer names, which are taken, too.
+    #[must_use]
+    pub fn key(word: &str) -> &str {
+        match word {
+            "memory.swap.max" | "memory.zswap.max" | "memory.zswap.writeback" => {
+                &word["memory.".len()..]
+            }
+            _ => word,
+        }
+    }
+
+    /// A size in bytes; `max` is no limit, as in the files of a memory cgroup.
+    pub(crate) fn size(key: &'static str, value: &Value) -> Result<u64, Fault> {
+        let no_limit = (value == "max").then_some(NO_LIMIT);
+        let size = value.as_u64().or(no_limit);
+        size.ok_or(Fault::Field(key, "a number of bytes, or max"))
+    }
+
     /// The change of `key` to `value`.
     ///
     /// # Errors
     /// There is no such key, or it does not hold such a value.
     pub fn new(key: &str, value: &Value) -> Result<Self, Fault> {
         let number = value.as_u64();
-        let limit = number.or_else(|| (value == "max").then_some(NO_LIMIT));
-        let no_limit = |key| Fault::Field(key, "a number of bytes, or max");
-        match key {
-            "memory.max" => number
-                .map(Self::MemoryMax)
-                .ok_or(Fault::Field("memory.max", "a number of bytes")),
-            "memory.low" => number
-                .map(Self::MemoryLow)
-                .ok_or(Fault::Field("memory.low", "a number of bytes")),
-            "memory.min" => number
-                .map(Self::MemoryMin)
-                .ok_or(Fault::Field("memory.min", "a number of bytes")),
-            "memory.high" => limit.map(Self::MemoryHigh).ok_or(no_limit("memory.high")),
-            "swap.max" => limit.map(Self::SwapMax).ok_or(no_limit("swap.max")),
-            "zswap.max" => limit.map(Self::ZswapMax).ok_or(no_limit("zswap.max")),
+        let size = |key| Self::size(key, value);
+        match Self::key(key) {
+            "memory.max" => size("memory.max").map(Self::MemoryMax),
+            "memory.low" => size("memory.low").map(Self::MemoryLow),
+            "memory.min" => size("memory.min").map(Self::MemoryMin),
+            "memory.high" => size("memory.high").map(Self::MemoryHigh),
+            "swap.max" => size("swap.max").map(Self::SwapMax),
+            "zswap.max" => size("zswap.max").map(Self::ZswapMax),
             "zswap.max_pool_percent" => number
                 .and_then(|percent| u8::try_from(percent).ok())
                 .filter(|percent| (1..=100).contains(percent))

@@ -208,12 +208,12 @@ impl Join {
     const COMMAND: usize = 1024;
 
     fn read(object: &Map<String, Value>) -> Result<Self, Fault> {
+        let named = object.iter();
+        let named = named.map(|(key, value)| (Change::key(key).to_owned(), value.clone()));
+        let object: &Map<String, Value> = &named.collect();
         let size = |key: &'static str| match object.get(key) {
             None | Some(Value::Null) => Ok(None),
-            Some(size) => {
-                let size = size.as_u64().ok_or(Fault::Field(key, "a number of bytes"));
-                size.map(Some)
-            }
+            Some(size) => Change::size(key, size).map(Some),
         };
         let command = object.get("command").and_then(Value::as_array);
         let words = command.into_iter().flatten().filter_map(Value::as_str);
@@ -374,6 +374,41 @@ mod tests {
                 assert_eq!(Call::read(line.as_bytes()), Ok(call));
             }
         }
+    }
+
+    #[test]
+    fn the_kernel_s_names_and_its_max_are_taken() {
+        let same = |one: &str, other: &str| {
+            let read = |line: &str| Call::read(line.as_bytes()).expect("a request");
+            assert_eq!(read(one), read(other), "{one}");
+        };
+        for (kernel, own) in [
+            ("memory.swap.max", "swap.max"),
+            ("memory.zswap.max", "zswap.max"),
+            ("memory.zswap.writeback", "zswap.writeback"),
+        ] {
+            same(
+                &format!("{{\"v\":1,\"op\":\"set\",\"set\":{{\"{kernel}\":1}}}}"),
+                &format!("{{\"v\":1,\"op\":\"set\",\"set\":{{\"{own}\":1}}}}"),
+            );
+            same(
+                &format!("{{\"v\":1,\"op\":\"join\",\"{kernel}\":0}}"),
+                &format!("{{\"v\":1,\"op\":\"join\",\"{own}\":0}}"),
+            );
+        }
+        for key in [
+            "memory.max",
+            "memory.high",
+            "memory.low",
+            "memory.min",
+            "memory.swap.max",
+        ] {
+            same(
+                &format!("{{\"v\":1,\"op\":\"set\",\"set\":{{\"{key}\":\"max\"}}}}"),
+                &format!("{{\"v\":1,\"op\":\"set\",\"set\":{{\"{key}\":{NO_LIMIT}}}}}"),
+            );
+        }
+        assert_eq!(Change::key("memory.writeback"), "memory.writeback");
     }
 
     #[test]

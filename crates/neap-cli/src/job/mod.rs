@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use neap_control::{Change, Fault, Request};
-use neap_units::{Bytes, NO_LIMIT, Size, parse_size};
+use neap_units::{Bytes, Size, parse_size};
 use serde_json::{Value, json};
 
 use crate::choice::IdleTime;
@@ -153,18 +153,14 @@ fn change(word: &str) -> Result<Change, Failure> {
     let (key, text) = word
         .split_once('=')
         .ok_or_else(|| Failure::Setting(format!("{word:?} is not KEY=VALUE")))?;
-    // The kernel's names are taken, too.
-    let key = match key {
-        "memory.swap.max" | "memory.zswap.max" | "memory.zswap.writeback" => {
-            &key["memory.".len()..]
-        }
-        key => key,
-    };
+    let key = Change::key(key);
     let value = match key {
-        "memory.max" if text == "max" => NO_LIMIT.into(),
-        "memory.max" | "memory.low" | "memory.min" => size(key, text)?.0.into(),
-        "memory.high" | "swap.max" | "zswap.max" if text == "max" => text.into(),
-        "memory.high" | "swap.max" | "zswap.max" => size(key, text)?.0.into(),
+        "memory.max" | "memory.high" | "memory.low" | "memory.min" | "swap.max" | "zswap.max" => {
+            match text {
+                "max" => text.into(),
+                text => size(key, text)?.0.into(),
+            }
+        }
         "idle" => match text.parse() {
             Ok(IdleTime(time)) => time.as_millis().into(),
             Err(bad) => return Err(Failure::Setting(bad.to_string())),
@@ -275,6 +271,8 @@ fn line(event: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use neap_units::NO_LIMIT;
+
     use super::*;
 
     #[test]
@@ -288,6 +286,8 @@ mod tests {
         assert_eq!(no_limit, Change::MemoryMax(NO_LIMIT));
         let kernel = change("memory.swap.max=2G").unwrap();
         assert_eq!(kernel, Change::SwapMax(2 << 30));
+        let all = change("memory.low=max").unwrap();
+        assert_eq!(all, Change::MemoryLow(NO_LIMIT));
         let kernel = change("memory.zswap.writeback=1").unwrap();
         assert_eq!(kernel, Change::Writeback(true));
         assert_eq!(change("idle=90s").unwrap(), Change::Idle(90_000));

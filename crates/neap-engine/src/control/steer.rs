@@ -179,10 +179,7 @@ impl Job {
     /// Tells of a limit that was moved. What was in vain before may not be now.
     fn note_limit(&self, group: &Group, which: &str, bytes: u64) {
         self.groups.forget_told_dry();
-        let words = match bytes {
-            NO_LIMIT => "max".to_owned(),
-            bytes => Bytes(bytes).to_string(),
-        };
+        let words = in_words(bytes);
         let line = format!("memory.{which} is {words} from now on");
         self.log.note_of(self, group, Kind::Set, line);
         self.sampler.ring();
@@ -241,7 +238,7 @@ impl Job {
             &group.min
         };
         place.store(bytes, Relaxed);
-        let line = format!("memory.{which} is {} from now on", Bytes(bytes));
+        let line = format!("memory.{which} is {} from now on", in_words(bytes));
         self.log.note_of(self, group, Kind::Set, line);
     }
 
@@ -256,8 +253,8 @@ impl Job {
         json!({
             "memory.max": limit,
             "memory.high": limit_of(group.meter.high()),
-            "memory.low": group.low.load(Relaxed),
-            "memory.min": group.min.load(Relaxed),
+            "memory.low": limit_of(group.low.load(Relaxed)),
+            "memory.min": limit_of(group.min.load(Relaxed)),
             "swap.max": limit_of(account.swap_max()),
             "zswap.max": limit_of(account.zswap_max()),
             "zswap.max_pool_percent": self.pool_percent.load(Relaxed),
@@ -413,6 +410,14 @@ fn limit_of(bytes: u64) -> Value {
     match bytes {
         NO_LIMIT => "max".into(),
         bytes => bytes.into(),
+    }
+}
+
+/// The same for people.
+fn in_words(bytes: u64) -> String {
+    match bytes {
+        NO_LIMIT => "max".to_owned(),
+        bytes => Bytes(bytes).to_string(),
     }
 }
 
