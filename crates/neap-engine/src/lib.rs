@@ -43,6 +43,7 @@ mod play;
 mod prefetch;
 mod probe;
 mod proof;
+mod quiet;
 mod reclaim;
 mod record;
 mod report;

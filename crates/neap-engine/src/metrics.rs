@@ -17,7 +17,7 @@ pub struct Metric {
     pub name: &'static str,
     /// It only grows.
     pub grows: bool,
-    /// What it counts.
+    /// What it counts; nothing, of events that have no unit.
     pub unit: &'static str,
     /// What it is.
     pub help: &'static str,
@@ -32,7 +32,7 @@ type Event = (
     fn(&Counters) -> &AtomicU64,
 );
 
-const EVENTS: [Event; 12] = [
+const EVENTS: [Event; 17] = [
     ("vmstat", "pgfault", "faults", "Fault served", |c| {
         &c.pgfault
     }),
@@ -98,6 +98,41 @@ const EVENTS: [Event; 12] = [
         "events",
         "Thread that took memory while its job was above memory.high",
         |c| &c.high,
+    ),
+    (
+        "memory_events",
+        "low",
+        "",
+        "Visit of reclaim to a job below its memory.low",
+        |c| &c.low,
+    ),
+    (
+        "memory_events",
+        "high",
+        "",
+        "Thread that took memory while its job was above memory.high",
+        |c| &c.high,
+    ),
+    (
+        "memory_events",
+        "max",
+        "",
+        "Fault that was about to take the job over memory.max",
+        |c| &c.max,
+    ),
+    (
+        "memory_events",
+        "oom",
+        "",
+        "Time that nothing more could be reclaimed",
+        |c| &c.oom,
+    ),
+    (
+        "memory_events",
+        "oom_kill",
+        "",
+        "Process killed since nothing more could be reclaimed",
+        |c| &c.oom_kill,
     ),
     (
         "neap",

@@ -81,6 +81,13 @@ pub struct ProcessReport {
     pub stalled_seconds: f64,
     /// Processor time of neap's thread in it, when it was last seen.
     pub agent_seconds: f64,
+    /// Of a job that runs: what the pool has of it, in bytes.
+    pub pool_bytes: u64,
+    /// The same of the swap file.
+    pub swap_used_bytes: u64,
+    /// Of a service: the job that it is of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
 }
 
 impl ProcessReport {
@@ -93,6 +100,9 @@ impl ProcessReport {
             peak_resident_bytes: 0,
             stalled_seconds: 0.0,
             agent_seconds: 0.0,
+            pool_bytes: 0,
+            swap_used_bytes: 0,
+            job: None,
         }
     }
 }
@@ -134,6 +144,8 @@ pub struct Report {
     pub vmstat: BTreeMap<&'static str, u64>,
     /// State and counters of the compressed pool, with the kernel's names.
     pub zswap: BTreeMap<&'static str, u64>,
+    /// `memory.events`, by the kernel's names.
+    pub memory_events: BTreeMap<&'static str, u64>,
     /// How often each kind of event has come.
     pub events: BTreeMap<&'static str, u64>,
     /// Counters that only neap has.
@@ -157,6 +169,7 @@ impl Report {
         match part {
             "vmstat" => &mut self.vmstat,
             "zswap" => &mut self.zswap,
+            "memory_events" => &mut self.memory_events,
             _ => &mut self.neap,
         }
     }
@@ -213,7 +226,7 @@ impl Job {
             },
             processes: roll.listed.clone(),
             warnings: self.warnings.all(),
-            events: self.log.counts(),
+            events: self.groups.top().seen.counts(),
             pressure,
             generations,
             ..Report::default()
@@ -242,15 +255,7 @@ mod tests {
     fn a_job_of_many_processes_has_a_bounded_list_and_an_exact_count() {
         let mut roll = Roll::default();
         for pid in 1..=TUNING.report.processes as i32 + 10 {
-            roll.add(ProcessReport {
-                pid,
-                group: 0,
-                comm: String::new(),
-                resident_bytes: 0,
-                peak_resident_bytes: 0,
-                stalled_seconds: 0.0,
-                agent_seconds: 0.0,
-            });
+            roll.add(ProcessReport::new(pid, 0));
         }
         roll.add(ProcessReport::new(1, 7));
         assert_eq!(

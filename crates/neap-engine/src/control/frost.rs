@@ -184,10 +184,12 @@ impl Freezing {
     fn result(&self, job: &Job) -> Value {
         let (stopped, running, _) = self.group.freeze.tell();
         let (anonymous, programs) = job.anonymous(&self.group);
-        let stats = job.store.stats();
-        let pool = match self.group.parent {
-            None => stats.pool_bytes,
-            Some(_) => self.group.account.zswap(),
+        let (pool, disk) = match self.group.parent {
+            None => {
+                let stats = job.store.stats();
+                (stats.pool_bytes, stats.swap_used_bytes)
+            }
+            Some(_) => (self.group.account.zswap(), self.group.account.disk()),
         };
         let mut result = json!({
             "stopped_processes": stopped,
@@ -195,7 +197,7 @@ impl Freezing {
             "reclaimed_bytes": self.before.saturating_sub(self.group.meter.usage()),
             "resident_bytes": anonymous,
             "pool_bytes": pool,
-            "swap_used_bytes": stats.swap_used_bytes,
+            "swap_used_bytes": disk,
         });
         if anonymous > TUNING.freeze.kept.0 * programs as u64 {
             result["held"] = Inventory::take(job, &self.group).words_of_programs().into();

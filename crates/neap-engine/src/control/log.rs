@@ -110,7 +110,6 @@ impl Event {
 #[derive(Default)]
 pub(crate) struct Log {
     kept: Lock<Kept, 8>,
-    counts: [AtomicU64; Kind::NAMES.len()],
     /// Wakes who tells of them.
     waker: OnceLock<Waker>,
 }
@@ -122,10 +121,20 @@ pub(crate) struct Seen {
     full: AtomicBool,
     /// The group is over it.
     over: AtomicBool,
-    /// Faults that had waited.
+    /// Faults that had waited since it was full.
     held: AtomicU64,
     /// When it was last told that memory waits, in nanoseconds.
     last: AtomicU64,
+    /// How often each kind of event has come, of the group and of those below it.
+    counts: [AtomicU64; Kind::NAMES.len()],
+}
+
+impl Seen {
+    /// How often each kind of event has come.
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        let counts = self.counts.iter().map(|count| count.load(Relaxed));
+        Kind::NAMES.into_iter().zip(counts).collect()
+    }
 }
 
 /// Threads that a program waits for take its lock. So nothing is allocated, copied or freed under it.
@@ -181,7 +190,9 @@ impl Log {
 
     /// Something has happened to a group.
     pub fn note_of(&self, job: &Job, group: &Group, kind: Kind, message: String) {
-        self.counts[kind as usize].fetch_add(1, Relaxed);
+        for level in group.chain() {
+            level.seen.counts[kind as usize].fetch_add(1, Relaxed);
+        }
         #[expect(clippy::disallowed_methods, reason = "a person reads when it was")]
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let event = Arc::new(Event {
@@ -202,7 +213,7 @@ impl Log {
     /// The sampler has looked at a group; `full`: faults have to wait now. What lasts is one event.
     pub fn look(&self, job: &Job, group: &Group, full: bool) {
         let seen = &group.seen;
-        let held = group.events.held.load(Relaxed);
+        let held = group.events.full.load(Relaxed);
         let full = seen.held.swap(held, Relaxed) != held || full;
         let over = group.meter.is_far_over() && !group.meter.settles();
         let was_full = seen.full.swap(full, Relaxed);
@@ -250,12 +261,6 @@ impl Log {
         let kept = self.kept.lock();
         all.extend(kept.events.iter().filter(|event| event.seq >= seq).cloned());
         all
-    }
-
-    /// How often each kind has come.
-    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
-        let counts = self.counts.iter().map(|count| count.load(Relaxed));
-        Kind::NAMES.into_iter().zip(counts).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The figures of a job, or of all jobs of a service, while it runs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 use crate::group::Group;
 use crate::job::Job;
 use crate::report::{MemoryReport, ProcessReport, Report};
+use crate::space::Space;
 
 /// All figures of a running job. Fields are only added while the schema stays.
 #[derive(Clone, Debug, Serialize)]
@@ -32,6 +34,8 @@ pub struct Stat {
     /// Of a service: its jobs. Of a job: runs within it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<Vec<Value>>,
+    /// For how long none of its processes has done anything, as far as is known.
+    pub idle_seconds: f64,
     /// The settings, as they are.
     pub settings: Value,
     /// As in `--stats`, but the processes are those that live.
@@ -48,6 +52,7 @@ impl Job {
     /// The same of a group. Below the top it has what is counted for each.
     pub fn stat_of(&self, group: &Arc<Group>) -> Stat {
         let is_top = group.parent.is_none();
+        self.look_for_quiet(&self.spaces_of(group));
         let mut report = match is_top {
             true => self.report(),
             false => self.report_of(group),
@@ -79,22 +84,27 @@ impl Job {
             jobs: is_top
                 .then(|| self.jobs())
                 .filter(|jobs| self.options.serves || !jobs.is_empty()),
+            idle_seconds: self.idle_seconds(group),
             settings: self.settings(group),
             report,
         }
     }
 
-    /// Numbers of the processes of a group that live, in order.
-    fn living(&self, group: &Group) -> Vec<i32> {
+    fn idle_seconds(&self, group: &Group) -> f64 {
+        self.idle_for(group).duration().as_secs_f64()
+    }
+
+    /// The processes of a group that live, with their spaces, in order of their numbers.
+    fn living(&self, group: &Group) -> Vec<(i32, Arc<Space>)> {
         let spaces = self.spaces_of(group);
-        let bodies = spaces.iter().filter(|space| !space.is_dead());
-        let bodies = bodies.filter_map(|space| space.body.get());
-        let mut living: Vec<i32> = bodies
-            .filter(|body| !body.is_left())
-            .map(|body| body.pid)
-            .collect();
-        living.sort_unstable();
-        living.dedup();
+        let pid = |space: &Arc<Space>| {
+            let body = space.body.get().filter(|body| !body.is_left())?;
+            Some((body.pid, space.clone()))
+        };
+        let live = spaces.iter().filter(|space| !space.is_dead());
+        let mut living: Vec<_> = live.filter_map(pid).collect();
+        living.sort_unstable_by_key(|(pid, _)| *pid);
+        living.dedup_by_key(|(pid, _)| *pid);
         living
     }
 
@@ -102,13 +112,20 @@ impl Job {
         let mut living = self.living(group);
         report.neap.insert("processes", living.len() as u64);
         // Of a process that has execed there is one record more each time; the last is of what it is.
-        report.processes.reverse();
-        report.processes.retain(|process| {
-            let at = living.binary_search(&process.pid);
-            at.is_ok_and(|at| living.remove(at) == process.pid)
-        });
-        report.processes.reverse();
-        report.processes.truncate(TUNING.control.processes);
+        let mut kept = Vec::new();
+        for mut process in std::mem::take(&mut report.processes).into_iter().rev() {
+            if let Ok(at) = living.binary_search_by_key(&process.pid, |(pid, _)| *pid) {
+                let (_, space) = living.remove(at);
+                process.job = space.group.name.as_ref().map(Name::to_string);
+                kept.push((process, space.id));
+            }
+        }
+        let places = self.store.places_of(kept.iter().map(|(_, id)| *id));
+        for ((process, _), (pool, disk)) in kept.iter_mut().zip(places) {
+            (process.pool_bytes, process.swap_used_bytes) = (pool.0, disk.0);
+        }
+        let kept = kept.into_iter().rev().map(|(process, _)| process);
+        report.processes = kept.take(TUNING.control.processes).collect();
     }
 
     /// Everything that the engine knows of a group below the top.
@@ -134,7 +151,8 @@ impl Job {
             pressure: group.stalls.report(),
             ..Report::default()
         };
-        report.zswap.insert("compressed_bytes", group.meter.pool());
+        report.zswap = stored(group);
+        report.events = group.seen.counts();
         for (part, name, value) in Self::counted(&group.events) {
             report.table(part).insert(name, value);
         }
@@ -171,8 +189,11 @@ impl Job {
                 "writeback": group.account.writeback(),
                 "current_bytes": group.meter.usage(),
                 "resident_bytes": resident,
-                "pool_bytes": group.meter.pool(),
+                "pool_bytes": group.account.zswap(),
                 "swap_current_bytes": group.account.swap() * PAGE_SIZE as u64,
+                "zswap": stored(group),
+                "pgmajfault": group.events.pgmajfault.load(Relaxed),
+                "idle_seconds": self.idle_seconds(group),
                 "peak_bytes": group.meter.peaks().0,
                 "frozen": group.freeze.is_frozen(),
                 "pressure": group.stalls.report(),
@@ -180,4 +201,19 @@ impl Job {
         };
         below.iter().map(line).collect()
     }
+}
+
+/// What the pool and the swap file have of a group below the top, by the names of the whole store. The pool is shared: its part is
+/// what its compressed pages take.
+fn stored(group: &Group) -> BTreeMap<&'static str, u64> {
+    let account = &group.account;
+    let same = account.same_filled();
+    BTreeMap::from([
+        ("stored_pages", account.pooled() + same),
+        ("same_filled_pages", same),
+        ("compressed_bytes", account.zswap()),
+        ("pool_bytes", account.zswap()),
+        ("swapped_pages", account.written()),
+        ("swap_used_bytes", account.disk()),
+    ])
 }

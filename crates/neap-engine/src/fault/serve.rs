@@ -124,6 +124,7 @@ impl FaultThread {
         }
         self.held = true;
         self.space.group.count(|events| &events.held, 1);
+        self.space.group.note_full();
         if self.space.group.excess() > 0 {
             self.job.reclaim.ring();
         } else {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use neap_policy::Vmstat;
 use neap_store::OwnerStats;
+use neap_units::PAGE_SIZE;
 
 use super::Group;
 use crate::job::Job;
@@ -34,6 +35,14 @@ pub(crate) struct Counters {
     pub low: AtomicU64,
     /// Times that a thread which took memory was above `memory.high`.
     pub high: AtomicU64,
+    /// Faults that found the group itself full, and not only one above it or below. It is not counted for those above.
+    pub full: AtomicU64,
+    /// Times that memory was about to go over `memory.max`.
+    pub max: AtomicU64,
+    /// Times that nothing more could be reclaimed.
+    pub oom: AtomicU64,
+    /// Processes that were killed for that.
+    pub oom_kill: AtomicU64,
     /// Moves that the kernel refused.
     pub busy: AtomicU64,
 }
@@ -60,6 +69,16 @@ impl Group {
         }
     }
 
+    /// A fault must wait, since the group or one above it is full: counted for the lowest that is, as the kernel charges from
+    /// the bottom up.
+    pub fn note_full(&self) {
+        let full = |level: &&Self| level.meter.must_hold(PAGE_SIZE as u64);
+        if let Some(level) = self.chain().find(full) {
+            level.events.full.fetch_add(1, Relaxed);
+            level.count(|events| &events.max, 1);
+        }
+    }
+
     /// A space is gone, with these counts.
     pub fn note_gone(&self, vmstat: &Vmstat, stored: &OwnerStats) {
         for group in self.chain() {
@@ -69,6 +88,15 @@ impl Group {
 }
 
 impl Job {
+    /// Kills the processes of a group of which nothing more can be reclaimed.
+    pub fn kill_for_room(&self, group: &Group) {
+        let spaces = self.spaces_of(group);
+        let bodies = spaces.iter().filter_map(|space| space.body.get());
+        let killed = bodies.filter(|body| body.pidfd.lives()).count();
+        group.count(|events| &events.oom_kill, killed as u64);
+        self.groups.kill(group);
+    }
+
     /// The counters of a group below the top, by their names.
     pub fn counts_of(&self, group: &Group) -> BTreeMap<&'static str, u64> {
         let mut sum = *group.gone.lock();

@@ -160,3 +160,22 @@ fn events_are_counted_on_the_way_up() {
     let counted = |group: &Group| group.events.pgfault.load(Relaxed);
     assert_eq!((counted(&one), counted(groups.top())), (3, 4));
 }
+
+#[test]
+fn a_fault_that_waits_is_an_event_of_the_level_that_is_full_and_of_those_above() {
+    let groups = groups();
+    let small = named(&groups, "small", 16).expect("a place");
+    let events = |group: &Group| {
+        let counted = [&group.events.full, &group.events.max];
+        counted.map(|count| count.load(Relaxed))
+    };
+    small.note_full();
+    assert_eq!(events(&small), [0, 0], "it has room");
+    small.charge(16 * MIB);
+    small.note_full();
+    assert_eq!((events(&small), events(groups.top())), ([1, 1], [0, 1]));
+    small.uncharge(MIB);
+    groups.top().charge(60 * MIB);
+    small.note_full();
+    assert_eq!((events(&small), events(groups.top())), ([1, 1], [1, 2]));
+}

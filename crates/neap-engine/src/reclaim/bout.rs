@@ -343,10 +343,11 @@ impl Reclaimer {
             return; // no job has memory
         };
         if !victim.note_told_dry() {
+            group.count(|events| &events.oom, 1);
             self.tell_why(&group, &victim, kills); // first: a client ends with its job
         }
         if kills {
-            self.job.groups.kill(&victim);
+            self.job.kill_for_room(&victim);
         }
         if victim.number != group.number {
             self.look_again(at, &victim);

@@ -43,6 +43,8 @@ pub(crate) struct Sampler {
     next_agents: u64,
     /// When to look next for processes that have execed.
     next_execs: u64,
+    /// When to look next for those that do nothing.
+    next_quiet: u64,
     /// When to count mappings again, and whose turn it is.
     next_count: u64,
     count_turn: usize,
@@ -88,6 +90,7 @@ impl Sampler {
             next_copies: 0,
             next_agents: 0,
             next_execs: 0,
+            next_quiet: 0,
             next_count: 0,
             count_turn: 0,
             last: 0,
@@ -107,6 +110,7 @@ impl Sampler {
         self.measure_shares(&spaces);
         self.measure_agents(&spaces);
         self.look_after_agents(&spaces);
+        self.look_for_quiet(&spaces);
         let resident = self.measure_resident(&spaces);
         let sample = self.sample(&resident);
         let usage = self.job.meter.usage_of(&sample);
@@ -285,6 +289,15 @@ impl Sampler {
         self.job.look_after_agents(spaces);
         let took = neap_sys::thread_nanos() - before;
         self.next_execs = now + TUNING.looks.execs.0.max(took * TUNING.looks.execs_rest);
+    }
+
+    /// Looks who does nothing.
+    fn look_for_quiet(&mut self, spaces: &[Arc<Space>]) {
+        let now = neap_sys::monotonic_nanos();
+        if now >= self.next_quiet {
+            self.job.look_for_quiet(spaces);
+            self.next_quiet = now + TUNING.idle.look_at_most.0;
+        }
     }
 
     /// Anonymous memory of each process that can be measured, with what the kernel takes for its mappings, in bytes.

@@ -47,6 +47,7 @@ use neap_units::{PAGE_SIZE, PageNr, Pages, SpaceId};
 use crate::agent::Agent;
 use crate::group::Group;
 use crate::proof::Token;
+use crate::quiet::Quiet;
 pub(crate) use births::Born;
 use copies::Copies;
 use cow::Cow;
@@ -191,6 +192,8 @@ pub(crate) struct Space {
     pub queues: AtomicBool,
     /// Pages that are to be taken since its process does nothing (`--idle`).
     pub idle: AtomicU64,
+    /// Since when its process does nothing.
+    pub quiet: Quiet,
     /// Pages that were touched after they had left.
     pub came_back: AtomicU64,
     /// Time for which some thread waited, in nanoseconds.
@@ -255,6 +258,7 @@ impl Space {
             rests_until: AtomicU64::new(0),
             queues: AtomicBool::new(false),
             idle: AtomicU64::new(0),
+            quiet: Quiet::default(),
             came_back: AtomicU64::new(0),
             stalled: AtomicU64::new(0),
             charged: AtomicU64::new(0),
