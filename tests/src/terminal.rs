@@ -31,6 +31,7 @@ pub struct Terminal {
     seen: Arc<Mutex<Vec<u8>>>,
     /// Nobody looks at it any more.
     left: Arc<AtomicBool>,
+    size: (usize, usize),
     reader: Option<JoinHandle<()>>,
 }
 
@@ -97,6 +98,7 @@ impl Terminal {
             keys,
             seen,
             left,
+            size: (columns.into(), rows.into()),
             reader: Some(reader),
         }
     }
@@ -108,17 +110,23 @@ impl Terminal {
         String::from_utf8_lossy(&seen).into_owned()
     }
 
-    /// Waits until something was drawn that has these words.
+    /// The rows as they are on the screen now.
+    #[must_use]
+    pub fn screen(&self) -> Vec<String> {
+        drawn(&self.seen(), self.size)
+    }
+
+    /// Waits until some row of the screen has these words.
     ///
     /// # Panics
     /// If that takes a minute.
     pub fn wait_for(&self, words: &str) {
         let begun = Instant::now();
-        while !self.seen().contains(words) {
+        while !self.screen().iter().any(|row| row.contains(words)) {
             assert!(
                 begun.elapsed() < Duration::from_secs(60),
-                "no {words:?} in {:?}",
-                self.seen()
+                "no {words:?} in {:#?}",
+                self.screen()
             );
             sleep(Duration::from_millis(20));
         }
@@ -173,5 +181,52 @@ impl Terminal {
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
         }
+    }
+}
+
+/// What a terminal of so many columns and rows shows after all this. Of its codes those count that move the cursor or clear all.
+fn drawn(text: &str, (columns, rows): (usize, usize)) -> Vec<String> {
+    let mut screen = vec![vec![' '; columns]; rows];
+    let (mut row, mut column) = (0, 0);
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\r' => column = 0,
+            '\n' => row += 1,
+            '\u{1b}' if letters.next() == Some('[') => {
+                let is_end = |letter: &char| ('@'..='~').contains(letter);
+                let mut words = String::new();
+                let end = letters.find(|letter| {
+                    words.push(*letter);
+                    is_end(letter)
+                });
+                let mut numbers = words.split([';', 'H']).map(str::parse::<usize>);
+                let mut number = || numbers.next().and_then(Result::ok).unwrap_or(1) - 1;
+                match end {
+                    Some('H') => (row, column) = (number(), number()),
+                    Some('J') => screen.iter_mut().for_each(|row| row.fill(' ')),
+                    _ => {}
+                }
+            }
+            letter => {
+                if let Some(cell) = screen.get_mut(row).and_then(|row| row.get_mut(column)) {
+                    *cell = letter;
+                }
+                column += 1;
+            }
+        }
+    }
+    screen.iter().map(|row| row.iter().collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_over_is_not_on_the_screen_any_more() {
+        let text = "\u{1b}[?25lold\u{1b}[2;3Hnew\u{1b}[7m\u{1b}[1;1HO\r\nx";
+        assert_eq!(drawn(text, (6, 2)), ["Old   ", "x new "]);
+        assert_eq!(drawn("ab\u{1b}[2J", (2, 1)), ["  "]);
     }
 }

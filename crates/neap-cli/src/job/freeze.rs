@@ -16,8 +16,7 @@ use crate::talk;
 pub fn freeze(args: &FreezeArgs) -> ExitCode {
     let freeze = || {
         let job = Job::find(Some(&args.job))?;
-        let to_disk = args.to_disk;
-        let now = ask_for_long(&job, Request::Freeze { to_disk }).map_err(as_refusal)?;
+        let now = freeze_job(&job, args.to_disk)?;
         for line in what_stays(&now) {
             talk::warn(&format!("{}: {line}", job.name));
         }
@@ -25,6 +24,11 @@ pub fn freeze(args: &FreezeArgs) -> ExitCode {
         print(&format!("{got}\n"))
     };
     done(freeze())
+}
+
+/// Freezes a job, and returns what came of it.
+pub fn freeze_job(job: &Job, to_disk: bool) -> Result<Value, Failure> {
+    ask_for_long(job, Request::Freeze { to_disk }).map_err(as_refusal)
 }
 
 /// Who cannot be stopped is none that less would help.
@@ -36,7 +40,7 @@ fn as_refusal(failure: Failure) -> Failure {
 }
 
 /// What could not leave, in lines.
-fn what_stays(now: &Value) -> Vec<String> {
+pub fn what_stays(now: &Value) -> Vec<String> {
     let stays = Bytes(now["resident_bytes"].as_u64().unwrap_or(0));
     let held = now["held"].as_str().map(|held| {
         let held = show::clean(held);

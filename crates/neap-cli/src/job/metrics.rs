@@ -40,7 +40,7 @@ impl Family {
 
     fn of(metric: &Metric) -> Self {
         let ending = format!("_{}", metric.unit);
-        let ending = if metric.name.ends_with(&ending) || metric.name == metric.unit {
+        let ending = if metric.name.ends_with(&ending) || [metric.name, ""].contains(&metric.unit) {
             ""
         } else {
             &ending

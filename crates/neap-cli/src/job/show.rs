@@ -10,13 +10,17 @@ use serde_json::Value;
 pub struct Row {
     /// Its name.
     pub name: String,
+    /// What commands call it: of a job in a service, or a run within another, with the name of that.
+    pub address: String,
+    /// Levels above it.
+    pub depth: usize,
     /// The process `neap run`.
     pub pid: u64,
     /// Processes that are managed.
     pub processes: u64,
     /// Bytes that they have resident.
     pub resident: u64,
-    /// Bytes of the pool, and of the pages in it.
+    /// Bytes of the pool; of a job in a service its part of it.
     pub pool: u64,
     /// How many times smaller the pages in the pool are there.
     pub ratio: f64,
@@ -34,6 +38,19 @@ pub struct Row {
     pub major: u64,
     /// All its processes are stopped, and its memory is out.
     pub frozen: bool,
+    /// Seconds for which none of its processes has done anything.
+    pub idle: f64,
+}
+
+/// Bytes that a store has in its pool and in its swap file, and how many times smaller the pages in the pool are there.
+fn stored(zswap: &Value) -> (u64, u64, f64) {
+    let number = |name: &str| zswap[name].as_u64().unwrap_or(0);
+    let pages = number("stored_pages").saturating_sub(number("same_filled_pages"));
+    let ratio = match number("compressed_bytes") {
+        0 => 0.0,
+        bytes => (pages << neap_units::PAGE_SHIFT) as f64 / bytes as f64,
+    };
+    (number("pool_bytes"), number("swap_used_bytes"), ratio)
 }
 
 impl Row {
@@ -42,27 +59,25 @@ impl Row {
     pub fn of(stat: &Value) -> Self {
         let number = |path: &str| stat.pointer(path).and_then(Value::as_u64).unwrap_or(0);
         let real = |path: &str| stat.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
-        let compressed = number("/zswap/compressed_bytes");
-        let stored = number("/zswap/stored_pages")
-            - number("/zswap/same_filled_pages").min(number("/zswap/stored_pages"));
-        let ratio = match compressed {
-            0 => 0.0,
-            bytes => (stored << neap_units::PAGE_SHIFT) as f64 / bytes as f64,
-        };
+        let (pool, disk, ratio) = stored(&stat["zswap"]);
+        let name = stat["name"].as_str().unwrap_or_default();
         Self {
-            name: stat["name"].as_str().unwrap_or_default().to_owned(),
+            name: name.to_owned(),
+            address: name.to_owned(),
+            depth: 0,
             pid: number("/pid"),
             processes: number("/neap/processes"),
             resident: number("/memory/resident_bytes"),
-            pool: number("/zswap/pool_bytes"),
+            pool,
             ratio,
-            disk: number("/zswap/swap_used_bytes"),
+            disk,
             current: number("/memory/current_bytes"),
             limit: number("/memory/limit_bytes"),
             some: real("/pressure/some/avg10"),
             full: real("/pressure/full/avg10"),
             major: number("/vmstat/pgmajfault"),
             frozen: number("/neap/frozen") == 1,
+            idle: real("/idle_seconds"),
         }
     }
 
@@ -79,9 +94,12 @@ impl Row {
     #[must_use]
     pub fn with_jobs(stat: &Value) -> Vec<Self> {
         let jobs = stat["jobs"].as_array().map_or(&[][..], Vec::as_slice);
-        let limit = stat.pointer("/memory/limit_bytes").and_then(Value::as_u64);
         let mut rows = vec![Self::of(stat)];
-        Self::add_within(jobs, None, limit.unwrap_or(0), 1, &mut rows);
+        let (service, limit) = (rows[0].name.clone(), rows[0].limit);
+        Self::add_within(jobs, None, limit, 1, &mut rows);
+        for row in &mut rows[1..] {
+            row.address = format!("{service}/{}", row.name);
+        }
         rows
     }
 
@@ -113,23 +131,24 @@ impl Row {
         let number = |name: &str| job[name].as_u64().unwrap_or(0);
         let own = job["limit_bytes"].as_u64();
         let share = |kind: &str| job["pressure"][kind]["avg10"].as_f64().unwrap_or(0.0);
+        let (pool, disk, ratio) = stored(&job["zswap"]);
         Self {
-            name: format!(
-                "{:1$}{2}",
-                "",
-                2 * depth,
-                job["name"].as_str().unwrap_or_default()
-            ),
+            name: job["name"].as_str().unwrap_or_default().to_owned(),
+            address: String::new(),
+            depth,
             pid: number("pid"),
             processes: number("processes"),
             resident: number("resident_bytes"),
-            pool: number("pool_bytes"),
+            pool,
+            ratio,
+            disk,
             current: number("current_bytes"),
             limit: own.map_or(limit, |own| own.min(limit)),
             some: share("some"),
             full: share("full"),
+            major: number("pgmajfault"),
             frozen: job["frozen"] == true,
-            ..Self::default()
+            idle: job["idle_seconds"].as_f64().unwrap_or(0.0),
         }
     }
 
@@ -162,25 +181,44 @@ pub fn short(bytes: u64) -> String {
     }
 }
 
+/// A time in at most four letters.
+#[must_use]
+pub fn short_time(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
 /// The table of `neap ps`.
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
-    let width = rows
-        .iter()
-        .map(|row| row.name.len())
-        .max()
-        .unwrap_or(0)
-        .max(4);
+    let name = |row: &Row| format!("{:1$}{2}", "", 2 * row.depth, row.name);
+    let width = rows.iter().map(|row| name(row).len()).max();
+    let width = width.unwrap_or(0).max(4);
     let mut text = format!(
-        "{:<width$} {:>8} {:>5} {:>8} {:>6} {:>5} {:>6} {:>7} {:>6} {:>8}\n",
-        "NAME", "PID", "PROCS", "RESIDENT", "POOL", "RATIO", "DISK", "CURRENT", "LIMIT", "PRESSURE"
+        "{:<width$} {:>8} {:>5} {:>8} {:>6} {:>5} {:>6} {:>7} {:>6} {:>4} {:>8}\n",
+        "NAME",
+        "PID",
+        "PROCS",
+        "RESIDENT",
+        "POOL",
+        "RATIO",
+        "DISK",
+        "CURRENT",
+        "LIMIT",
+        "IDLE",
+        "PRESSURE"
     );
     for row in rows {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{:<width$} {:>8} {:>5} {:>8} {:>6} {:>5} {:>6} {:>7} {:>6} {:>8}",
-            row.name,
+            "{:<width$} {:>8} {:>5} {:>8} {:>6} {:>5} {:>6} {:>7} {:>6} {:>4} {:>8}",
+            name(row),
             row.pid,
             row.processes,
             short(row.resident),
@@ -189,6 +227,7 @@ pub fn table(rows: &[Row]) -> String {
             short(row.disk),
             short(row.current),
             short(row.limit),
+            short_time(row.idle),
             row.waits_text(2)
         );
     }
@@ -208,8 +247,10 @@ pub fn figures(stat: &Value) -> String {
         (
             "job",
             format!(
-                "{}, process {}, for {seconds:.1} s{frozen}",
-                row.name, row.pid
+                "{}, process {}, for {seconds:.1} s, idle for {}{frozen}",
+                row.name,
+                row.pid,
+                short_time(row.idle)
             ),
         ),
         ("command", clean(&words.join(" "))),
@@ -347,6 +388,25 @@ mod tests {
         );
         assert!(figures(&stat).contains("compressed 4.0 to 1"));
         assert!(!figures(&stat).contains("frozen"));
+    }
+
+    #[test]
+    fn a_job_of_a_service_has_a_row_with_its_own_share_and_an_address() {
+        let zswap = json!({"stored_pages": 5, "same_filled_pages": 1, "compressed_bytes": 8192,
+            "pool_bytes": 8192, "swap_used_bytes": 77});
+        let stat = json!({"name": "all", "memory": {"limit_bytes": 9}, "jobs": [
+            {"name": "one", "zswap": zswap, "idle_seconds": 61.5, "pgmajfault": 3, "limit_bytes": 4},
+            {"name": "in", "within": "one"}]});
+        let rows = Row::with_jobs(&stat);
+        let one = &rows[1];
+        assert_eq!((one.pool, one.disk, one.ratio), (8192, 77, 2.0));
+        assert_eq!((one.major, one.limit, &*one.address), (3, 4, "all/one"));
+        assert_eq!((rows[2].depth, &*rows[2].address), (2, "all/in"));
+        let table = table(&rows);
+        assert!(table.contains("\n  one ") && table.contains("\n    in "));
+        assert!(table.contains("  1m "), "{table}");
+        let all = [0.0, 59.9, 60.0, 7199.0, 86_400.0].map(short_time);
+        assert_eq!(all, ["0s", "59s", "1m", "1h", "1d"]);
     }
 
     #[test]

@@ -7,23 +7,24 @@ use ratatui::text::Line as Text;
 use ratatui::widgets::{Paragraph, Row as TableRow, Table, TableState};
 
 use super::state::{Column, Line, Mode, State};
-use crate::job::show::short;
+use crate::job::show::{short, short_time};
 
 /// Columns that a terminal has at least.
 const NARROW: u16 = 20;
 /// Rows that it has at least.
 const LOW: u16 = 4;
 
-const HELP: [&str; 9] = [
+const HELP: [&str; 10] = [
     "q, Ctrl-C        end",
     "arrows, j, k     mark a job",
     "Enter            its processes",
     "<, >, F6         sort by another column",
     "/                only jobs with these letters; Esc: all",
     "m                set the limit of the marked job (3G, 50%)",
+    "f                freeze the marked job, or thaw it",
     "p                hold the figures",
     "?                this help; Esc: back",
-    "LOADS/S: faults that loaded a page. WAIT%: threads waited, of 10 s",
+    "WAIT%: threads waited, of 10 s. LOADS/S: faults that loaded",
 ];
 
 /// Draws it all.
@@ -64,7 +65,7 @@ fn footer(state: &State) -> String {
         Mode::Filter => format!("only names with: {}_", state.filter),
         Mode::Limit(job, text) => format!("memory.max of {job}: {text}_"),
         Mode::List if !state.message.is_empty() => state.message.clone(),
-        Mode::List => "q end  ? help  Enter processes  / filter  < > sort  m limit".to_owned(),
+        Mode::List => "q end ? help Enter processes / filter m limit f freeze".to_owned(),
     }
 }
 
@@ -72,7 +73,7 @@ fn footer(state: &State) -> String {
 type Cell = (Option<Column>, &'static str, u16, fn(&Line) -> String);
 
 /// From left to right, as far as there is room.
-const CELLS: [Cell; 11] = [
+const CELLS: [Cell; 12] = [
     (Some(Column::Current), "CURRENT", 7, |line| {
         short(line.row.current)
     }),
@@ -88,6 +89,9 @@ const CELLS: [Cell; 11] = [
     }),
     (Some(Column::Loads), "LOADS/S", 7, |line| {
         format!("{:.0}", line.loads)
+    }),
+    (Some(Column::Idle), "IDLE", 5, |line| {
+        short_time(line.row.idle)
     }),
     (None, "RATIO", 5, |line| line.row.ratio_text()),
     (Some(Column::Resident), "RESIDENT", 8, |line| {
@@ -106,7 +110,11 @@ fn bar(percent: f64, width: usize) -> String {
 
 fn jobs(state: &State, colours: bool, frame: &mut Frame<'_>, area: Rect) {
     const NAME: u16 = 12;
-    let mut left = area.width.saturating_sub(NAME);
+    let shown = state.shown();
+    let longest = shown.iter().map(|line| line.row.address.len()).max();
+    let longest = u16::try_from(longest.unwrap_or(0)).unwrap_or(u16::MAX);
+    let name = longest.clamp(NAME, (area.width / 3).max(NAME));
+    let mut left = area.width.saturating_sub(name);
     let fits = |cell: &&Cell| match left.checked_sub(cell.2 + 1) {
         Some(rest) => {
             left = rest;
@@ -115,7 +123,7 @@ fn jobs(state: &State, colours: bool, frame: &mut Frame<'_>, area: Rect) {
         None => false,
     };
     let cells: Vec<&Cell> = CELLS.iter().take_while(fits).collect();
-    let mut widths = vec![Constraint::Min(NAME)];
+    let mut widths = vec![Constraint::Min(name)];
     widths.extend(cells.iter().map(|cell| Constraint::Length(cell.2)));
     let marked = |column: Option<Column>, head: &str| match column == Some(state.sort) {
         true => format!("{head}*"),
@@ -133,12 +141,11 @@ fn jobs(state: &State, colours: bool, frame: &mut Frame<'_>, area: Rect) {
         format!("{head:>width$}")
     });
     let head = TableRow::new(std::iter::once(marked(Some(Column::Name), "NAME")).chain(heads));
-    let shown = state.shown();
     let rows = shown.iter().map(|line| {
         let cells = cells
             .iter()
             .map(|cell| format!("{:>1$}", cell.3(line), usize::from(cell.2)));
-        let row = TableRow::new(std::iter::once(line.row.name.clone()).chain(cells));
+        let row = TableRow::new(std::iter::once(line.row.address.clone()).chain(cells));
         match colours && line.row.current > line.row.limit {
             true => row.style(Style::new().fg(Color::Red)),
             false => row,
@@ -155,19 +162,28 @@ fn jobs(state: &State, colours: bool, frame: &mut Frame<'_>, area: Rect) {
 fn processes(state: &State, frame: &mut Frame<'_>, area: Rect) {
     let line = state.marked_line();
     let rows = line.into_iter().flat_map(|line| &line.processes);
-    let rows = rows.map(|(pid, name, resident, waited)| {
+    let rows = rows.map(|process| {
         TableRow::new([
-            format!("{pid:>8}"),
-            format!("{:>9}", short(*resident)),
-            format!("{waited:>9.1}"),
-            name.clone(),
+            format!("{:>8}", process.pid),
+            format!("{:>9}", short(process.resident)),
+            format!("{:>6}", short(process.pool)),
+            format!("{:>6}", short(process.disk)),
+            format!("{:>9.1}", process.waited),
+            process.name.clone(),
         ])
     });
-    let widths = [8, 9, 9]
+    let widths = [8, 9, 6, 6, 9]
         .map(Constraint::Length)
         .into_iter()
         .chain([Constraint::Min(1)]);
-    let head = TableRow::new(["     PID", " RESIDENT", " WAITED S", "PROCESS"]);
+    let head = TableRow::new([
+        "     PID",
+        " RESIDENT",
+        "  POOL",
+        "  DISK",
+        " WAITED S",
+        "PROCESS",
+    ]);
     let head = head.style(Style::new().add_modifier(Modifier::BOLD));
     frame.render_widget(Table::new(rows, widths).header(head), area);
 }
@@ -206,7 +222,7 @@ mod tests {
     fn sixty_columns_show_what_matters_and_wide_ones_more() {
         let screen60 = screen(&state(), 60, 15);
         assert_eq!(screen60[0], "neap top: 40 jobs");
-        let head = "NAME           CURREN*  LIMIT USED%   POOL WAIT% LOADS/S RATIO";
+        let head = "NAME           CURREN*  LIMIT USED%   POOL WAIT% LOADS/S IDLE";
         assert_eq!(
             screen60[1].split_whitespace().collect::<Vec<_>>(),
             head.split_whitespace().collect::<Vec<_>>()

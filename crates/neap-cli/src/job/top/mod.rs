@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use super::failure::Failure;
 use super::find::{Job, stats_of};
+use super::freeze::{freeze_job, what_stays};
 use super::{ask_for_long, change};
 use state::{State, Wish};
 
@@ -112,14 +113,50 @@ fn show(
                 Some(Wish::Quit) => break,
                 Some(Wish::SetLimit(job, text)) => {
                     state.message = format!("{job}: memory.max={text} ...");
-                    let say = say.clone();
-                    thread::spawn(move || say.send(News::Said(set_limit(&job, &text))));
+                    begin(say, move || set_limit(&job, &text));
+                }
+                Some(Wish::Freeze(job)) => {
+                    state.message = format!("{job}: freezing ...");
+                    begin(say, move || freeze(&job));
+                }
+                Some(Wish::Thaw(job)) => {
+                    state.message = format!("{job}: thawing ...");
+                    begin(say, move || thaw(&job));
                 }
                 None => {}
             }
         }
     }
     Ok(())
+}
+
+/// Does something that may last, and says then what became of it. No key waits for it.
+fn begin(say: &Sender<News>, work: impl FnOnce() -> String + Send + 'static) {
+    let say = say.clone();
+    thread::spawn(move || say.send(News::Said(work())));
+}
+
+/// Freezes a job.
+fn freeze(name: &str) -> String {
+    match Job::find(Some(name)).and_then(|job| freeze_job(&job, false)) {
+        Ok(now) => {
+            let got = neap_units::Bytes(now["reclaimed_bytes"].as_u64().unwrap_or(0));
+            let stays = what_stays(&now).into_iter();
+            let lines = std::iter::once(format!("{name} is frozen: it takes {got} less"));
+            lines.chain(stays).collect::<Vec<_>>().join("; ")
+        }
+        Err(failure) => failure.to_string(),
+    }
+}
+
+/// Lets it go on.
+fn thaw(name: &str) -> String {
+    let prefetch = false;
+    let thaw = |job: Job| ask_for_long(&job, Request::Thaw { prefetch });
+    match Job::find(Some(name)).and_then(thaw) {
+        Ok(_) => format!("{name} goes on"),
+        Err(failure) => failure.to_string(),
+    }
 }
 
 /// Sets a limit, and says in a line what became of it.

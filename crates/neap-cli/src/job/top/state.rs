@@ -32,11 +32,13 @@ pub enum Column {
     Waits,
     /// Faults a second that load something.
     Loads,
+    /// Time for which no process has done anything.
+    Idle,
 }
 
 impl Column {
     /// From left to right.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Name,
         Self::Current,
         Self::Limit,
@@ -44,6 +46,7 @@ impl Column {
         Self::Pool,
         Self::Waits,
         Self::Loads,
+        Self::Idle,
         Self::Resident,
         Self::Disk,
     ];
@@ -61,8 +64,25 @@ pub struct Line {
     pub row: Row,
     /// Faults a second that loaded something, since the figures before.
     pub loads: f64,
-    /// Its processes: number, name, resident bytes, seconds for which threads waited.
-    pub processes: Vec<(u64, String, u64, f64)>,
+    /// Its processes.
+    pub processes: Vec<Process>,
+}
+
+/// A process of a job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u64,
+    /// What it calls itself.
+    pub name: String,
+    /// Bytes that it has resident.
+    pub resident: u64,
+    /// In the pool.
+    pub pool: u64,
+    /// In the swap file.
+    pub disk: u64,
+    /// Seconds for which threads of it waited.
+    pub waited: f64,
 }
 
 impl Line {
@@ -91,6 +111,10 @@ pub enum Wish {
     Quit,
     /// Set this job's limit to what was typed.
     SetLimit(String, String),
+    /// Stop all processes of this job, and take its memory out.
+    Freeze(String),
+    /// Let it go on.
+    Thaw(String),
 }
 
 /// All of it.
@@ -144,23 +168,26 @@ impl State {
         }
         let elapsed = at - self.at;
         let before = std::mem::take(&mut self.before);
-        let line = |stat: &Value| {
-            let row = Row::of(stat);
-            let loads = match before.get(&row.name) {
+        let line = |stat: &Value, row: Row| {
+            let loads = match before.get(&row.address) {
                 Some(before) if elapsed > 0.0 => row.major.saturating_sub(*before) as f64 / elapsed,
                 _ => 0.0,
             };
             Line {
-                processes: processes(stat),
+                processes: processes(stat, &row),
                 row,
                 loads,
             }
         };
-        self.lines = stats.iter().map(line).collect();
+        let lines = stats.iter().flat_map(|stat| {
+            let rows = Row::with_jobs(stat).into_iter();
+            rows.map(move |row| line(stat, row))
+        });
+        self.lines = lines.collect();
         let known = self
             .lines
             .iter()
-            .map(|line| (line.row.name.clone(), line.row.major));
+            .map(|line| (line.row.address.clone(), line.row.major));
         self.before = known.collect();
         self.at = at;
     }
@@ -171,9 +198,12 @@ impl State {
         let lines = self
             .lines
             .iter()
-            .filter(|line| line.row.name.contains(&self.filter));
+            .filter(|line| line.row.address.contains(&self.filter));
         let mut lines: Vec<&Line> = lines.collect();
-        lines.sort_by(|a, b| self.compare(a, b).then_with(|| a.row.name.cmp(&b.row.name)));
+        lines.sort_by(|a, b| {
+            let by_name = || a.row.address.cmp(&b.row.address);
+            self.compare(a, b).then_with(by_name)
+        });
         lines
     }
 
@@ -189,6 +219,7 @@ impl State {
             Column::Disk => b.row.disk.cmp(&a.row.disk),
             Column::Waits => b.row.some.total_cmp(&a.row.some),
             Column::Loads => b.loads.total_cmp(&a.loads),
+            Column::Idle => b.row.idle.total_cmp(&a.row.idle),
         }
     }
 
@@ -199,7 +230,7 @@ impl State {
         let marked = self.marked.as_deref();
         let at = shown
             .iter()
-            .position(|line| Some(&*line.row.name) == marked);
+            .position(|line| Some(&*line.row.address) == marked);
         at.unwrap_or(0)
     }
 
@@ -213,7 +244,7 @@ impl State {
         let shown = self.shown();
         let last = shown.len().saturating_sub(1);
         let to = self.marked_at().saturating_add_signed(by).min(last);
-        self.marked = shown.get(to).map(|line| line.row.name.clone());
+        self.marked = shown.get(to).map(|line| line.row.address.clone());
     }
 
     /// A key was pressed.
@@ -263,8 +294,17 @@ impl State {
             KeyCode::Char('>') | KeyCode::F(6) => self.sort = self.sort.step(1),
             KeyCode::Char('<') => self.sort = self.sort.step(Column::ALL.len() - 1),
             KeyCode::Char('m') => {
-                let job = self.marked_line().map(|line| line.row.name.clone());
+                let job = self.marked_line().map(|line| line.row.address.clone());
                 self.mode = job.map_or(Mode::List, |job| Mode::Limit(job, String::new()));
+            }
+            KeyCode::Char('f') => {
+                return self.marked_line().map(|line| {
+                    let job = line.row.address.clone();
+                    match line.row.frozen {
+                        true => Wish::Thaw(job),
+                        false => Wish::Freeze(job),
+                    }
+                });
             }
             KeyCode::Enter => self.open = !self.open,
             KeyCode::Down | KeyCode::Char('j') => self.move_by(1),
@@ -287,19 +327,26 @@ fn edit(text: &mut String, code: KeyCode) {
     }
 }
 
-fn processes(stat: &Value) -> Vec<(u64, String, u64, f64)> {
+/// The processes of a job, the largest first. A service has those of all its jobs.
+fn processes(stat: &Value, row: &Row) -> Vec<Process> {
     let all = stat["processes"].as_array().into_iter().flatten();
-    let mut all: Vec<_> = all
-        .map(|process| {
-            (
-                process["pid"].as_u64().unwrap_or(0),
-                clean(process["comm"].as_str().unwrap_or_default()),
-                process["resident_bytes"].as_u64().unwrap_or(0),
-                process["stalled_seconds"].as_f64().unwrap_or(0.0),
-            )
-        })
-        .collect();
-    all.sort_by_key(|&(pid, _, resident, _)| (std::cmp::Reverse(resident), pid));
+    let its = all.filter(|process| row.depth == 0 || process["job"] == *row.name);
+    let process = |process: &Value| {
+        let number = |name: &str| process[name].as_u64().unwrap_or(0);
+        Process {
+            pid: number("pid"),
+            name: clean(process["comm"].as_str().unwrap_or_default()),
+            resident: number("resident_bytes"),
+            pool: number("pool_bytes"),
+            disk: number("swap_used_bytes"),
+            waited: process["stalled_seconds"].as_f64().unwrap_or(0.0),
+        }
+    };
+    let mut all: Vec<Process> = its.map(process).collect();
+    all.sort_by_key(|process| {
+        let size = process.resident + process.pool + process.disk;
+        (std::cmp::Reverse(size), process.pid)
+    });
     all
 }
 
@@ -331,7 +378,8 @@ pub mod tests {
     }
 
     fn names(state: &State) -> Vec<&str> {
-        state.shown().iter().map(|line| &*line.row.name).collect()
+        let shown = state.shown().into_iter();
+        shown.map(|line| &*line.row.address).collect()
     }
 
     #[test]
@@ -367,6 +415,37 @@ pub mod tests {
         let wish = press(&mut state, "m3G\n");
         assert_eq!(wish, Some(Wish::SetLimit("a".to_owned(), "3G".to_owned())));
         assert_eq!(press(&mut state, "q"), Some(Wish::Quit));
-        assert_eq!(state.shown()[0].processes[0].1, "a?b");
+        assert_eq!(state.shown()[0].processes[0].name, "a?b");
+    }
+
+    #[test]
+    fn jobs_of_a_service_are_lines_by_what_commands_call_them() {
+        let mut state = State::default();
+        let service = |major: u64, frozen: bool| {
+            json!({"name": "all", "memory": {"current_bytes": 9},
+            "jobs": [{"name": "one", "current_bytes": 5, "pgmajfault": major, "frozen": frozen, "idle_seconds": 2},
+                {"name": "two", "current_bytes": 4, "idle_seconds": 3}],
+            "processes": [{"pid": 8, "job": "one", "pool_bytes": 7}, {"pid": 9, "job": "two"}]})
+        };
+        state.take(&[service(0, false), stat("web", 7, 0)], 1.0);
+        state.take(&[service(10, false), stat("web", 7, 0)], 2.0);
+        assert_eq!(names(&state), ["all", "web", "all/one", "all/two"]);
+        let pids = |line: &Line| line.processes.iter().map(|p| p.pid).collect::<Vec<_>>();
+        let shown = state.shown();
+        assert_eq!((pids(shown[0]), pids(shown[2])), (vec![8, 9], vec![8]));
+        assert_eq!((shown[2].loads, shown[2].processes[0].pool), (10.0, 7));
+        press(&mut state, "/one\n");
+        assert_eq!(names(&state), ["all/one"]);
+        let wish = press(&mut state, "m8M\n");
+        let limit = Wish::SetLimit("all/one".to_owned(), "8M".to_owned());
+        assert_eq!(wish, Some(limit));
+        let wish = press(&mut state, "f");
+        assert_eq!(wish, Some(Wish::Freeze("all/one".to_owned())));
+        state.take(&[service(10, true)], 3.0);
+        let wish = press(&mut state, "f");
+        assert_eq!(wish, Some(Wish::Thaw("all/one".to_owned())));
+        press(&mut state, "/\u{1b}");
+        state.sort = Column::Idle;
+        assert_eq!(names(&state)[0], "all/two");
     }
 }
