@@ -17,6 +17,7 @@ mod program;
 mod root;
 mod run;
 mod sample;
+mod schema;
 pub mod service;
 mod skip;
 mod terminal;
@@ -39,6 +40,7 @@ pub use program::{
 pub use root::{Root, interpreter};
 pub use run::{Outcome, Run};
 pub use sample::{Peak, Sampler};
+pub use schema::Schema;
 pub use skip::{Need, exclusive, pages, paging, require, skip, tool};
 pub use terminal::Terminal;
 pub use user::{OrdinaryUser, WITHOUT_RAW_CLONE, install, install_for_everyone};
