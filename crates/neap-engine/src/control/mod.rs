@@ -56,6 +56,20 @@ pub(crate) struct Desk {
     next_follow: u64,
 }
 
+/// Takes a place with this name in the first folder that lets one; `given`: a user has chosen the name, so that no other will do.
+fn take_place(name: &Name, given: bool) -> Result<Option<(Place, UnixListener)>, StartError> {
+    for folder in folders() {
+        match folder.take(name) {
+            Ok(taken) => return Ok(Some(taken)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && given => {
+                return Err(StartError::Taken(name.clone()));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
 /// Makes the job's place. That there is none keeps no job from running, unless its name is taken.
 pub(crate) fn open(job: &Arc<Job>) -> Result<Option<Desk>, StartError> {
     let Some(control) = &job.options.control else {
@@ -85,19 +99,7 @@ pub(crate) fn open(job: &Arc<Job>) -> Result<Option<Desk>, StartError> {
         )
     };
     let name = control.name.clone().unwrap_or_else(own);
-    let mut found = None;
-    for folder in folders() {
-        match folder.take(&name) {
-            Ok(taken) => {
-                found = Some(taken);
-                break;
-            }
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && control.name.is_some() => {
-                return Err(StartError::Taken(name));
-            }
-            Err(_) => {}
-        }
-    }
+    let found = take_place(&name, control.name.is_some())?;
     if found.is_none() && job.options.serves {
         return none(
             "no folder for its socket",

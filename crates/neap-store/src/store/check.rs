@@ -71,13 +71,17 @@ impl Inner {
         assert_eq!(stats.swapped_pages, records.len() as u64, "pages on disk");
         let compressed: u64 = owners.iter().map(|owner| owner.compressed).sum();
         assert_eq!(stats.compressed_bytes, compressed, "compressed bytes");
+        self.check_staying();
+        self.extents.check(records.into_iter());
+    }
+
+    fn check_staying(&self) {
         let staying = self.owners.iter().filter(|owner| owner.stays);
         let mut stays = (0, 0);
         for owner in staying {
             stays = (stays.0 + owner.compressed, stays.1 + owner.stored);
         }
         assert_eq!((self.stays.zswap, self.stays.pooled), stays, "what stays");
-        self.extents.check(records.into_iter());
     }
 
     fn check_owners(&self, counted: &[Owner], poor: &[u64], holders: &mut [u64; 256]) {
