@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Many jobs under one budget: how evenly reclaim takes from them, by each way to visit them.
 
+    tools/jobs.py --all [--seeds 5]
     tools/jobs.py [--jobs 64] [--mib 8] [--rate 200] [--rounds 40] [--reclaim 8] [--seeds 5] [--walks memcg-lru,full,cookie] [--unequal] [--loud]
 
 Each job touches its own memory at random, at a steady rate. `neap reclaim` takes so many MiB, many times. For each walk: the
@@ -94,37 +95,47 @@ def run(args, walk, toucher, folder):
     return taken, sizes, got, args.rounds * args.reclaim << 20, (worked, spent)
 
 
+def compare(args, toucher):
+    """All runs of one set of jobs, and their medians."""
+    print(f"{args.jobs} jobs of {args.mib} MiB{' to ' + str(args.mib * 8) if args.unequal else ''}, {args.rate} touches a second each, {args.rounds} times {args.reclaim} MiB")
+    print("walk        stddev/mean  got/asked  us a page  with all   (medians; each run)")
+    for walk in args.walks.split(","):
+        spread, share, cost = [], [], []
+        for _ in range(args.seeds):
+            folder = pathlib.Path(tempfile.mkdtemp(prefix="neap-jobs-"))
+            folder.chmod(0o700)
+            os.environ["XDG_RUNTIME_DIR"] = str(folder)
+            taken, sizes, got, asked, spent = run(args, walk, toucher, folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            parts = [pages / mib for pages, mib in zip(taken, sizes)]
+            if args.loud:
+                print(sorted(taken))
+            spread.append(statistics.pstdev(parts) / max(statistics.mean(parts), 1e-9))
+            share.append(got / asked)
+            cost.append([seconds * 1e6 / max(sum(taken), 1) for seconds in spent])
+        each = " ".join(f"{value:.2f}" for value in spread)
+        works, whole = (statistics.median(costs) for costs in zip(*cost))
+        print(f"{walk:<12}{statistics.median(spread):>10.2f}{statistics.median(share):>11.2f}{works:>11.2f}{whole:>10.2f}   ({each})", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name, value in [("jobs", 64), ("mib", 8), ("rate", 200), ("rounds", 40), ("reclaim", 8), ("seeds", 5)]:
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--walks", default="memcg-lru,full,cookie")
     parser.add_argument("--unequal", action="store_true")
+    parser.add_argument("--all", action="store_true", help="equal jobs, unequal ones, and 8 to 512 that rest")
     parser.add_argument("--loud", action="store_true", help="let the service say what it says")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # jobs are ended first
     with tempfile.TemporaryDirectory() as build:
         toucher = pathlib.Path(build) / "toucher"
         subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", toucher, ROOT / "tests/programs/toucher.c"], check=True)
-        print(f"{args.jobs} jobs of {args.mib} MiB{' to ' + str(args.mib * 8) if args.unequal else ''}, {args.rate} touches a second each, {args.rounds} times {args.reclaim} MiB")
-        print("walk        stddev/mean  got/asked  us a page  with all   (medians; each run)")
-        for walk in args.walks.split(","):
-            spread, share, cost = [], [], []
-            for _ in range(args.seeds):
-                folder = pathlib.Path(tempfile.mkdtemp(prefix="neap-jobs-"))
-                folder.chmod(0o700)
-                os.environ["XDG_RUNTIME_DIR"] = str(folder)
-                taken, sizes, got, asked, spent = run(args, walk, toucher, folder)
-                shutil.rmtree(folder, ignore_errors=True)
-                parts = [pages / mib for pages, mib in zip(taken, sizes)]
-                if args.loud:
-                    print(sorted(taken))
-                spread.append(statistics.pstdev(parts) / max(statistics.mean(parts), 1e-9))
-                share.append(got / asked)
-                cost.append([seconds * 1e6 / max(sum(taken), 1) for seconds in spent])
-            each = " ".join(f"{value:.2f}" for value in spread)
-            works, whole = (statistics.median(costs) for costs in zip(*cost))
-            print(f"{walk:<12}{statistics.median(spread):>10.2f}{statistics.median(share):>11.2f}{works:>11.2f}{whole:>10.2f}   ({each})", flush=True)
+        if not args.all:
+            return compare(args, toucher)
+        with_rest = [{"jobs": jobs, "mib": mib, "rate": 0, "walks": "memcg-lru"} for jobs, mib in [(8, 64), (64, 8), (256, 4), (512, 4)]]
+        for words in [{}, {"mib": 4, "unequal": True}, *with_rest]:
+            compare(argparse.Namespace(**{**vars(args), **words}), toucher)
 
 
 main()
