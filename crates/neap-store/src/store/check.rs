@@ -77,10 +77,8 @@ impl Inner {
 
     fn check_staying(&self) {
         let staying = self.owners.iter().filter(|owner| owner.stays);
-        let mut stays = (0, 0);
-        for owner in staying {
-            stays = (stays.0 + owner.compressed, stays.1 + owner.stored);
-        }
+        let sum = |sum: (u64, u64), own: &Owner| (sum.0 + own.compressed, sum.1 + own.stored);
+        let stays = staying.fold((0, 0), sum);
         assert_eq!((self.stays.zswap, self.stays.pooled), stays, "what stays");
     }
 
