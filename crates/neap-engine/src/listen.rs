@@ -42,10 +42,10 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// The space of that number, if it is of the caller's job: nobody is kin to another job's processes.
+    /// The space of that number, if it is of the caller's job, or of one around it: nobody is kin to another job's processes.
     pub fn space_within(&self, job: &Job, number: u64) -> Option<Arc<Space>> {
         let space = job.space_by_cookie(number)?;
-        (space.group.number == self.group.number).then_some(space)
+        self.group.is_within(&space.group).then_some(space)
     }
 
     /// Whether the process has its memory yet: who ends in the middle of a conversation needs no advice.

@@ -44,11 +44,10 @@ impl Job {
     ) -> Arc<Space> {
         let bell = Waker::new().ok(); // a forked child must be served though no descriptor is left
         self.spaces.add(|others| {
-            // A process says itself whose child it is: of another job's it is none.
-            let is_relative = |other: &&Arc<Space>| {
-                Some(other.kin.family()) == family && other.group.number == group.number
-            };
-            let kin = match others.iter().find(is_relative) {
+            let named = |other: &&Arc<Space>| Some(other.kin.family()) == family;
+            let kin = match others.iter().find(named) {
+                // A process says itself whose child it is: of another job's it is none.
+                Some(relative) if relative.group.number != group.number => Kin::first(cookie),
                 Some(relative) => relative.kin.another(self.clock.now()),
                 None => Kin::first(family.unwrap_or(cookie)),
             };

@@ -97,6 +97,9 @@ crate::group! {
         /// A job that was far over its limit for this long while nothing came is told of it.
         /// Chosen.
         over: Nanos = Nanos::millis(50);
+        /// Time after which another job of a service is killed, where the one that was killed has memory still.
+        /// Gigabytes are freed within it; what waits for a dead disk cannot be killed. Chosen.
+        dies: Nanos = Nanos::secs(5);
         /// Times at most that the wait for faults to go through is halved.
         /// Each time in vain makes the next wait half as long. Chosen.
         halvings: u32 = 6;

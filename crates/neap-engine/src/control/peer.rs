@@ -85,7 +85,8 @@ impl Peer {
             Interest::Write => self.flush(now),
             Interest::Read if self.has_line() => {} // answered first, before more is read
             Interest::Read => self.read(now),
-            Interest::End => self.gone = true,
+            // It may have been told of what was waited for before.
+            Interest::End => self.gone |= self.watched == Some(Interest::End),
         }
     }
 

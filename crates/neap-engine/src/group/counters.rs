@@ -90,11 +90,15 @@ impl Group {
 impl Job {
     /// Kills the processes of a group of which nothing more can be reclaimed.
     pub fn kill_for_room(&self, group: &Group) {
-        let spaces = self.spaces_of(group);
-        let bodies = spaces.iter().filter_map(|space| space.body.get());
-        let killed = bodies.filter(|body| body.pidfd.lives()).count();
-        group.count(|events| &events.oom_kill, killed as u64);
-        self.groups.kill(group);
+        if !group.killed.swap(true, Relaxed) {
+            for space in self.spaces_of(group).iter() {
+                let body = space.body.get().filter(|body| !body.is_left());
+                if body.is_some_and(|body| body.pidfd.lives()) {
+                    space.group.count(|events| &events.oom_kill, 1);
+                }
+            }
+        }
+        self.groups.kill(group); // again, if some were just being started
     }
 
     /// The counters of a group below the top, by their names.

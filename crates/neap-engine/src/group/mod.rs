@@ -70,6 +70,8 @@ pub(crate) struct Group {
     over: AtomicBool,
     /// The user knows that nothing more can be reclaimed.
     told_dry: AtomicBool,
+    /// Its processes were killed, since nothing more could be reclaimed.
+    pub killed: AtomicBool,
     /// When it was last told that threads wait for `memory.high`, in nanoseconds.
     pub told_high: AtomicU64,
     /// As the sampler saw it last.
@@ -113,6 +115,7 @@ impl Group {
             freeze: Freeze::default(),
             over: AtomicBool::new(false),
             told_dry: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
             told_high: AtomicU64::new(0),
             seen: Seen::default(),
             held: Held::default(),

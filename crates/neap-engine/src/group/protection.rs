@@ -85,14 +85,15 @@ impl Groups {
     }
 
     /// Whose processes are killed where the limit of a group cannot be met: its own. Of a service those of one job, which uses most
-    /// beyond its protection; of several the youngest.
+    /// beyond its protection. One that was killed already and has memory still comes last.
     pub fn victim(&self, group: &Arc<Group>) -> Option<Arc<Group>> {
         if group.parent.is_some() || group.root.is_some() {
             return Some(group.clone());
         }
         let jobs = self.units().into_iter();
         let jobs = jobs.filter(|job| job.meter.usage() > 0);
-        jobs.max_by_key(|job| (job.unprotected(), job.number))
+        let most = |job: &Arc<Group>| (job.unprotected(), job.meter.usage(), job.number);
+        jobs.max_by_key(|job| (!job.killed.load(Relaxed), most(job)))
     }
 
     /// Whether something protects it from reclaim for the sake of all.

@@ -68,6 +68,12 @@ fn of_a_service_the_job_that_has_most_beyond_its_protection_is_ended() {
         Some(three.number),
         "the youngest of two"
     );
+    one.low.store(20 * MIB, Relaxed);
+    three.low.store(20 * MIB, Relaxed);
+    two.low.store(30 * MIB, Relaxed);
+    assert_eq!(number(groups.top()), Some(two.number), "the largest");
+    two.killed.store(true, Relaxed);
+    assert_eq!(number(groups.top()), Some(three.number), "another");
     assert_eq!(number(one), Some(one.number), "its own limit");
     let plain = Groups::new(Group::top(Some(Root::own()), false, meter(64)));
     let inner = a_job_of(&plain, "inner");
@@ -87,6 +93,12 @@ fn a_process_of_another_job_is_no_relative() {
     assert!(!first.kin.shares() && !stranger.kin.shares());
     let child = bare.space(&one, Some(family));
     assert!(first.kin.shares() && child.kin.shares());
+    let own = stranger.kin.family();
+    assert_ne!(own, family, "what is counted by families would mix them");
+    let forked = bare.space(&other, Some(own));
+    assert!(forked.kin.shares());
+    let relatives = forked.kin.relatives(&bare.job, forked.id);
+    assert_eq!(relatives.len(), 1);
 }
 
 #[test]

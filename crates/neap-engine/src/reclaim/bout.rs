@@ -335,6 +335,9 @@ impl Reclaimer {
         if bout.supply != Supply::Dry || !group.meter.is_full() || !wanted {
             return;
         }
+        if kills && self.is_left_to_die(at) {
+            return;
+        }
         let victim = match kills {
             true => self.job.groups.victim(&group),
             false => Some(group.clone()),
@@ -350,18 +353,31 @@ impl Reclaimer {
             self.job.kill_for_room(&victim);
         }
         if victim.number != group.number {
-            self.look_again(at, &victim);
+            self.killed = Some((victim, self.job.clock.now()));
         }
     }
 
-    /// A job of a service was ended. Its memory is free, and whether that is enough is judged anew.
-    fn look_again(&mut self, at: usize, ended: &Group) {
-        let meter = &ended.meter;
-        ended.uncharge(meter.usage().saturating_sub(meter.pool())); // the sampler looks later
+    /// Whether a job of the service was killed and gives its memory back. Once it has, or takes long, all is judged anew.
+    fn is_left_to_die(&mut self, at: usize) -> bool {
+        let Some((victim, since)) = self
+            .killed
+            .take_if(|_| self.bouts[at].group.parent.is_none())
+        else {
+            return false;
+        };
+        let now = self.job.clock.now();
+        let gone = self.job.spaces_of(&victim).is_empty() && victim.meter.pool() == 0;
+        if !gone && now < since + TUNING.reclaim.dies.0 {
+            self.killed = Some((victim, since));
+            return true;
+        }
+        self.job.sampler.ring();
+        self.visits.begin(&self.job);
         let bout = &mut self.bouts[at];
         bout.outlook.relieve();
-        bout.begin(self.job.clock.now());
-        (bout.supply, bout.rest) = (Supply::Flows, Duration::ZERO);
+        bout.begin(now);
+        (bout.supply, bout.rest, bout.low) = (Supply::Flows, Duration::ZERO, Low::Spared);
+        true
     }
 
     /// Says that nothing is left of a group, what it has instead, and what to do: to `told`, the group itself or the job that is ended

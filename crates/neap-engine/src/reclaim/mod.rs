@@ -67,6 +67,8 @@ pub(crate) struct Reclaimer {
     ahead: bool,
     /// The last pass found nobody to take from.
     nobody: bool,
+    /// The job of a service that was killed last, as long as its memory may be there, and when.
+    killed: Option<(Arc<Group>, u64)>,
 }
 
 fn rests(space: &Space) -> bool {
@@ -125,6 +127,7 @@ impl Reclaimer {
             vain: 0,
             ahead: false,
             nobody: false,
+            killed: None,
             job,
         }
     }

@@ -6,7 +6,6 @@
 //! rules are those of the simulator, but for what `memory.low` protects (see [`Asked`]).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{
     BinWalk, Cookie, DEF_PRIORITY, GroupTree, Groups as Ground, MemcgId, MemcgLru, Protection,
@@ -159,7 +158,7 @@ impl Ground<MemcgId> for Asked<'_> {
 
     fn count_low(&mut self, id: MemcgId) {
         if let Some(group) = self.group(id) {
-            group.events.low.fetch_add(1, Relaxed);
+            group.count(|events| &events.low, 1);
         }
     }
 

@@ -309,9 +309,7 @@ impl Sampler {
             let Some(body) = space.body.get() else {
                 continue;
             };
-            let extent = body.extent();
-            space.still.see(extent);
-            let anon = extent.anon;
+            let anon = space.still.see(|| body.extent()).anon;
             let anon = if space.kin.shares() {
                 let counted = space.kin.proportional(anon);
                 let family = families.entry(space.kin.family()).or_default();

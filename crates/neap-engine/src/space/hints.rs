@@ -202,10 +202,12 @@ impl Space {
         if self.hints.missed.load(Relaxed) {
             return !self.is_dead();
         }
+        if body.process.cpu_nanos() == Some(self.hints.ran.load(Relaxed)) {
+            return false;
+        }
         let _gate = self.gate.read();
         let scanned = || job.core().vmstat_of(self.id).pgscan;
-        let ran = || body.process.cpu_nanos() != Some(self.hints.ran.load(Relaxed));
-        !self.is_dead() && scanned() != self.hints.scanned.load(Relaxed) && ran()
+        !self.is_dead() && scanned() != self.hints.scanned.load(Relaxed)
     }
 
     /// Looks at the flags of its mappings, which tell of advice by whatever way it was given, and has the core know.

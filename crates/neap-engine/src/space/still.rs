@@ -1,7 +1,10 @@
 //! Whether a space is as it was when its mappings were looked at last: then nothing new is to be found. With hundreds of idle
 //! processes those looks would take a good part of a cpu.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 
 use neap_sys::Extent;
 use neap_tuning::TUNING;
@@ -11,6 +14,8 @@ use neap_tuning::TUNING;
 pub(crate) struct Still {
     seen: Seen,
     looked: Seen,
+    /// Something has gone since its memory was asked for.
+    changed: AtomicBool,
     /// So often it was passed over since.
     passed: AtomicU32,
 }
@@ -36,19 +41,27 @@ impl Seen {
 }
 
 impl Still {
-    /// How much memory it has now.
-    pub fn see(&self, extent: Extent) {
+    /// Asks how much memory it has now.
+    pub fn see(&self, ask: impl FnOnce() -> Extent) -> Extent {
+        self.changed.store(false, SeqCst);
+        let extent = ask();
         self.seen.set(extent);
+        extent
     }
 
     /// Its mappings are looked at now.
     pub fn is_looked_at(&self) {
-        self.looked.set(self.seen.get());
         self.passed.store(0, Relaxed);
+        let seen = match self.changed.load(SeqCst) {
+            true => Extent::default(), // what was asked for may be older
+            false => self.seen.get(),
+        };
+        self.looked.set(seen);
     }
 
     /// That look found something which it could not take over, or what was registered has gone: the next one is to come soon.
     pub fn forget(&self) {
+        self.changed.store(true, SeqCst);
         self.looked.set(Extent::default());
     }
 
@@ -69,7 +82,7 @@ mod tests {
     fn who_changes_is_looked_at_and_who_does_not_now_and_then() {
         let still = Still::default();
         let extent = Extent { anon: 1, size: 2 };
-        still.see(extent);
+        still.see(|| extent);
         assert!(!still.is_passed_over(), "never looked at");
         still.is_looked_at();
         let passed = (0..1000).take_while(|_| still.is_passed_over()).count();
@@ -79,7 +92,11 @@ mod tests {
         still.forget();
         assert!(!still.is_passed_over(), "something was left");
         still.is_looked_at();
-        still.see(Extent { size: 3, ..extent });
+        assert!(!still.is_passed_over(), "it may have been there already");
+        still.see(|| extent);
+        still.is_looked_at();
+        assert!(still.is_passed_over());
+        still.see(|| Extent { size: 3, ..extent });
         assert!(!still.is_passed_over(), "grown");
         let unknown = Still::default();
         unknown.is_looked_at();

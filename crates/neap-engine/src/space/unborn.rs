@@ -131,9 +131,11 @@ impl Children {
         self.0.lock().push(unborn.clone());
     }
 
-    /// Whether there is one with this number.
-    pub fn expects(&self, number: u64) -> bool {
-        self.0.lock().iter().any(|unborn| unborn.number == number)
+    /// The parent of the one with this number.
+    pub fn parent_of(&self, number: u64) -> Option<Arc<Space>> {
+        let all = self.0.lock();
+        let mut its = all.iter().filter(|unborn| unborn.number == number);
+        Some(its.next()?.parent.clone())
     }
 
     /// The one with this number, which is the caller's from now on.

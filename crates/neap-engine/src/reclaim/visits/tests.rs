@@ -1,4 +1,5 @@
 use neap_imagined::Chance;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
 use crate::bare::Bare;
