@@ -61,10 +61,11 @@ impl Births {
         }
     }
 
-    /// Age of a generation, in milliseconds.
+    /// Age of a generation, in milliseconds; 0 if it was opened since they were noted last.
     fn age(&self, space: u64, generation: u64, now: u64) -> u64 {
         let born = self.0.get(&space);
-        let time = born.map_or(now, |born| born.times[place(generation)]);
+        let noted = born.filter(|born| generation <= born.youngest);
+        let time = noted.map_or(now, |born| born.times[place(generation)]);
         now.saturating_sub(time) / 1_000_000
     }
 
@@ -137,6 +138,15 @@ mod tests {
         births.note(&[found(7, 40, [1, 1, 1, 1])], 3 * SECOND);
         let all = births.by_generation(&[found(7, 40, [1, 1, 1, 1])], 4 * SECOND);
         assert!(all.iter().all(|one| one.age_ms == 1000), "{all:?}");
+    }
+
+    /// It has the place of one that is gone.
+    #[test]
+    fn what_was_opened_since_the_last_look_is_young() {
+        let mut births = Births::default();
+        births.note(&[found(7, 3, [1; 4])], SECOND);
+        let all = births.by_generation(&[found(7, 5, [1; 4])], 9 * SECOND);
+        assert_eq!(all.map(|one| one.age_ms), [0, 0, 8000, 8000]);
     }
 
     #[test]
