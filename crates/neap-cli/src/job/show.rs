@@ -1,5 +1,6 @@
 //! Figures of jobs as people read them.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use neap_units::Bytes;
@@ -96,34 +97,33 @@ impl Row {
         let jobs = stat["jobs"].as_array().map_or(&[][..], Vec::as_slice);
         let mut rows = vec![Self::of(stat)];
         let (service, limit) = (rows[0].name.clone(), rows[0].limit);
-        Self::add_within(jobs, None, limit, 1, &mut rows);
+        Self::add_within(jobs, limit, &mut rows);
         for row in &mut rows[1..] {
             row.address = format!("{service}/{}", row.name);
         }
         rows
     }
 
-    /// The jobs within another, or within none, as the kernel shows a tree of cgroups.
-    fn add_within(
-        jobs: &[Value],
-        within: Option<&str>,
-        limit: u64,
-        depth: usize,
-        rows: &mut Vec<Self>,
-    ) {
-        if depth > jobs.len() {
-            return; // it is no tree
+    /// The jobs of a service, each with those within it behind it, as the kernel shows a tree of cgroups.
+    fn add_within(jobs: &[Value], limit: u64, rows: &mut Vec<Self>) {
+        let names: HashSet<&str> = jobs.iter().filter_map(|job| job["name"].as_str()).collect();
+        let mut within: HashMap<Option<&str>, Vec<&Value>> = HashMap::new();
+        for job in jobs.iter().rev() {
+            // A job that ran within one which has left is nobody's but the service's.
+            let parent = job["within"].as_str().filter(|name| names.contains(name));
+            within.entry(parent).or_default().push(job);
         }
-        // A job that ran within one which has left is nobody's but the service's.
-        let is_there = |name: &&str| jobs.iter().any(|job| job["name"] == *name);
-        for job in jobs {
-            if job["within"].as_str().filter(is_there) != within {
-                continue;
-            }
+        let top = within.remove(&None).unwrap_or_default();
+        let mut waiting: Vec<_> = top.into_iter().map(|job| (job, limit, 1)).collect();
+        while let Some((job, limit, depth)) = waiting.pop() {
             let row = Self::of_job(job, limit, depth);
-            let limit = row.limit;
+            // Each list is taken once, so that it ends with a list that is no tree.
+            let its = job["name"]
+                .as_str()
+                .and_then(|name| within.remove(&Some(name)));
+            let its = its.into_iter().flatten();
+            waiting.extend(its.map(|job| (job, row.limit, depth + 1)));
             rows.push(row);
-            Self::add_within(jobs, job["name"].as_str(), limit, depth + 1, rows);
         }
     }
 
@@ -407,6 +407,28 @@ mod tests {
         assert!(table.contains("  1m "), "{table}");
         let all = [0.0, 59.9, 60.0, 7199.0, 86_400.0].map(short_time);
         assert_eq!(all, ["0s", "59s", "1m", "1h", "1d"]);
+    }
+
+    /// Each within the one before, and some that no order could be made of. It takes no time that grows with their square.
+    #[test]
+    fn many_runs_within_each_other_are_rows_as_well_and_no_list_makes_it_fail() {
+        const MANY: usize = 20_000;
+        let run = |n: usize| match n {
+            0 => json!({"name": "0"}),
+            n => json!({"name": n.to_string(), "within": (n - 1).to_string()}),
+        };
+        let mut jobs: Vec<Value> = (0..MANY).map(run).collect();
+        jobs.extend([
+            json!({"name": "0", "within": "0"}),
+            json!({"name": "x", "within": "y"}),
+            json!({"name": "y", "within": "x"}),
+            json!({"name": "orphan", "within": "gone"}),
+        ]);
+        let rows = Row::with_jobs(&json!({"name": "all", "jobs": jobs}));
+        let named = |name: &str| rows.iter().find(|row| row.name == name);
+        assert_eq!(named("19999").map(|row| row.depth), Some(MANY));
+        assert_eq!(named("orphan").map(|row| row.depth), Some(1));
+        assert!(rows.len() > MANY && named("x").is_none());
     }
 
     #[test]
