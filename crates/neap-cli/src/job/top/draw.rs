@@ -64,8 +64,16 @@ fn footer(state: &State) -> String {
     match &state.mode {
         Mode::Filter => format!("only names with: {}_", state.filter),
         Mode::Limit(job, text) => format!("memory.max of {job}: {text}_"),
-        Mode::List if !state.message.is_empty() => state.message.clone(),
-        Mode::List => "q end ? help Enter processes / filter m limit f freeze".to_owned(),
+        Mode::List => {
+            let gone = state.gone.as_ref();
+            let gone = gone.map(|job| format!("{job} has gone: mark another"));
+            let message = Some(state.message.clone()).filter(|line| !line.is_empty());
+            let lines: Vec<_> = gone.into_iter().chain(message).collect();
+            match lines.is_empty() {
+                true => "q end ? help Enter processes / filter m limit f freeze".to_owned(),
+                false => lines.join("; "),
+            }
+        }
     }
 }
 
@@ -154,8 +162,7 @@ fn jobs(state: &State, colours: bool, frame: &mut Frame<'_>, area: Rect) {
     let table = Table::new(rows, widths)
         .header(head.style(Style::new().add_modifier(Modifier::BOLD)))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
-    let marked = (!shown.is_empty()).then(|| state.marked_at());
-    let mut at = TableState::default().with_selected(marked);
+    let mut at = TableState::default().with_selected(state.marked_at());
     frame.render_stateful_widget(table, area, &mut at);
 }
 
@@ -192,6 +199,7 @@ fn processes(state: &State, frame: &mut Frame<'_>, area: Rect) {
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::KeyCode;
 
     use super::*;
     use crate::job::top::state::tests::stat;
@@ -254,5 +262,21 @@ mod tests {
         state.open = true;
         let open = screen(&state, 60, 15);
         assert!(open[2].ends_with("a?b"), "{open:?}");
+    }
+
+    #[test]
+    fn that_the_marked_job_has_gone_is_in_the_last_line_until_another_is_marked() {
+        let mut state = state();
+        state.message = "job-39 is frozen".to_owned();
+        state.take(&[stat("job-1", 1, 0)], 2.0);
+        let last = |state: &State| screen(state, 80, 15)[14].clone();
+        assert_eq!(
+            last(&state),
+            "job-39 has gone: mark another; job-39 is frozen"
+        );
+        state.take(&[stat("job-1", 1, 0)], 3.0);
+        assert!(last(&state).starts_with("job-39 has gone"));
+        state.press(KeyCode::Down.into());
+        assert_eq!(last(&state), "job-39 is frozen");
     }
 }

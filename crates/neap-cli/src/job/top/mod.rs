@@ -4,6 +4,7 @@
 //! shown, [`draw`] puts it on the terminal.
 
 mod draw;
+mod processes;
 mod state;
 
 use std::io::{self, IsTerminal};

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde_json::Value;
 
-use crate::job::show::{Row, clean};
+use super::processes::{Process, processes};
+use crate::job::show::Row;
 
 /// Most letters that somebody types here.
 const LONGEST: usize = 48;
@@ -68,23 +69,6 @@ pub struct Line {
     pub processes: Vec<Process>,
 }
 
-/// A process of a job.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Process {
-    /// Its number.
-    pub pid: u64,
-    /// What it calls itself.
-    pub name: String,
-    /// Bytes that it has resident.
-    pub resident: u64,
-    /// In the pool.
-    pub pool: u64,
-    /// In the swap file.
-    pub disk: u64,
-    /// Seconds for which threads of it waited.
-    pub waited: f64,
-}
-
 impl Line {
     /// Share of the limit that is used, in percent.
     #[must_use]
@@ -126,6 +110,8 @@ pub struct State {
     at: f64,
     /// The job that is marked.
     pub marked: Option<String>,
+    /// The job that was marked and has gone, until another is marked.
+    pub gone: Option<String>,
     /// By what the list is in order.
     pub sort: Column,
     /// Only jobs with these letters in their name.
@@ -149,6 +135,7 @@ impl Default for State {
             before: HashMap::new(),
             at: 0.0,
             marked: None,
+            gone: None,
             sort: Column::Current,
             filter: String::new(),
             mode: Mode::List,
@@ -168,21 +155,23 @@ impl State {
         }
         let elapsed = at - self.at;
         let before = std::mem::take(&mut self.before);
-        let line = |stat: &Value, row: Row| {
+        let line = |row: Row, processes: Vec<Process>| {
             let loads = match before.get(&row.address) {
                 Some(before) if elapsed > 0.0 => row.major.saturating_sub(*before) as f64 / elapsed,
                 _ => 0.0,
             };
             Line {
-                processes: processes(stat, &row),
                 row,
                 loads,
+                processes,
             }
         };
         let lines = stats.iter().flat_map(|stat| {
-            let rows = Row::with_jobs(stat).into_iter();
-            rows.map(move |row| line(stat, row))
+            let rows = Row::with_jobs(stat);
+            let its = processes(stat, &rows);
+            rows.into_iter().zip(its)
         });
+        let lines = lines.map(|(row, processes)| line(row, processes));
         self.lines = lines.collect();
         let known = self
             .lines
@@ -190,6 +179,28 @@ impl State {
             .map(|line| (line.row.address.clone(), line.row.major));
         self.before = known.collect();
         self.at = at;
+        self.keep_mark();
+    }
+
+    /// The mark goes with its job. The first figures mark the first; after that it is a key that marks, and nothing else.
+    fn keep_mark(&mut self) {
+        let is_there = |job: &String| self.lines.iter().any(|line| line.row.address == *job);
+        match &self.marked {
+            Some(job) if !is_there(job) => {
+                self.gone = self.marked.take();
+                self.open = false;
+            }
+            None if self.gone.is_none() => self.mark(0),
+            _ => {}
+        }
+    }
+
+    /// Marks the job at this place in the list, if there is one.
+    fn mark(&mut self, at: usize) {
+        let job = self.shown().get(at).map(|line| line.row.address.clone());
+        if job.is_some() {
+            (self.marked, self.gone) = (job, None);
+        }
     }
 
     /// The jobs that are shown, in order.
@@ -223,28 +234,30 @@ impl State {
         }
     }
 
-    /// Where the marked job is in the list; the first, if it has gone.
+    /// Where the marked job is in the list, if it is shown.
     #[must_use]
-    pub fn marked_at(&self) -> usize {
+    pub fn marked_at(&self) -> Option<usize> {
+        let marked = self.marked.as_deref()?;
         let shown = self.shown();
-        let marked = self.marked.as_deref();
-        let at = shown
-            .iter()
-            .position(|line| Some(&*line.row.address) == marked);
-        at.unwrap_or(0)
+        shown.iter().position(|line| line.row.address == marked)
     }
 
-    /// The marked job.
+    /// The marked job, if it is shown.
     #[must_use]
     pub fn marked_line(&self) -> Option<&Line> {
-        self.shown().get(self.marked_at()).copied()
+        let marked = self.marked.as_deref()?;
+        let shown = self.shown();
+        shown.into_iter().find(|line| line.row.address == marked)
     }
 
+    /// Moves the mark. One that is nowhere comes from before the first.
     fn move_by(&mut self, by: isize) {
-        let shown = self.shown();
-        let last = shown.len().saturating_sub(1);
-        let to = self.marked_at().saturating_add_signed(by).min(last);
-        self.marked = shown.get(to).map(|line| line.row.address.clone());
+        let last = self.shown().len().saturating_sub(1);
+        let to = match self.marked_at() {
+            Some(at) => at.saturating_add_signed(by),
+            None => 0_usize.saturating_add_signed(by.saturating_sub(1)),
+        };
+        self.mark(to.min(last));
     }
 
     /// A key was pressed.
@@ -259,7 +272,12 @@ impl State {
             Mode::List => self.press_in_list(key.code),
             Mode::Filter => {
                 match key.code {
-                    KeyCode::Enter => self.mode = Mode::List,
+                    KeyCode::Enter => {
+                        self.mode = Mode::List;
+                        if self.marked_at().is_none() {
+                            self.mark(0);
+                        }
+                    }
                     KeyCode::Esc => (self.mode, self.filter) = (Mode::List, String::new()),
                     code => edit(&mut self.filter, code),
                 }
@@ -327,29 +345,6 @@ fn edit(text: &mut String, code: KeyCode) {
     }
 }
 
-/// The processes of a job, the largest first. A service has those of all its jobs.
-fn processes(stat: &Value, row: &Row) -> Vec<Process> {
-    let all = stat["processes"].as_array().into_iter().flatten();
-    let its = all.filter(|process| row.depth == 0 || process["job"] == *row.name);
-    let process = |process: &Value| {
-        let number = |name: &str| process[name].as_u64().unwrap_or(0);
-        Process {
-            pid: number("pid"),
-            name: clean(process["comm"].as_str().unwrap_or_default()),
-            resident: number("resident_bytes"),
-            pool: number("pool_bytes"),
-            disk: number("swap_used_bytes"),
-            waited: process["stalled_seconds"].as_f64().unwrap_or(0.0),
-        }
-    };
-    let mut all: Vec<Process> = its.map(process).collect();
-    all.sort_by_key(|process| {
-        let size = process.resident + process.pool + process.disk;
-        (std::cmp::Reverse(size), process.pid)
-    });
-    all
-}
-
 #[cfg(test)]
 pub mod tests {
     use serde_json::json;
@@ -390,7 +385,7 @@ pub mod tests {
         press(&mut state, "jj");
         assert_eq!(state.marked.as_deref(), Some("a"));
         state.take(&[stat("a", 9, 0), stat("b", 3, 30), stat("ab", 2, 0)], 3.0);
-        assert_eq!((names(&state)[0], state.marked_at()), ("a", 0));
+        assert_eq!((names(&state)[0], state.marked_at()), ("a", Some(0)));
         assert_eq!(state.shown()[1].loads, 10.0);
         press(&mut state, "<");
         assert_eq!(
@@ -447,5 +442,41 @@ pub mod tests {
         press(&mut state, "/\u{1b}");
         state.sort = Column::Idle;
         assert_eq!(names(&state)[0], "all/two");
+    }
+
+    #[test]
+    fn a_key_acts_on_the_marked_job_only_and_on_no_other_once_it_has_gone() {
+        let mut state = State::default();
+        state.take(&[stat("a", 9, 0), stat("b", 3, 0)], 1.0);
+        state.take(&[stat("a", 1, 0), stat("b", 3, 0)], 2.0);
+        let freeze = |job: &str| Some(Wish::Freeze(job.to_owned()));
+        assert_eq!(
+            press(&mut state, "f"),
+            freeze("a"),
+            "the first of the first figures"
+        );
+        press(&mut state, "m8M");
+        state.take(&[stat("b", 3, 0), stat("c", 4, 0)], 3.0);
+        let wish = press(&mut state, "\n");
+        let limit = Wish::SetLimit("a".to_owned(), "8M".to_owned());
+        assert_eq!(wish, Some(limit), "the job that it was begun for");
+        state.take(&[stat("b", 3, 0), stat("c", 4, 0)], 4.0);
+        assert_eq!(
+            (press(&mut state, "f"), state.marked.as_deref()),
+            (None, None)
+        );
+        assert_eq!(
+            (press(&mut state, "m8M\n"), &state.mode),
+            (None, &Mode::List)
+        );
+        press(&mut state, "j");
+        assert_eq!(press(&mut state, "f"), freeze("c"));
+        // A filter that hides it marks the first of those that are left, at its end.
+        press(&mut state, "/b");
+        assert_eq!(state.marked.as_deref(), Some("c"));
+        press(&mut state, "\n");
+        assert_eq!(press(&mut state, "f"), freeze("b"));
+        press(&mut state, "/no such\n");
+        assert_eq!(press(&mut state, "f"), None);
     }
 }
