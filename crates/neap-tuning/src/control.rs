@@ -27,8 +27,9 @@ crate::group! {
         /// Chosen.
         silent: Nanos = Nanos::secs(10);
         /// Bytes of answers that wait to be read by one; one that lets more wait is closed.
-        /// A report with all processes that have a record is below it. Chosen.
-        unread: Bytes = Bytes::mib(1);
+        /// The figures of a service with as many jobs and processes as may be, and commands as long as may be, are below it.
+        /// Chosen.
+        unread: Bytes = Bytes::mib(8);
         /// Processes that an answer names.
         /// They bound its size. Chosen.
         processes: usize = 1024;

@@ -10,6 +10,7 @@ use neap_units::PAGE_SIZE;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::steer::limit_of;
 use crate::group::Group;
 use crate::job::Job;
 use crate::report::{MemoryReport, ProcessReport, Report};
@@ -175,32 +176,40 @@ impl Job {
     fn jobs(&self) -> Vec<Value> {
         let below = self.groups.below();
         let line = |group: &Arc<Group>| {
-            let (resident, _) = group.meter.now();
-            let own = group.meter.is_limited().then(|| group.meter.limit().0);
-            json!({
-                "name": group.name.as_ref().map(Name::as_str),
-                "within": group.parent.as_ref().and_then(|parent| parent.name.as_ref()).map(Name::as_str),
-                "pid": group.pid(),
-                "command": group.command,
-                "processes": self.living(group).len(),
-                "limit_bytes": own,
-                "low_bytes": group.low.load(Relaxed),
-                "min_bytes": group.min.load(Relaxed),
-                "writeback": group.account.writeback(),
-                "current_bytes": group.meter.usage(),
-                "resident_bytes": resident,
-                "pool_bytes": group.account.zswap(),
-                "swap_current_bytes": group.account.swap() * PAGE_SIZE as u64,
-                "zswap": stored(group),
-                "pgmajfault": group.events.pgmajfault.load(Relaxed),
-                "idle_seconds": self.idle_seconds(group),
-                "peak_bytes": group.meter.peaks().0,
-                "frozen": group.freeze.is_frozen(),
-                "pressure": group.stalls.report(),
-            })
+            let processes = self.living(group).len();
+            line_of(group, processes, self.idle_seconds(group))
         };
         below.iter().map(line).collect()
     }
+}
+
+/// The line of a job in the figures of its service.
+fn line_of(group: &Group, processes: usize, idle_seconds: f64) -> Value {
+    let parent = group.parent.as_ref();
+    let within = parent.and_then(|parent| parent.name.as_ref());
+    let (resident, _) = group.meter.now();
+    let own = group.meter.is_limited().then(|| group.meter.limit().0);
+    json!({
+        "name": group.name.as_ref().map(Name::as_str),
+        "within": within.map(Name::as_str),
+        "pid": group.pid(),
+        "command": group.command,
+        "processes": processes,
+        "limit_bytes": own,
+        "low_bytes": limit_of(group.low.load(Relaxed)),
+        "min_bytes": limit_of(group.min.load(Relaxed)),
+        "writeback": group.account.writeback(),
+        "current_bytes": group.meter.usage(),
+        "resident_bytes": resident,
+        "pool_bytes": group.account.zswap(),
+        "swap_current_bytes": group.account.swap() * PAGE_SIZE as u64,
+        "zswap": stored(group),
+        "pgmajfault": group.events.pgmajfault.load(Relaxed),
+        "idle_seconds": idle_seconds,
+        "peak_bytes": group.meter.peaks().0,
+        "frozen": group.freeze.is_frozen(),
+        "pressure": group.stalls.report(),
+    })
 }
 
 /// What the pool and the swap file have of a group below the top, by the names of the whole store. The pool is shared: its part is
@@ -216,4 +225,55 @@ fn stored(group: &Group) -> BTreeMap<&'static str, u64> {
         ("swapped_pages", account.written()),
         ("swap_used_bytes", account.disk()),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use neap_control::LONGEST;
+    use neap_units::{Bytes, NO_LIMIT};
+
+    use super::*;
+    use crate::meter::Meter;
+
+    fn a_job(command: Vec<String>) -> Group {
+        let meter = Arc::new(Meter::new(Bytes::mib(64), true));
+        let group = Group::top(None, false, meter);
+        let mut group = Arc::into_inner(group).expect("nobody else has it");
+        group.name = Name::new(&"n".repeat(48)).ok();
+        group.command = command;
+        group
+    }
+
+    /// A command comes in a request, which bounds its length as it is written.
+    #[test]
+    fn the_figures_of_a_full_service_are_fewer_than_may_be_unread() {
+        const NUMBERS: usize = 40;
+        const DIGITS: usize = 24;
+        let control = &TUNING.control;
+        let mut job = a_job(vec!["\u{1}".repeat(LONGEST / 6)]);
+        job.parent = Some(Arc::new(a_job(Vec::new())));
+        let line = line_of(&job, 0, 0.0).to_string().len() + NUMBERS * DIGITS;
+        let process = ProcessReport {
+            comm: "\u{1}".repeat(15),
+            job: job.name.as_ref().map(Name::to_string),
+            ..ProcessReport::new(i32::MAX, 0)
+        };
+        let process = serde_json::to_string(&process).expect("it is plain").len();
+        let process = process + NUMBERS * DIGITS;
+        let most = control.members * line + control.processes * process;
+        assert!(most as u64 <= control.unread.0, "{line} {process} {most}");
+        assert!(control.unread <= control.answer_most);
+    }
+
+    #[test]
+    fn all_that_a_job_has_is_protected_by_the_same_word_as_in_its_settings() {
+        let job = a_job(Vec::new());
+        job.low.store(NO_LIMIT, Relaxed);
+        job.min.store(5, Relaxed);
+        let line = line_of(&job, 0, 0.0);
+        assert_eq!(
+            (&line["low_bytes"], &line["min_bytes"]),
+            (&json!("max"), &json!(5))
+        );
+    }
 }

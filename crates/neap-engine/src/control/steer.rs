@@ -406,7 +406,7 @@ impl Errand {
 }
 
 /// A limit, as the files of a memory cgroup show it.
-fn limit_of(bytes: u64) -> Value {
+pub(super) fn limit_of(bytes: u64) -> Value {
     match bytes {
         NO_LIMIT => "max".into(),
         bytes => bytes.into(),
