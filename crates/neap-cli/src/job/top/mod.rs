@@ -117,12 +117,8 @@ fn show(
                     begin(say, move || set_limit(&job, &text));
                 }
                 Some(Wish::Freeze(job)) => {
-                    state.message = format!("{job}: freezing ...");
-                    begin(say, move || freeze(&job));
-                }
-                Some(Wish::Thaw(job)) => {
-                    state.message = format!("{job}: thawing ...");
-                    begin(say, move || thaw(&job));
+                    state.message = format!("{job} ...");
+                    begin(say, move || freeze_or_thaw(&job));
                 }
                 None => {}
             }
@@ -135,6 +131,16 @@ fn show(
 fn begin(say: &Sender<News>, work: impl FnOnce() -> String + Send + 'static) {
     let say = say.clone();
     thread::spawn(move || say.send(News::Said(work())));
+}
+
+/// Freezes a job that is not frozen. It is asked whether it is: the figures that are shown may be older than the key before.
+fn freeze_or_thaw(name: &str) -> String {
+    let stat = Job::find(Some(name)).and_then(|job| job.stat());
+    match stat {
+        Ok(stat) if stat["neap"]["frozen"] == 1 => thaw(name),
+        Ok(_) => freeze(name),
+        Err(failure) => failure.to_string(),
+    }
 }
 
 /// Freezes a job.

@@ -95,10 +95,8 @@ pub enum Wish {
     Quit,
     /// Set this job's limit to what was typed.
     SetLimit(String, String),
-    /// Stop all processes of this job, and take its memory out.
+    /// Stop all processes of this job, and take its memory out; or let it go on, if it is frozen.
     Freeze(String),
-    /// Let it go on.
-    Thaw(String),
 }
 
 /// All of it.
@@ -316,13 +314,8 @@ impl State {
                 self.mode = job.map_or(Mode::List, |job| Mode::Limit(job, String::new()));
             }
             KeyCode::Char('f') => {
-                return self.marked_line().map(|line| {
-                    let job = line.row.address.clone();
-                    match line.row.frozen {
-                        true => Wish::Thaw(job),
-                        false => Wish::Freeze(job),
-                    }
-                });
+                let job = self.marked_line().map(|line| line.row.address.clone());
+                return job.map(Wish::Freeze);
             }
             KeyCode::Enter => self.open = !self.open,
             KeyCode::Down | KeyCode::Char('j') => self.move_by(1),
@@ -416,14 +409,14 @@ pub mod tests {
     #[test]
     fn jobs_of_a_service_are_lines_by_what_commands_call_them() {
         let mut state = State::default();
-        let service = |major: u64, frozen: bool| {
+        let service = |major: u64| {
             json!({"name": "all", "memory": {"current_bytes": 9},
-            "jobs": [{"name": "one", "current_bytes": 5, "pgmajfault": major, "frozen": frozen, "idle_seconds": 2},
+            "jobs": [{"name": "one", "current_bytes": 5, "pgmajfault": major, "idle_seconds": 2},
                 {"name": "two", "current_bytes": 4, "idle_seconds": 3}],
             "processes": [{"pid": 8, "job": "one", "pool_bytes": 7}, {"pid": 9, "job": "two"}]})
         };
-        state.take(&[service(0, false), stat("web", 7, 0)], 1.0);
-        state.take(&[service(10, false), stat("web", 7, 0)], 2.0);
+        state.take(&[service(0), stat("web", 7, 0)], 1.0);
+        state.take(&[service(10), stat("web", 7, 0)], 2.0);
         assert_eq!(names(&state), ["all", "web", "all/one", "all/two"]);
         let pids = |line: &Line| line.processes.iter().map(|p| p.pid).collect::<Vec<_>>();
         let shown = state.shown();
@@ -436,9 +429,6 @@ pub mod tests {
         assert_eq!(wish, Some(limit));
         let wish = press(&mut state, "f");
         assert_eq!(wish, Some(Wish::Freeze("all/one".to_owned())));
-        state.take(&[service(10, true)], 3.0);
-        let wish = press(&mut state, "f");
-        assert_eq!(wish, Some(Wish::Thaw("all/one".to_owned())));
         press(&mut state, "/\u{1b}");
         state.sort = Column::Idle;
         assert_eq!(names(&state)[0], "all/two");
