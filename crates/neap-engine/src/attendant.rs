@@ -71,11 +71,7 @@ impl Plea {
                 let first = !space.is_dead() && !space.claimed.swap(true, Relaxed);
                 first.then_some(Self::Adopt { space, keeps })
             }
-            Request::Inherit => {
-                let parent = job.unborn.parent_of(caller.number)?;
-                let kin = caller.group.is_within(&parent.group);
-                kin.then_some(Self::Inherit)
-            }
+            Request::Inherit => caller.is_expected(job).then_some(Self::Inherit),
             _ => None,
         }
     }

@@ -48,6 +48,12 @@ impl Caller {
         self.group.is_within(&space.group).then_some(space)
     }
 
+    /// Whether it names a child that is expected, in its job or one around it.
+    pub fn is_expected(&self, job: &Job) -> bool {
+        let parent = job.unborn.parent_of(self.number);
+        parent.is_some_and(|parent| self.group.is_within(&parent.group))
+    }
+
     /// Whether the process has its memory yet: who ends in the middle of a conversation needs no advice.
     pub fn lives(&self) -> bool {
         self.pidfd.lives() && neap_sys::anon_resident(self.pid).is_some_and(|bytes| bytes > 0)
