@@ -114,6 +114,17 @@ fn a_job_goes_on_though_nobody_reads_standard_error() {
     assert_eq!(run.text(), "right\n");
 }
 
+/// Runs a job that has so many MiB which do not compress, and is killed. What its client said.
+fn killed_noise(place: &Place, mib: &str) -> String {
+    let noise = program("incompressible");
+    let words = ["run", "--in", "all", "--name", "noise", "--"];
+    let words = words.into_iter().chain([path(&noise), mib]);
+    let words: Vec<&str> = words.collect();
+    let (status, out, err) = place.start(&words).wait();
+    assert_eq!(status.signal(), Some(9), "{out} {err}");
+    err
+}
+
 /// What two of them have fits: the third, which cannot be compressed and has most, is ended, and is told why. No other is.
 #[test]
 fn of_a_service_one_job_is_killed_and_the_others_go_on() {
@@ -124,19 +135,7 @@ fn of_a_service_one_job_is_killed_and_the_others_go_on() {
     let _service = place.serve(&["-m", "64M", "--no-swap", "--on-exhausted", "kill"]);
     let names = ["one", "two"];
     let jobs = names.map(|name| (name, place.job(name, 24, &[], true)));
-    let noise = program("incompressible");
-    let words = [
-        "run",
-        "--in",
-        "all",
-        "--name",
-        "noise",
-        "--",
-        path(&noise),
-        "96",
-    ];
-    let (status, out, err) = place.start(&words).wait();
-    assert_eq!(status.signal(), Some(9), "{out} {err}");
+    let err = killed_noise(&place, "96");
     assert!(
         err.contains("noise: nothing more can be reclaimed"),
         "{err}"
@@ -157,19 +156,7 @@ fn a_job_that_is_protected_is_not_the_one_that_is_killed() {
     let place = Place::own();
     let _service = place.serve(&["-m", "96M", "--no-swap", "--on-exhausted", "kill"]);
     let kept = place.job("kept", 64, &["--min", "96M"], true);
-    let noise = program("incompressible");
-    let words = [
-        "run",
-        "--in",
-        "all",
-        "--name",
-        "noise",
-        "--",
-        path(&noise),
-        "48",
-    ];
-    let (status, out, err) = place.start(&words).wait();
-    assert_eq!(status.signal(), Some(9), "{out} {err}");
+    killed_noise(&place, "48");
     // It is looked at again, and others may come.
     wait_until("it is gone", || {
         place.stat("all")["jobs"].as_array().map(Vec::len) == Some(1)

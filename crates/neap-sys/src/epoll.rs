@@ -19,7 +19,7 @@ pub enum Interest {
     End,
 }
 
-/// An epoll(7) instance. What was added is told of by its token.
+/// An epoll(7) instance. It names each descriptor by the token that it was added with.
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 

@@ -23,7 +23,7 @@ crate::group! {
         /// Chosen.
         mappings_rest_growing: u64 = 1;
         /// A space whose size and memory are as they were is passed over so many times in a row.
-        /// What is registered tells when it goes; of the rest one mapping may have taken the place of another that was as large.
+        /// The kernel tells when a registered mapping goes. Of the others one may have taken the place of another that was as large.
         /// Chosen.
         still: u32 = 256;
         /// Share for which time counts that a look waits for others.

@@ -33,7 +33,7 @@ use frost::Refused;
 use peer::{At, Peer};
 use steer::{Errand, Outcome};
 
-/// What is told of under no connection's number: they count from 1 on.
+/// Tokens of epoll that are no connection's number: connections count from 1 on.
 const WAKER: u64 = u64::MAX;
 const LISTENER: u64 = u64::MAX - 1;
 

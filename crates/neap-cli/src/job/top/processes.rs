@@ -48,7 +48,7 @@ pub fn processes(stat: &Value, rows: &[Row]) -> Vec<Vec<Process>> {
         by_job.entry(job).or_default().push(process);
     }
     let of_row = |(at, row): (usize, &Row)| {
-        // What is within it stands behind it, and deeper.
+        // Runs within a job follow it, and are deeper.
         let within = rows[at + 1..]
             .iter()
             .take_while(|other| other.depth > row.depth);
