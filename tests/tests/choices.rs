@@ -61,7 +61,7 @@ fn every_shrinker_brings_each_page_back() {
     }
     let written = |name| in_use(name).number("/vmstat/zswpwb");
     let protected = written("protection");
-    // Where the disk and the cpus are others', reclaim may be late and write what is in use: one of three runs is enough.
+    // Once, on a busy machine, it wrote them all; why is not known. One of three runs is enough.
     let mut spared = Vec::new();
     while spared.len() < 3 && spared.iter().all(|&pages| pages >= protected / 4) {
         spared.push(written("second-chance"));
