@@ -88,6 +88,9 @@ fn what_min_protects_stays_also_where_nobody_else_has_any() {
     let kept = place.job("kept", 72, &["--min", "1G"], true);
     let resident = || place.number("kept", "/memory/resident_bytes");
     let rest = || place.number("kept", "/vmstat/zswpout");
+    wait_until("nothing else can be reclaimed", || {
+        place.number("all", "/memory_events/oom") > 0
+    });
     assert_eq!((resident() / (72 * MIB), rest()), (1, 0), "all is there");
     let low = ["set", "kept", "memory.min=0", "memory.low=1G"];
     let set = place.ask(&low);

@@ -30,8 +30,8 @@ use crate::spawn::{no_thread, try_spawn};
 const FEW_DESCRIPTORS: &str =
     "not all of its descriptors came; raise `ulimit -n`, or mount /proc for it";
 const UNTRUE: &str = "what it handed over is not of one address space, its own";
-/// Its first page holds what proves it (see [`prove`]), and its second nothing (see [`register_stage`]).
-const STAGE_GUARD: u64 = 2 * PAGE_SIZE as u64;
+/// The first page of the stage holds what proves it (see [`prove`]).
+const STAGE_GUARD: u64 = PAGE_SIZE as u64;
 
 /// A process that asks to be managed.
 pub(crate) enum Plea {
@@ -448,10 +448,10 @@ fn register_stage(job: &Job, space: &Space, caller: &Caller, stage: &Range<u64>)
         job.stays_unmanaged(error);
     }
     registered.ok()?;
-    // mlockall(MCL_CURRENT) fills each mapping from its beginning, and goes on with the next where it cannot: without
-    // this it would fill the whole stage. Kernels before 6.6 know no poison, and do.
-    let second = stage.start + PAGE_SIZE as u64..stage.start + STAGE_GUARD;
-    let _ = space.uffd.poison(second, Wake::Now);
+    let first = stage.start + STAGE_GUARD;
+    let _ = space
+        .uffd
+        .poison(first..first + PAGE_SIZE as u64, Wake::Now); // see `Stage`
     Some(())
 }
 

@@ -124,7 +124,7 @@ impl ImaginedAgent {
 
     fn recycle(&self, errand: &mut Errand) -> bool {
         let span = errand.command.spans[errand.span];
-        let range = span.start..span.start + span.bytes;
+        let range = span.start + PAGE..span.start + span.bytes;
         let mut core = self.machine.core();
         let space = self.uffd.space();
         let locked = core.mm(space).areas.within(&range);

@@ -289,6 +289,7 @@ fn unlock(guard: usize, stage: wire::Span) {
     sys::munlock(stage.start as usize, stage.bytes as usize);
 }
 
+const PAGE: u64 = 4096;
 const EMPTY: wire::Command = wire::Command {
     magic: 0,
     op: 0,
@@ -337,7 +338,6 @@ fn act(op: u32, span: wire::Span, uffd: Fd) -> i64 {
 
 /// Moves every page that can be moved; a page that cannot leaves its target empty.
 fn move_out(command: &wire::Command, uffd: Fd, reply: &mut wire::Reply) {
-    const PAGE: u64 = 4096;
     let count = (command.count as usize).min(wire::MAX_RANGES);
     let (mut target, mut at) = (command.target, 0);
     for span in &command.spans[..count] {
@@ -384,7 +384,7 @@ fn move_pages(uffd: Fd, target: u64, source: u64, bytes: u64) -> (i64, i64) {
     (result, moved.cast_signed())
 }
 
-/// Empties a staging block. While it is not registered its discard raises no event, so nobody waits
+/// Empties a staging block, without its guard page. While it is not registered its discard raises no event, so nobody waits
 /// for the engine.
 fn recycle(span: wire::Span, uffd: Fd) -> i64 {
     let range = [span.start, span.bytes];
@@ -394,8 +394,9 @@ fn recycle(span: wire::Span, uffd: Fd) -> i64 {
     if result < 0 {
         return result;
     }
-    let result = sys::madvise(span.start as usize, span.bytes as usize, sys::MADV_DONTNEED);
-    // Also where that failed: the stage is one mapping, see `register_stage` of the engine.
+    let [slots, bytes] = [span.start + PAGE, span.bytes - PAGE].map(|n| n as usize);
+    let result = sys::madvise(slots, bytes, sys::MADV_DONTNEED);
+    // Also where that failed: the stage is one mapping again.
     let registered = call(UFFDIO_REGISTER, (&raw mut register) as usize);
     if result < 0 { result } else { registered }
 }

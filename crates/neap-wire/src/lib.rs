@@ -47,7 +47,7 @@ pub const LONGEST_PATH: usize = 107;
 /// Ends the path of a socket if a program that does not become managed must not run: it may be one that cannot
 /// reach the engine to be told so.
 pub const REQUIRED_END: &str = "-required";
-/// Pages in one staging block.
+/// Pages that one staging block holds. A page in which there is nothing is before them, and ends what mlockall fills.
 pub const BLOCK_PAGES: u64 = 64;
 /// Ranges in one command.
 pub const MAX_RANGES: usize = 64;

@@ -285,7 +285,7 @@ static size_t anonymous(void)
 }
 
 /* mlockall brings everything in and keeps what comes, and only that. */
-static void mlocked_all(void)
+static void mlock_all(void)
 {
 	size_t bytes = 2 * MIB;
 	char *p = map(bytes);
@@ -318,6 +318,14 @@ static void mlocked_all(void)
 	press();
 	check(p, bytes, TAG, 0, "memory that was locked");
 	check(q, bytes, TAG, 5, "memory born locked");
+	MUST(!munmap(p, bytes) && !munmap(q, bytes));
+}
+
+/* Several times: what is done to other memory at the same time differs. */
+static void mlocked_all(void)
+{
+	for (int round = 0; round < 6; round++)
+		mlock_all();
 }
 
 /* Huge pages, whole, in part, and made by hand. */

@@ -27,13 +27,13 @@ use crate::job::Job;
 use crate::options::Options;
 use crate::proof::Token;
 use crate::reclaim::{Reclaimer, Work, Worker};
-use crate::space::{Advance, Body, Ranges, Space, Stage};
+use crate::space::{Advance, BLOCK_BYTES, Body, Ranges, Space, Stage};
 use crate::spares::Spares;
 use crate::warnings::Warnings;
 
 /// Where the staging area of each program is, and the page below the agent's stack.
 const STAGE: u64 = 0x7000_0000_0000;
-const STAGE_PAGES: u64 = 8 * neap_wire::BLOCK_PAGES;
+const STAGE_BYTES: u64 = 8 * BLOCK_BYTES;
 const GUARD: u64 = 0x7100_0000_0000;
 
 thread_local! {
@@ -253,7 +253,7 @@ impl Scene {
 
     /// The program hands over what it has: its library has mapped a staging area and made an agent.
     fn embody(&self, program: &Program, space: &Arc<Space>) {
-        let stage = STAGE..STAGE + STAGE_PAGES * PAGE;
+        let stage = STAGE..STAGE + STAGE_BYTES;
         for (range, prot) in [(stage.clone(), Prot::RW), (GUARD..GUARD + PAGE, Prot::NONE)] {
             self.machine
                 .begin(program.nr, ThreadNr(0), Act::Map(range, prot));

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use neap_policy::{Heat, State, Step};
-use neap_sys::Word;
+use neap_sys::{Wake, Word};
 use neap_tuning::TUNING;
 use neap_units::{PAGE_SIZE, PageId, PageNr, Pages};
 use neap_wire::op;
@@ -81,6 +81,16 @@ fn shared_in(space: &Space, pages: &[PageNr]) -> Vec<PageNr> {
     shared
 }
 
+/// Poisons the guard pages of the stage that are wanted now. Kernels before 6.6 know no poison, and mlockall fills the stage there.
+fn guard(space: &Space, body: &Body) {
+    while let Some(page) = body.stage.unguarded() {
+        match space.uffd.poison(page, Wake::Later) {
+            Err(error) if error.passes() => return, // with the next batch
+            _ => body.stage.note_guarded(),
+        }
+    }
+}
+
 impl Reclaimer {
     /// Takes up to one block of old pages; `own_only`: of those that no other process has. Returns how many left the program.
     pub(super) fn stage_batch(&mut self, space: &Arc<Space>, own_only: bool) -> usize {
@@ -137,6 +147,7 @@ impl Reclaimer {
                 self.put_back(space, rest, Heat::Warm);
                 break;
             };
+            guard(space, body);
             let (now, later) = rest.split_at(slots.count as usize);
             let spans = cuts.take(now.len());
             let target = body.stage.address(slots.first);

@@ -60,6 +60,8 @@ use mappings::Mappings;
 use quarantine::Quarantine;
 pub(crate) use ranges::Ranges;
 pub(crate) use refused::Refused;
+#[cfg(test)]
+pub(crate) use stage::BLOCK_BYTES;
 pub(crate) use stage::{BlockId, Stage};
 pub(crate) use standing::{Advance, Phase, Standing};
 use still::Still;

@@ -4,14 +4,21 @@
 //! order, so the oldest full block holds the pages that nobody has touched for longest. A slot is
 //! *live* while its page may still come back from it. A block whose slots are all dead and that
 //! nobody reads (no pins) is recycled by the agent and used again, never before.
+//!
+//! `mlockall(MCL_CURRENT)` fills each mapping from its beginning, and goes on with the next where it cannot. The stage is one
+//! mapping that begins with a page in use; but while a block is emptied it is three. So each block begins with a guard page
+//! that is poisoned: else mlockall would fill the whole stage.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use neap_sys::{Lock, Locked};
 use neap_units::{PAGE_SIZE, PageId, SlotId};
 use neap_wire::BLOCK_PAGES;
 
 const SLOTS: u32 = BLOCK_PAGES as u32;
+/// Bytes of addresses that a block has: its guard page, then its slots.
+pub(crate) const BLOCK_BYTES: u64 = (1 + BLOCK_PAGES) * PAGE_SIZE as u64;
 
 /// Number of a block in its stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +64,8 @@ impl Block {
 struct Blocks {
     blocks: Vec<Block>,
     free: Vec<u32>,
+    /// Blocks whose guard page is poisoned, or could not be: so many, from the first.
+    guarded: u32,
     open: Option<u32>,
     /// Closed and not yet taken for storing, oldest first.
     waiting: VecDeque<u32>,
@@ -81,10 +90,11 @@ impl Stage {
     pub fn new(base: u64, bytes: u64) -> Self {
         Self {
             base,
-            capacity: u32::try_from(bytes / (BLOCK_PAGES * PAGE_SIZE as u64)).unwrap_or(u32::MAX),
+            capacity: u32::try_from(bytes / BLOCK_BYTES).unwrap_or(u32::MAX),
             inner: Lock::new(Blocks {
                 blocks: Vec::new(),
                 free: Vec::new(),
+                guarded: 1, // since the stage was registered
                 open: None,
                 waiting: VecDeque::new(),
                 dead: Vec::new(),
@@ -98,14 +108,28 @@ impl Stage {
 
     /// Address of a slot, in the program.
     pub fn address(&self, slot: SlotId) -> u64 {
-        self.base + u64::from(slot.0) * PAGE_SIZE as u64
+        let block = self.span(BlockId(slot.0 / SLOTS));
+        block.start + (1 + u64::from(slot.0 % SLOTS)) * PAGE_SIZE as u64
     }
 
-    /// Addresses of a block, in the program.
-    pub fn span(&self, block: BlockId) -> std::ops::Range<u64> {
-        let bytes = BLOCK_PAGES * PAGE_SIZE as u64;
-        let start = self.base + u64::from(block.0) * bytes;
-        start..start + bytes
+    /// Addresses of a block, in the program: of its guard page and its slots.
+    pub fn span(&self, block: BlockId) -> Range<u64> {
+        let start = self.base + u64::from(block.0) * BLOCK_BYTES;
+        start..start + BLOCK_BYTES
+    }
+
+    /// The guard page that is to be poisoned next: each block that was ever opened has one, and so has the block behind them.
+    pub fn unguarded(&self) -> Option<Range<u64>> {
+        let inner = self.lock();
+        let wanted = (inner.blocks.len() as u32 + 1).min(self.capacity);
+        let next = (inner.guarded < wanted).then_some(BlockId(inner.guarded))?;
+        let start = self.span(next).start;
+        Some(start..start + PAGE_SIZE as u64)
+    }
+
+    /// That page is poisoned, or cannot be.
+    pub fn note_guarded(&self) {
+        self.lock().guarded += 1;
     }
 
     /// Up to `want` consecutive free slots; `None` when every block is in use. The block is pinned
@@ -356,7 +380,7 @@ mod tests {
     use super::*;
 
     fn stage(blocks: u64) -> Stage {
-        Stage::new(1 << 30, blocks * BLOCK_PAGES * PAGE_SIZE as u64)
+        Stage::new(1 << 30, blocks * BLOCK_BYTES)
     }
 
     fn fill_block(stage: &Stage) -> Reserved {
@@ -383,6 +407,28 @@ mod tests {
         stage.recycled(block, true);
         stage.check();
         assert_eq!(fill_block(&stage).first, reserved.first);
+    }
+
+    #[test]
+    fn each_block_that_was_opened_and_the_next_begin_with_a_guard_page_that_holds_nothing() {
+        let stage = stage(2);
+        assert_eq!(
+            stage.unguarded(),
+            None,
+            "the first has one from the beginning"
+        );
+        let slots = fill_block(&stage);
+        let page = PAGE_SIZE as u64;
+        let next = (1 << 30) + BLOCK_BYTES;
+        assert_eq!(stage.unguarded(), Some(next..next + page));
+        stage.note_guarded();
+        assert_eq!(stage.unguarded(), None);
+        let last = SlotId(slots.first.0 + slots.count - 1);
+        let held = stage.address(slots.first)..stage.address(last) + page;
+        let block = stage.span(BlockId(0));
+        assert_eq!(held, block.start + page..block.end);
+        fill_block(&stage);
+        assert_eq!(stage.unguarded(), None, "no block is behind the last");
     }
 
     #[test]
