@@ -322,6 +322,9 @@ impl Job {
             group.meter.ask_for(None);
         }
         freeze.writes.store(false, Relaxed);
+        for space in self.spaces_of(group).iter() {
+            space.quiet.begin_anew(neap_sys::monotonic_nanos());
+        }
         freeze.frozen.store(false, Relaxed);
         signal_ours(&halted, SIGCONT);
         drop(held);

@@ -15,6 +15,7 @@ use neap_units::Nanos;
 use crate::bell::Bell;
 use crate::group::Group;
 use crate::job::Job;
+use crate::quiet::look_each;
 use crate::space::Space;
 use crate::spawn::try_spawn;
 
@@ -46,12 +47,6 @@ impl Idle {
     }
 }
 
-/// Time between two looks.
-fn look_each(period: Nanos) -> Nanos {
-    let each = Nanos(period.0 / TUNING.idle.looks);
-    each.clamp(TUNING.idle.look, TUNING.idle.look_at_most)
-}
-
 impl Job {
     /// Takes memory from processes of a group, and of those below it, that have done nothing for so long; 0: from none.
     pub fn set_idle(self: &Arc<Self>, group: &Group, period: Nanos) {
@@ -63,7 +58,7 @@ impl Job {
     }
 
     /// Has somebody look for idle processes, if there is a group that wants it; at once only if the shortest time was another
-    /// before. Else whoever comes often would have busy processes taken for idle, since each look allows some work.
+    /// before: each look takes a step, and whoever comes often would have memory leave sooner.
     pub fn watch_idle(self: &Arc<Self>, before: Option<Nanos>) {
         if self.shortest_idle() != before {
             self.idle.ring();
@@ -93,30 +88,27 @@ impl Job {
 
 /// Looks until the engine stops.
 fn run(job: &Arc<Job>) {
-    let (mut watch, mut paces) = (Watch::default(), HashMap::new());
+    let mut paces = HashMap::new();
     while !job.is_stopping() {
         let period = job.shortest_idle();
         let wait = period.map_or(TUNING.idle.look_at_most, look_each);
         job.idle.bell.wait(wait.duration());
-        let Some(period) = job.shortest_idle() else {
-            watch = Watch::default();
+        if job.shortest_idle().is_none() {
             job.idle.spaces.lock().clear();
             continue;
-        };
-        let now = neap_sys::monotonic_nanos();
+        }
         let spaces = job.spaces();
-        let time = |space: &Arc<Space>| {
-            let body = space.body.get().filter(|body| !body.is_left())?;
-            if space.group.idle().0 == 0 || space.group.freeze.is_frozen() {
-                return None; // after that it is to be idle for long again
-            }
-            Some((space.cookie, body.process.cpu_nanos()?))
-        };
-        watch.look(now, period, spaces.iter().filter_map(time));
-        // What is protected does not leave for the sake of others.
+        job.look_for_quiet(&spaces);
+        let now = neap_sys::monotonic_nanos();
         let is_idle = |space: &&Arc<Space>| {
-            watch.is_idle(space.cookie, now, space.group.idle())
-                && !job.groups.is_kept_from_all(&space.group)
+            let (group, period) = (&space.group, space.group.idle());
+            let lives = space.body.get().is_some_and(|body| !body.is_left());
+            // A frozen job gives all. What is protected does not leave for the sake of others.
+            lives
+                && period.0 > 0
+                && space.quiet.lasts(now) >= period
+                && !group.freeze.is_frozen()
+                && !job.groups.is_kept_from_all(group)
         };
         let (idle, others): (Vec<_>, Vec<_>) = spaces.iter().partition(is_idle);
         for space in others {
@@ -156,35 +148,6 @@ fn step(job: &Job, space: &Space, pace: &mut Pace, now: u64) {
     let left = space.idle.load(Relaxed);
     let pages = pace.step(resident, signs, left);
     space.idle.store(pages, Relaxed);
-}
-
-/// What each process has had of the cpus.
-#[derive(Default)]
-struct Watch {
-    looked: u64,
-    /// By space: processor time so far, and since when the process does nothing, in nanoseconds.
-    seen: HashMap<u64, (u64, u64)>,
-}
-
-impl Watch {
-    fn look(&mut self, now: u64, period: Nanos, times: impl Iterator<Item = (u64, u64)>) {
-        let passed = now.saturating_sub(self.looked).max(look_each(period).0);
-        let most = TUNING.idle.share.of(passed);
-        let before = std::mem::take(&mut self.seen);
-        for (space, time) in times {
-            let since = match before.get(&space) {
-                Some(&(had, since)) if time.saturating_sub(had) <= most => since,
-                _ => now,
-            };
-            self.seen.insert(space, (time, since));
-        }
-        self.looked = now;
-    }
-
-    fn is_idle(&self, space: u64, now: u64, period: Nanos) -> bool {
-        let seen = self.seen.get(&space);
-        seen.is_some_and(|&(_, since)| now.saturating_sub(since) >= period.0)
-    }
 }
 
 /// What tells whether something was taken that should have stayed.
@@ -262,27 +225,6 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
-
-    #[test]
-    fn a_process_is_idle_once_its_time_has_stood_still_for_long() {
-        let period = Nanos(4 * SECOND);
-        let mut watch = Watch::default();
-        let mut idle = Vec::new();
-        // One does nothing but for a moment, another works, a third comes later.
-        for second in 10..20 {
-            let now = second * SECOND;
-            let burst = if second >= 12 { SECOND / 10 } else { 0 };
-            let tick = second * SECOND / 100;
-            let times = [(1, tick + burst), (2, second * SECOND / 2), (3, 7)];
-            let count = if second < 15 { 2 } else { 3 };
-            watch.look(now, period, times.into_iter().take(count));
-            idle.push([1, 2, 3].map(|space| watch.is_idle(space, now, period)));
-        }
-        let first = idle.iter().position(|idle| idle[0]);
-        assert_eq!(first, Some(6), "4 s after its burst: {idle:?}");
-        assert!(idle.iter().all(|idle| !idle[1]), "{idle:?}");
-        assert_eq!(idle.iter().position(|idle| idle[2]), Some(9));
-    }
 
     /// A process of 16,384 pages, looked at once a second.
     #[derive(Default)]
