@@ -74,17 +74,12 @@ mod tests {
 
     #[test]
     fn the_jobs_of_a_service_are_told_with_it() {
-        let mut series = Series::of_a_job_in_a_service(8, 10);
+        let mut series = Series::new(8, 10);
         series.push(Sample::default().with(Column::Current, 5));
         series.push(
             Sample::default()
                 .with(Column::Time, 100)
                 .with(Column::Current, 7),
-        );
-        assert!(
-            Series::read(&series.object())
-                .expect("it is one")
-                .is_in_service()
         );
         let part = Part::of("a<b", 50, &series);
         let [before, first, second] = [49, 149, 150].map(|time| part.at(time));

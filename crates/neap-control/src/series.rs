@@ -155,7 +155,6 @@ pub struct Series {
     samples: Vec<Sample>,
     most: usize,
     period: u64,
-    in_service: bool,
 }
 
 /// Why something is no series. The text is for people.
@@ -190,26 +189,7 @@ impl Series {
             samples: Vec::new(),
             most,
             period,
-            in_service: false,
         }
-    }
-
-    /// The same, of a job in a service: some figures are not counted for it, and 0.
-    ///
-    /// # Panics
-    /// As [`Series::new`].
-    #[must_use]
-    pub fn of_a_job_in_a_service(most: usize, period: u64) -> Self {
-        Self {
-            in_service: true,
-            ..Self::new(most, period)
-        }
-    }
-
-    /// Whether it is of a job in a service: neap's own memory, the swap file and waiting are counted for the service only.
-    #[must_use]
-    pub fn is_in_service(&self) -> bool {
-        self.in_service
     }
 
     /// All samples.
@@ -269,11 +249,7 @@ impl Series {
             (column.name().to_owned(), values.collect())
         };
         let columns: Map<String, Value> = Column::ALL.iter().map(column).collect();
-        let mut object = json!({"schema": SERIES, "period_ms": self.period, "columns": columns});
-        if self.in_service {
-            object["in_service"] = true.into();
-        }
-        object
+        json!({"schema": SERIES, "period_ms": self.period, "columns": columns})
     }
 
     /// Reads it. What a later version has added is passed over.
@@ -314,7 +290,6 @@ impl Series {
             samples,
             most,
             period,
-            in_service: object.get("in_service") == Some(&Value::Bool(true)),
         })
     }
 }

@@ -28,7 +28,7 @@ impl Run {
     fn new() -> Self {
         let period = TUNING.report.sample.as_millis().into();
         Self {
-            series: Series::of_a_job_in_a_service(TUNING.report.samples_of_job, period),
+            series: Series::new(TUNING.report.samples_of_job, period),
             most: 0,
         }
     }
@@ -132,6 +132,7 @@ impl Job {
         let counts = self.counts_of(group);
         let count = |name: &str| counts.get(name).copied().unwrap_or(0);
         let major = group.events.pgmajfault.load(super::Relaxed);
+        let pressure = group.stalls.report();
         let mut sample = Sample::default();
         for (column, value) in [
             (Column::Time, millis(group, now)),
@@ -139,6 +140,9 @@ impl Job {
             (Column::Current, group.meter.usage()),
             (Column::Resident, group.meter.now().0),
             (Column::Pool, group.meter.pool()),
+            (Column::Swap, group.account.disk()),
+            (Column::Some, pressure.some.total_us),
+            (Column::Full, pressure.full.total_us),
             (Column::Stored, count("zswpout")),
             (Column::Loaded, count("zswpin")),
             (Column::Written, count("zswpwb")),

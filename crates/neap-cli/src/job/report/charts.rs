@@ -14,10 +14,12 @@ pub fn charts(series: &Series, parts: &[Part]) -> Vec<Chart> {
     if !parts.is_empty() {
         charts.push(jobs(samples, parts));
     }
-    if !series.is_in_service() {
-        charts.extend([disk(samples), waiting(samples)]);
-    }
-    charts.extend([moves(samples), ages(samples)]);
+    charts.extend([
+        disk(samples),
+        waiting(samples),
+        moves(samples),
+        ages(samples),
+    ]);
     charts
 }
 
@@ -44,12 +46,15 @@ fn memory(samples: &[Sample]) -> Chart {
     let about =
         "What counts against the limit. The highest use between two samples is a line of its own.";
     let now = |name, column| line(name, all(samples, column));
+    let mut areas = vec![
+        now("resident", Column::Resident),
+        now("pool", Column::Pool),
+        now("neap itself", Column::Own),
+    ];
+    // A job in a service has none of its own.
+    areas.retain(|area| area.name != "neap itself" || area.values.iter().any(|&own| own > 0.0));
     Chart {
-        areas: vec![
-            now("resident", Column::Resident),
-            now("pool", Column::Pool),
-            now("neap itself", Column::Own),
-        ],
+        areas,
         lines: vec![
             now("limit", Column::Limit),
             now("highest use", Column::Most),
@@ -173,16 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn a_job_in_a_service_has_no_chart_of_what_is_not_counted_for_it() {
-        let titles = |series: &Series| {
-            let charts = charts(series, &[]);
-            charts.iter().map(|chart| chart.title).collect::<Vec<_>>()
+    fn a_job_in_a_service_has_no_area_of_what_is_not_counted_for_it() {
+        let areas = |own| {
+            let sample = Sample::default().with(Column::Own, own);
+            memory(&[sample]).areas.len()
         };
-        assert_eq!(titles(&Series::new(3, 0)).len(), 5);
-        let member = titles(&Series::of_a_job_in_a_service(3, 0));
-        assert_eq!(
-            member,
-            ["Memory", "Pages that move", "Resident pages by age"]
-        );
+        assert_eq!((areas(0), areas(7)), (2, 3));
     }
 }

@@ -59,16 +59,17 @@ fn facts(told: &Told, date: &str) -> Vec<(&'static str, String)> {
         facts.push(("service", service.to_owned()));
     }
     facts.push(("limit", bytes("/memory/limit_bytes").to_string()));
-    facts.push((
-        "highest use",
-        format!(
-            "{}; resident at most {}, pool at most {}, neap itself at most {}",
-            bytes("/memory/peak_bytes"),
-            bytes("/memory/peak_resident_bytes"),
-            bytes("/memory/peak_pool_bytes"),
-            bytes("/memory/overhead_bytes")
-        ),
-    ));
+    let mut highest = format!(
+        "{}; resident at most {}, pool at most {}",
+        bytes("/memory/peak_bytes"),
+        bytes("/memory/peak_resident_bytes"),
+        bytes("/memory/peak_pool_bytes"),
+    );
+    let own = bytes("/memory/overhead_bytes");
+    if own.0 > 0 {
+        highest += &format!(", neap itself at most {own}"); // counted for a service, not for a job in it
+    }
+    facts.push(("highest use", highest));
     facts.push((
         "pages out",
         format!(
