@@ -1,11 +1,12 @@
-/* incompressible MIB [each|text|locked]: fills MIB MiB with noise, reads it back twice, says ok. each: every MiB
+/* incompressible MIB [each|text|locked|waits]: fills MIB MiB with noise, reads it back twice, says ok. each: every MiB
  * is a mapping of its own, made when its turn comes. text: then as much that compresses, before all is read.
- * locked: all is locked first. */
+ * locked: all is locked first. waits: then it waits for a signal that ends it. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static uint64_t noise(uint64_t x)
 {
@@ -49,6 +50,8 @@ int main(int argc, char **argv)
 						(unsigned long long)p[m][i]);
 					return 1;
 				}
+	if (argc > 2 && !strcmp(argv[2], "waits"))
+		pause();
 	printf("incompressible: ok mib=%zu\n", mib);
 	return 0;
 }

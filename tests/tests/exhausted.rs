@@ -1,11 +1,13 @@
 //! What neap says when nothing more can be reclaimed: one line that names what there is.
 
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use neap_tests::service::{Place, path, wait_until};
-use neap_tests::{Managed, Neap, Need, Run, exclusive, paging, program, require};
+use neap_tests::{Managed, Neap, Need, Run, exclusive, paging, program, require, skip};
 
 fn words(arguments: &[&str]) -> Run {
     let path = OsString::from(program("stays"));
@@ -186,4 +188,76 @@ fn a_job_over_its_own_limit_is_the_only_one_killed() {
         "{err}"
     );
     place.end("large", large);
+}
+
+/// A freezer cgroup of the first version: in it even SIGKILL waits.
+struct Freezer(PathBuf);
+
+impl Freezer {
+    fn new() -> Option<Self> {
+        let dir =
+            Path::new("/sys/fs/cgroup/freezer").join(format!("neap-test-{}", std::process::id()));
+        fs::create_dir(&dir).ok().map(|()| Self(dir))
+    }
+
+    fn set(&self, state: &str) {
+        fs::write(self.0.join("freezer.state"), state).expect("the kernel takes it");
+    }
+
+    fn freeze(&self, process: u64) {
+        fs::write(self.0.join("cgroup.procs"), process.to_string()).expect("the kernel takes it");
+        self.set("FROZEN");
+        let state = || fs::read_to_string(self.0.join("freezer.state")).expect("a state");
+        wait_until("it is frozen", || state().trim() == "FROZEN");
+    }
+}
+
+impl Drop for Freezer {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("freezer.state"), "THAWED");
+        let processes = || fs::read_to_string(self.0.join("cgroup.procs"));
+        wait_until("it ends", || processes().is_ok_and(|all| all.is_empty()));
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// The job that is killed first stands still and keeps its memory: after a while another is killed, and those that wait go on.
+#[test]
+fn a_killed_job_that_does_not_die_is_not_waited_for_for_ever() {
+    let test = "a_killed_job_that_does_not_die_is_not_waited_for_for_ever";
+    if !require(test, &[Need::Root]) {
+        return;
+    }
+    let Some(_alone) = paging(test) else { return };
+    let Some(freezer) = Freezer::new() else {
+        skip(test, "no freezer cgroup of the first version is mounted");
+        return;
+    };
+    let place = Place::own();
+    let _service = place.serve(&["-m", "64M", "--no-swap", "--on-exhausted", "kill"]);
+    let small = place.job("small", 4, &[], true);
+    let noise = program("incompressible");
+    let words = ["run", "--in", "all", "--name", "stuck", "--", path(&noise)];
+    let stuck = place.start(&[&words[..], &["40", "waits"]].concat());
+    let ready = || {
+        let stat = place.stat("all");
+        let jobs = stat["jobs"].as_array().expect("its jobs");
+        let there = jobs
+            .iter()
+            .any(|job| job["name"] == "all/stuck" || job["name"] == "stuck");
+        there && place.number("stuck", "/memory/resident_bytes") >= 40 << 20
+    };
+    wait_until("it has its memory", ready);
+    freezer.freeze(place.number("stuck", "/processes/0/pid"));
+    let err = killed_noise(&place, "60");
+    assert!(err.contains("the job is killed, as asked"), "{err}");
+    assert!(place.number("stuck", "/memory/resident_bytes") >= 40 << 20);
+    drop(freezer);
+    let (status, _, err) = stuck.wait();
+    assert_eq!(status.signal(), Some(9), "{err}");
+    assert!(
+        err.contains("stuck: nothing more can be reclaimed"),
+        "it was killed first: {err}"
+    );
+    place.end("small", small);
 }

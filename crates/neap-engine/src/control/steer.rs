@@ -251,7 +251,10 @@ impl Job {
         let account = &group.account;
         let (limit, usage) = (group.meter.limit().0, group.meter.usage());
         json!({
-            "memory.max": limit,
+            "memory.max": limit_of(match group.meter.is_limited() {
+                true => limit,
+                false => NO_LIMIT,
+            }),
             "memory.high": limit_of(group.meter.high()),
             "memory.low": limit_of(group.low.load(Relaxed)),
             "memory.min": limit_of(group.min.load(Relaxed)),
