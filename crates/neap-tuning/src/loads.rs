@@ -16,6 +16,12 @@ crate::group! {
         /// Room for which one that waits for room is called.
         /// What one of them takes, more or less: a window of readahead. Chosen.
         window_usual: Pages = Pages(8);
+        /// A fault that continues no walk loads the aligned block of so many pages, where there is much room.
+        /// What left for idleness and not for want of room is wanted again as a whole (ADR 0024).
+        around: Pages = Pages(4);
+        /// Share of each limit that must be free for that.
+        /// Reclaim keeps less free. Chosen.
+        around_room: Share = Share::one_in(8);
         /// Walks that are followed at a time.
         /// gcc goes over that many lists by turns; sort merges 16 runs (ADR 0024).
         walks: usize = 32;

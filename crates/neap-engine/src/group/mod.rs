@@ -184,6 +184,15 @@ impl Group {
         rooms.min().unwrap_or(0)
     }
 
+    /// Pages of the block that a fault loads which continues no walk: one, unless no limit is near.
+    pub fn around(&self) -> Pages {
+        let roomy = self.chain().all(|group| {
+            let limit = group.meter.limit().0;
+            group.meter.room() >= TUNING.loads.around_room.of(limit)
+        });
+        if roomy { TUNING.loads.around } else { Pages(1) }
+    }
+
     /// Whether it has room for a page.
     pub fn has_room(&self) -> bool {
         !self.must_hold(PAGE_SIZE as u64)

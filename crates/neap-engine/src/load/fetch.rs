@@ -4,7 +4,7 @@ use neap_policy::{Core, Heat, State, Step, WalkReadahead};
 use neap_store::Source;
 use neap_sys::Stop;
 use neap_tuning::TUNING;
-use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, SpaceId};
+use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, Pages, SpaceId};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::desk::Desk;
@@ -82,7 +82,7 @@ impl Loader {
             return Served::Later; // it moved on meanwhile
         }
         let there = |range| core.are_resident(space.id, range);
-        let window = self.readahead.fault(page, there);
+        let window = self.readahead.fault(page, Pages(1), there);
         // As far as it is staged it comes back now.
         let end = (page.0 + 1..window.end.0).find(|at| !staged(at));
         self.readahead.ends_at(end.map_or(window.end, PageNr));
@@ -169,7 +169,7 @@ impl Loader {
             return false;
         };
         let there = |range| core.are_resident(space.id, range);
-        let window = self.readahead.fault(page, there);
+        let window = self.readahead.fault(page, space.group.around(), there);
         let first = window.start.max(PageNr::containing(bounds.start));
         let last = window.end.min(PageNr::containing(bounds.end));
         // A page from the pool is not worth a read of the swap file for its neighbours.

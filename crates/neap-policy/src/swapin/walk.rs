@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use neap_tuning::TUNING;
-use neap_units::PageNr;
+use neap_units::{PageNr, Pages};
 
 use super::Readahead;
 
@@ -53,10 +53,12 @@ impl Default for WalkReadahead {
 }
 
 impl WalkReadahead {
-    /// The window of a fault. `are_there`: whether all pages of a range, of one page at least, are resident.
+    /// The window of a fault. `around`: pages of the aligned block that a fault loads which continues no walk, a power of two.
+    /// `are_there`: whether all pages of a range, of one page at least, are resident.
     pub fn fault(
         &mut self,
         page: PageNr,
+        around: Pages,
         are_there: impl Fn(Range<PageNr>) -> bool,
     ) -> Range<PageNr> {
         let continued = self.near(page).find_map(|walk| {
@@ -73,6 +75,10 @@ impl WalkReadahead {
         };
         let walk = &mut self.walks[self.last];
         walk.window = walk.readahead.fault(page);
+        if continued.is_none() {
+            let start = PageNr(page.0 & !(around.0 - 1));
+            walk.window = start..start + around;
+        }
         self.at[self.last] = walk.window.start.0 as u32;
         walk.window.clone()
     }
@@ -148,6 +154,8 @@ mod tests {
 
     use super::*;
 
+    const ONE: Pages = Pages(1);
+
     /// Walks over pages, some of which are there, and says how many pages each fault asked for.
     fn walk(pages: impl Iterator<Item = u64>, is_there: impl Fn(u64) -> bool) -> Vec<usize> {
         let mut ahead = WalkReadahead::default();
@@ -158,7 +166,7 @@ mod tests {
                 continue;
             }
             let are_there = |range: Range<PageNr>| (range.start.0..range.end.0).all(&is_there);
-            let window = ahead.fault(PageNr(page), are_there);
+            let window = ahead.fault(PageNr(page), ONE, are_there);
             loaded.extend((window.start.0..window.end.0).filter(|&at| !is_there(at)));
             let last = loaded.last().copied().unwrap_or(page);
             ahead.ends_at(PageNr(last + 1));
@@ -187,7 +195,7 @@ mod tests {
         let mut ahead = WalkReadahead::default();
         let (mut page, mut sizes) = (10_751, Vec::new());
         while page >= 10_300 {
-            let window = ahead.fault(PageNr(page), |_| true);
+            let window = ahead.fault(PageNr(page), ONE, |_| true);
             sizes.push(window.end.0 - window.start.0);
             page = window.start.0.min(page) - 2; // one is there
         }
@@ -198,10 +206,23 @@ mod tests {
     fn a_fault_elsewhere_is_none() {
         let mut ahead = WalkReadahead::default();
         for page in [100u64, 9_000, 50, 70_000, 3_000] {
-            ahead.fault(PageNr(page), |_| true);
+            ahead.fault(PageNr(page), ONE, |_| true);
         }
-        let window = ahead.fault(PageNr(30_000), |_| true);
+        let window = ahead.fault(PageNr(30_000), ONE, |_| true);
         assert_eq!(window, PageNr(30_000)..PageNr(30_001));
+    }
+
+    #[test]
+    fn where_there_is_much_room_a_walk_begins_with_a_block() {
+        let mut ahead = WalkReadahead::default();
+        let mut window = |page| {
+            let window = ahead.fault(PageNr(page), Pages(4), |_| false);
+            window.start.0..window.end.0
+        };
+        assert_eq!(window(10_242), 10_240..10_244);
+        assert_eq!(window(70_000), 70_000..70_004);
+        assert_eq!(window(10_244), 10_244..10_252, "it goes on");
+        assert_eq!(window(10_252).count(), 16);
     }
 
     /// The windows of the last turn of as many walks, each of which faults once in every turn.
@@ -212,7 +233,7 @@ mod tests {
         for _ in 0..turns {
             sizes.clear();
             for page in &mut pages {
-                let window = ahead.fault(PageNr(*page), |_| false);
+                let window = ahead.fault(PageNr(*page), ONE, |_| false);
                 sizes.push(window.end.0 - window.start.0);
                 *page = window.end.0;
             }
@@ -238,11 +259,11 @@ mod tests {
         for turn in 0..8 {
             for elsewhere in 1..TUNING.loads.walks as u64 {
                 let far = PageNr((1 << 24) + ((turn * 100 + elsewhere) << 12));
-                assert_eq!(ahead.fault(far, |_| true), far..PageNr(far.0 + 1));
+                assert_eq!(ahead.fault(far, ONE, |_| true), far..PageNr(far.0 + 1));
             }
-            page = ahead.fault(PageNr(page), |_| false).end.0;
+            page = ahead.fault(PageNr(page), ONE, |_| false).end.0;
         }
-        let window = ahead.fault(PageNr(page), |_| false);
+        let window = ahead.fault(PageNr(page), ONE, |_| false);
         assert_eq!(window.end.0 - window.start.0, 64);
     }
 
@@ -258,7 +279,7 @@ mod tests {
                     loaded.swap_remove(at);
                     continue;
                 }
-                let window = ahead.fault(PageNr(page), |_| false);
+                let window = ahead.fault(PageNr(page), ONE, |_| false);
                 loaded.extend(page + 1..window.end.0);
                 faults += 1;
             }
@@ -278,8 +299,8 @@ mod tests {
     fn two_neighbours_are_no_walk_yet() {
         let mut ahead = WalkReadahead::default();
         for page in [100u64, 9_000, 50_000] {
-            ahead.fault(PageNr(page), |_| false);
-            let window = ahead.fault(PageNr(page + 1), |_| false);
+            ahead.fault(PageNr(page), ONE, |_| false);
+            let window = ahead.fault(PageNr(page + 1), ONE, |_| false);
             assert_eq!(window.end.0 - window.start.0, 2);
         }
     }
@@ -287,9 +308,9 @@ mod tests {
     #[test]
     fn pages_that_are_away_end_a_walk() {
         let mut ahead = WalkReadahead::default();
-        let first = ahead.fault(PageNr(10_240), |_| false);
+        let first = ahead.fault(PageNr(10_240), ONE, |_| false);
         let beyond = PageNr(first.end.0 + 3);
-        let window = ahead.fault(beyond, |_| false);
+        let window = ahead.fault(beyond, ONE, |_| false);
         assert!(window.end.0 - window.start.0 < 8, "{window:?}");
     }
 
@@ -301,7 +322,7 @@ mod tests {
             let mut ahead = WalkReadahead::default();
             for (page, loaded, is_there, high) in faults {
                 let page = PageNr(page + (u64::from(high) << 32));
-                let window = ahead.fault(page, |_| is_there);
+                let window = ahead.fault(page, Pages(1 << (loaded % 3)), |_| is_there);
                 prop_assert!(window.contains(&page));
                 prop_assert!(window.end.0 - window.start.0 <= u64::from(LONGEST));
                 ahead.ends_at(window.end.min(PageNr(page.0 + 1 + loaded)));
