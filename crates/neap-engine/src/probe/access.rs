@@ -137,6 +137,15 @@ impl Place {
             Device::Closed { .. } => format!(
                 "`chmod 666 {path}`, or a group, as root of the host (a container's node keeps its owner and mode){sysctl}"
             ),
+            Device::Missing if self.rights.in_unit => {
+                let ambient = match filtered || self.rights.in_user_namespace {
+                    true => "",
+                    false => " or `AmbientCapabilities=CAP_SYS_PTRACE`",
+                };
+                format!(
+                    "`PrivateDevices=no`{ambient} in the unit of systemd, with a {path} that its user may open{sysctl}"
+                )
+            }
             _ if filtered || self.rights.in_user_namespace || self.device == Device::Barred => {
                 let open = match self.rights.uid {
                     0 => "",
@@ -261,6 +270,26 @@ mod tests {
         assert!(refusal.remedy.contains("chmod 666") && refusal.remedy.contains("sysctl"));
         let refusal = place(Device::Missing, Call::Unprivileged, user()).door();
         assert!(refusal.unwrap_err().remedy.contains("sysctl"));
+    }
+
+    #[test]
+    fn a_unit_that_hides_the_devices_is_told_how_not_to() {
+        let mut unit = user();
+        unit.in_unit = true;
+        let remedy = |call| {
+            let refusal = place(Device::Missing, call, unit).door();
+            refusal.unwrap_err().remedy
+        };
+        let plain = remedy(Call::Unprivileged);
+        assert!(
+            plain.starts_with("`PrivateDevices=no` or `Ambient"),
+            "{plain}"
+        );
+        let filtered = remedy(Call::Filtered("Operation not permitted".to_owned()));
+        assert!(
+            filtered.starts_with("`PrivateDevices=no` in the unit"),
+            "{filtered}"
+        );
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! What this process may do, as the kernel tells of it.
 
+use std::env;
 use std::fs;
 
 /// Bits of linux/capability.h.
 const SYS_PTRACE: u32 = 19;
 const SYS_NICE: u32 = 23;
-/// Root of every namespace has all user ids there are.
-const ALL_IDS: &str = "4294967295";
+/// Where the machine's own user namespace is (linux/nsfs.h, USER_NS_INIT_INO).
+const OF_THE_MACHINE: &str = "user:[4026531837]";
+/// What systemd sets for each unit.
+const UNIT: &str = "INVOCATION_ID";
 
 /// Capabilities, filters and namespaces of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,16 +23,21 @@ pub(super) struct Rights {
     pub no_new_privileges: bool,
     /// In a user namespace, whose capabilities say nothing to what asks for those of the machine.
     pub in_user_namespace: bool,
+    /// Started by a unit of systemd, or by something that was.
+    pub in_unit: bool,
 }
 
 impl Rights {
     pub fn own() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let ids = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-        Self::read(&status, &ids)
+        let namespace = fs::read_link("/proc/self/ns/user").unwrap_or_default();
+        Self {
+            in_unit: env::var_os(UNIT).is_some(),
+            ..Self::read(&status, &namespace.to_string_lossy())
+        }
     }
 
-    fn read(status: &str, ids: &str) -> Self {
+    fn read(status: &str, namespace: &str) -> Self {
         let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
         let set =
             |name| field(name).map_or(0, |text| u64::from_str_radix(text.trim(), 16).unwrap_or(0));
@@ -43,7 +51,8 @@ impl Rights {
             bounding: set("CapBnd:"),
             filtered: is("Seccomp:", "2"),
             no_new_privileges: is("NoNewPrivs:", "1"),
-            in_user_namespace: !ids.is_empty() && ids.split_whitespace().nth(2) != Some(ALL_IDS),
+            in_user_namespace: namespace.starts_with("user:[") && namespace != OF_THE_MACHINE,
+            in_unit: false,
         }
     }
 
@@ -113,7 +122,7 @@ pub(super) mod tests {
 
     const STATUS: &str = "Name:\tneap\nUid:\t1000\t1000\t1000\t1000\nCapPrm:\t0\nCapEff:\t0000000000080000\n\
         CapBnd:\t000001ffffffffff\nCapAmb:\t0000000000000000\nNoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n";
-    const MACHINE: &str = "         0          0 4294967295\n";
+    const MACHINE: &str = OF_THE_MACHINE;
 
     /// A plain user of a machine without filters.
     pub fn user() -> Rights {
@@ -148,7 +157,7 @@ pub(super) mod tests {
     fn filters_and_namespaces_are_seen() {
         let filtered = STATUS.replace("Seccomp:\t0", "Seccomp:\t2");
         let strict = filtered.replace("NoNewPrivs:\t0", "NoNewPrivs:\t1");
-        let own = Rights::read(&strict, "0 100000 65536\n");
+        let own = Rights::read(&strict, "user:[4026532177]");
         assert!(own.filtered && own.no_new_privileges && own.in_user_namespace);
         let plain = Rights::read(STATUS, MACHINE);
         assert!(!plain.filtered && !plain.no_new_privileges && !plain.in_user_namespace);
