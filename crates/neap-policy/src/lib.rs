@@ -64,8 +64,8 @@ pub use pressure::{PSI_PERIOD, Pressure};
 pub use recency::Advice;
 pub use reclaim::{Cause, Host, Nodes, Pageout, Progress, Reclaim, Referenced, Request};
 pub use shrinker::{
-    DEF_PRIORITY, DEFAULT_SEEKS, LruState, MAX_RECLAIM_RETRIES, PoolWorker, SHRINK_BATCH,
-    ScanResult, ShrinkRound, Shrunk, Verdict, Visit, do_shrink,
+    DEF_PRIORITY, LruState, MAX_RECLAIM_RETRIES, NextOwner, Owners, PoolWorker, SHRINK_BATCH,
+    ShrinkCall, ShrinkerRules, Shrunk, Verdict, Visit, Walk, WalkStep, Writeback, WritebackLists,
 };
 pub use swapin::{ClusterReadahead, Readahead, Source, Swapin, SwapinPath, WalkReadahead, window};
 pub use switches::{
@@ -75,6 +75,6 @@ pub use switches::{
 };
 pub use zswap::{
     Accounts, Compressed, FOLIO_ORDERS, LoadError, Loaded, Loading, OrderStats, Outgoing, Owner,
-    PoolModel, Refusal, Refused, ShrinkCall, ShrinkerWork, Stored, Ticket, Walk, Writeback,
-    ZeroMap, Zswap, ZswapConfig, ZswapStats,
+    PoolModel, Refusal, Refused, ShrinkerWork, Stored, Ticket, ZeroMap, Zswap, ZswapConfig,
+    ZswapStats,
 };

@@ -34,7 +34,11 @@ pub struct Shrunk {
     pub freed: u64,
 }
 
-/// One call of a shrinker, scan by scan, for callers that let others run in between.
+/// One call of a shrinker, scan by scan: batches of up to [`SHRINK_BATCH`] objects, as many as the freeable objects, the
+/// priority and the work deferred earlier call for.
+///
+/// At the default priority nothing is scanned below 2^18 freeable objects, and
+/// deferred work does not help, because it is shifted by the same priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShrinkRound {
     freeable: u64,
@@ -103,30 +107,6 @@ impl ShrinkRound {
     }
 }
 
-/// Runs a shrinker once: asks `scan` for batches of up to [`SHRINK_BATCH`] objects, as
-/// many as `freeable`, the priority and the work deferred earlier call for. What was
-/// due and not done is added to `deferred` (objects) for the next call.
-///
-/// At the default priority nothing is scanned below 2^18 freeable objects, and
-/// deferred work does not help, because it is shifted by the same priority.
-pub fn do_shrink(
-    freeable: u64,
-    priority: u8,
-    deferred: &mut u64,
-    seeks: u64,
-    mut scan: impl FnMut(u64) -> ScanResult,
-) -> Shrunk {
-    if freeable == 0 {
-        return Shrunk::default();
-    }
-    let mut round = ShrinkRound::new(freeable, priority, std::mem::take(deferred), seeks);
-    while let Some(request) = round.request() {
-        round.report(scan(request));
-    }
-    *deferred = round.deferred();
-    round.shrunk()
-}
-
 /// Objects due at this priority. Objects that cost no seek are halved each time.
 fn delta(freeable: u64, priority: u8, seeks: u64) -> u64 {
     match seeks {
@@ -146,6 +126,22 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Runs a shrinker once.
+    fn do_shrink(
+        freeable: u64,
+        priority: u8,
+        deferred: &mut u64,
+        seeks: u64,
+        mut scan: impl FnMut(u64) -> ScanResult,
+    ) -> Shrunk {
+        let mut round = ShrinkRound::new(freeable, priority, std::mem::take(deferred), seeks);
+        while let Some(request) = round.request() {
+            round.report(scan(request));
+        }
+        *deferred = round.deferred();
+        round.shrunk()
+    }
 
     fn all(request: u64) -> ScanResult {
         ScanResult::Done {
@@ -195,13 +191,6 @@ mod tests {
     }
 
     #[test]
-    fn nothing_freeable_leaves_deferred_work_alone() {
-        let mut deferred = 77;
-        let shrunk = do_shrink(0, 0, &mut deferred, DEFAULT_SEEKS, |_| unreachable!());
-        assert_eq!((shrunk, deferred), (Shrunk::default(), 77));
-    }
-
-    #[test]
     fn a_stop_defers_the_whole_round_up_to_twice_the_freeable() {
         let mut deferred = 10;
         let shrunk = do_shrink(1000, 2, &mut deferred, DEFAULT_SEEKS, |_| ScanResult::Stop);
@@ -248,7 +237,7 @@ mod tests {
         /// Conservation: what was due is either scanned or deferred, or cut at the cap.
         #[test]
         fn due_is_scanned_or_deferred(
-            freeable in 0u64..1 << 24,
+            freeable in 1u64..1 << 24,
             priority in 0u8..=12,
             earlier in 0u64..1 << 26,
             seeks in 0u64..9,
@@ -266,13 +255,9 @@ mod tests {
             });
             prop_assert_eq!(shrunk.scanned, asked);
             prop_assert!(shrunk.scanned <= 2 * freeable);
-            if freeable > 0 {
-                let due = (earlier + delta(freeable, priority, seeks)) as i128;
-                let left = (due - i128::from(shrunk.scanned)).clamp(0, 2 * i128::from(freeable));
-                prop_assert_eq!(i128::from(deferred), left);
-            } else {
-                prop_assert_eq!(deferred, earlier);
-            }
+            let due = (earlier + delta(freeable, priority, seeks)) as i128;
+            let left = (due - i128::from(shrunk.scanned)).clamp(0, 2 * i128::from(freeable));
+            prop_assert_eq!(i128::from(deferred), left);
         }
     }
 }

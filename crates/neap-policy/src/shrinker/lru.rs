@@ -20,15 +20,15 @@ impl ShrinkerScheme {
         matches!(self, ShrinkerScheme::SecondChance)
     }
 
-    /// Visits an entry: clears its bit and spares it, or condemns it. So a fresh entry
-    /// is never written before it was visited twice.
+    /// What to do with an entry whose `referenced` bit is as it is. One that is spared loses
+    /// the bit. So a fresh entry is never written before it was visited twice.
     #[inline]
     #[must_use]
-    pub fn visit(self, referenced: &mut bool) -> Verdict {
-        if self == ShrinkerScheme::SecondChance && std::mem::take(referenced) {
-            return Verdict::Rotate;
+    pub const fn verdict(self, referenced: bool) -> Verdict {
+        match self {
+            ShrinkerScheme::SecondChance if referenced => Verdict::Rotate,
+            ShrinkerScheme::SecondChance | ShrinkerScheme::Old => Verdict::WriteBack,
         }
-        Verdict::WriteBack
     }
 }
 
@@ -40,6 +40,10 @@ pub struct LruState {
     pub protected_or_disk_swapins: u64,
     /// Objects the generic shrinker owes this list.
     pub deferred: u64,
+    /// Calls of the shrinker under way.
+    pub(super) shrinkers: u64,
+    /// Objects that they have still to ask for.
+    pub(super) in_flight: u64,
 }
 
 impl LruState {
@@ -94,6 +98,15 @@ impl LruState {
         (u128::from(offered) * u128::from(backing) / u128::from(stored)) as u64
     }
 
+    /// Forgets all but the calls under way, which still end.
+    pub fn forget(&mut self) {
+        *self = LruState {
+            shrinkers: self.shrinkers,
+            in_flight: self.in_flight,
+            ..LruState::default()
+        };
+    }
+
     /// Spends `n` recorded disk reads, or what there is, outside of a count.
     pub fn spend(&mut self, n: u64) {
         self.protected_or_disk_swapins = self.protected_or_disk_swapins.saturating_sub(n);
@@ -119,7 +132,7 @@ mod tests {
     fn with(recorded: u64) -> LruState {
         LruState {
             protected_or_disk_swapins: recorded,
-            deferred: 0,
+            ..LruState::default()
         }
     }
 
@@ -214,21 +227,11 @@ mod tests {
 
     #[test]
     fn a_fresh_entry_is_written_only_at_its_second_visit() {
-        let mut referenced = ShrinkerScheme::SecondChance.marks_new();
-        assert_eq!(
-            ShrinkerScheme::SecondChance.visit(&mut referenced),
-            Verdict::Rotate
-        );
-        assert_eq!(
-            ShrinkerScheme::SecondChance.visit(&mut referenced),
-            Verdict::WriteBack
-        );
-        let mut referenced = true;
-        assert_eq!(
-            ShrinkerScheme::Old.visit(&mut referenced),
-            Verdict::WriteBack
-        );
-        assert!(!ShrinkerScheme::Old.marks_new());
+        let (old, new) = (ShrinkerScheme::Old, ShrinkerScheme::SecondChance);
+        assert_eq!(new.verdict(new.marks_new()), Verdict::Rotate);
+        assert_eq!(new.verdict(false), Verdict::WriteBack, "spared once");
+        assert_eq!(old.verdict(true), Verdict::WriteBack);
+        assert!(!old.marks_new());
     }
 
     proptest! {

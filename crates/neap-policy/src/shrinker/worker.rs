@@ -1,5 +1,5 @@
-//! When the pool worker gives up: the failure budget of the limit-driven write-back
-//! (SPEC 1.11).
+//! The pool worker's round over the owners, and when it gives up: the failure budget of the
+//! limit-driven write-back (SPEC 1.11).
 
 use crate::switches::PoolWorkerVersion;
 
@@ -55,9 +55,32 @@ impl Visit {
     }
 }
 
-/// One run of the pool worker. The caller walks the owners round and round, reports
-/// each turn and each end of a round, and stops when told to or when the pool is below
-/// its accept threshold.
+/// The owners that the worker goes round.
+pub trait Owners {
+    /// An owner's turn.
+    type Turn;
+
+    /// The owner after the last one: its turn, or why it has none. None: the round is over, and
+    /// the next call begins another.
+    fn next_owner(&mut self) -> Option<Result<Self::Turn, Visit>>;
+
+    /// Sends the round back to its start.
+    fn restart(&mut self);
+}
+
+/// What the worker came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NextOwner<T> {
+    /// An owner: its turn is to be taken, and reported ([`PoolWorker::visited`]).
+    Turn(T),
+    /// The end of a round, or an owner that has no turn. The worker goes on.
+    Passed,
+    /// The end of the run.
+    Over,
+}
+
+/// One run of the pool worker. The caller asks for one owner after another, gives each its
+/// turn, reports it, and stops when told to or when the pool is below its accept threshold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolWorker {
     version: PoolWorkerVersion,
@@ -73,6 +96,24 @@ impl PoolWorker {
             version,
             failures: 0,
             candidates: 0,
+        }
+    }
+
+    /// Goes to the next owner.
+    pub fn advance<S: Owners>(&mut self, owners: &mut S) -> NextOwner<S::Turn> {
+        let goes_on = match owners.next_owner() {
+            Some(Ok(turn)) => return NextOwner::Turn(turn),
+            Some(Err(visit)) => {
+                if visit == Visit::Offline && self.version == PoolWorkerVersion::W68 {
+                    owners.restart();
+                }
+                self.visited(visit)
+            }
+            None => self.round_ended(),
+        };
+        match goes_on {
+            true => NextOwner::Passed,
+            false => NextOwner::Over,
         }
     }
 
@@ -92,16 +133,9 @@ impl PoolWorker {
         self.goes_on()
     }
 
-    /// Whether an owner that is going away sends the walk back to its start.
-    #[must_use]
-    pub fn offline_restarts(&self) -> bool {
-        self.version == PoolWorkerVersion::W68
-    }
-
-    /// Reports the end of a round over all owners, which is a failure only if the round
+    /// The end of a round over all owners, which is a failure only if the round
     /// had no candidate, or always in 6.8. Returns whether to go on.
-    #[must_use]
-    pub fn round_ended(&mut self) -> bool {
+    fn round_ended(&mut self) -> bool {
         if std::mem::take(&mut self.candidates) == 0 {
             self.failures += 1;
         }
@@ -137,7 +171,7 @@ mod tests {
                     assert!(worker.visited(Visit::NotCandidate));
                 }
                 assert!(worker.visited(Visit::WritebackOff));
-                assert!(worker.visited(Visit::Offline) && !worker.offline_restarts());
+                assert!(worker.visited(Visit::Offline));
                 assert!(worker.visited(Visit::Written));
                 assert!(worker.round_ended());
             }
@@ -193,9 +227,51 @@ mod tests {
     #[test]
     fn in_6_8_an_owner_without_write_back_ends_the_run_at_once() {
         let mut worker = PoolWorker::new(PoolWorkerVersion::W68);
-        assert!(worker.offline_restarts());
         assert!(worker.visited(Visit::Offline));
         assert!(!worker.visited(Visit::WritebackOff));
+    }
+
+    /// Owners 0 to 2, of which the second is going away.
+    #[derive(Default)]
+    struct Three(u32);
+
+    impl Owners for Three {
+        type Turn = u32;
+
+        fn next_owner(&mut self) -> Option<Result<u32, Visit>> {
+            self.0 = (self.0 + 1) % 4;
+            match self.0 {
+                0 => None,
+                2 => Some(Err(Visit::Offline)),
+                owner => Some(Ok(owner - 1)),
+            }
+        }
+
+        fn restart(&mut self) {
+            self.0 = 0;
+        }
+    }
+
+    #[test]
+    fn an_owner_that_goes_away_is_passed_over_and_in_6_8_sends_the_round_back() {
+        use NextOwner::{Over, Passed, Turn};
+        let (mut worker, mut three) = (PoolWorker::new(PoolWorkerVersion::WLatest), Three(0));
+        for _ in 0..1000 {
+            for expected in [Turn(0), Passed, Turn(2), Passed] {
+                assert_eq!(worker.advance(&mut three), expected);
+                let NextOwner::Turn(_) = expected else {
+                    continue;
+                };
+                assert!(worker.visited(Visit::Written));
+            }
+        }
+        let (mut worker, mut three) = (PoolWorker::new(PoolWorkerVersion::W68), Three(0));
+        for failed in 1..=16 {
+            assert_eq!(worker.advance(&mut three), Turn(0), "from the start");
+            assert!(worker.visited(Visit::Written));
+            let goes_on = if failed < 16 { Passed } else { Over };
+            assert_eq!(worker.advance(&mut three), goes_on);
+        }
     }
 
     #[test]

@@ -23,17 +23,14 @@ use neap_units::{Bytes, Pages, SwapSlot};
 
 use crate::folio::LruvecId;
 use crate::limits::PoolGate;
-use crate::shrinker::LruState;
-use crate::switches::{
-    FullPool, Incompressible, LargeStore, PenaltySpend, RatioScope, ShrinkerLimit, ShrinkerScheme,
-    SwapinCount, Switches, ZeroPages,
-};
+use crate::shrinker::{LruState, ShrinkerRules};
+use crate::switches::{FullPool, Incompressible, LargeStore, RatioScope, Switches, ZeroPages};
 use entry::{Ends, Entries, MAX_LISTS};
 use pool::Pool;
 
 pub use load::{LoadError, Loaded, Loading};
 pub use pool::PoolModel;
-pub use shrink::{Owner, ShrinkCall, Ticket, Walk, Writeback};
+pub use shrink::{Owner, Ticket};
 pub use stats::{FOLIO_ORDERS, OrderStats, ZswapStats};
 pub use store::{Compressed, Outgoing, Refusal, Refused, Stored};
 pub use zeromap::ZeroMap;
@@ -86,31 +83,23 @@ impl ZswapConfig {
 /// The switches that zswap looks at.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
-    scheme: ShrinkerScheme,
+    shrinker: ShrinkerRules,
     large_store: LargeStore,
     zero_pages: ZeroPages,
     incompressible: Incompressible,
-    penalty: PenaltySpend,
     ratio: RatioScope,
-    limit: ShrinkerLimit,
     full_pool: FullPool,
-    /// Kernel 6.8: a failed write-back protects, and a conflict does not end a scan.
-    callback_68: bool,
 }
 
 impl Rules {
     fn new(switches: &Switches) -> Rules {
-        let old = switches.shrinker_scheme == ShrinkerScheme::Old;
         Rules {
-            scheme: switches.shrinker_scheme,
+            shrinker: ShrinkerRules::new(switches),
             large_store: switches.large_store,
             zero_pages: switches.zero_pages,
             incompressible: switches.incompressible,
-            penalty: switches.penalty_spend,
             ratio: switches.ratio_scope,
-            limit: switches.shrinker_limit,
             full_pool: switches.full_pool,
-            callback_68: old && switches.swapin_count == SwapinCount::V68,
         }
     }
 }
@@ -122,10 +111,6 @@ struct List {
     state: LruState,
     /// Bytes of the entries on the list.
     bytes: u64,
-    /// Calls of the shrinker under way.
-    shrinkers: u64,
-    /// Objects that they have still to ask for.
-    in_flight: u64,
 }
 
 /// zswap of one machine.
@@ -181,14 +166,16 @@ impl Zswap {
     /// The cgroup of a list goes: its entries pass to its parent's list, behind what is
     /// there (kernel: memcg_reparent_list_lrus). Charges stay with the caller.
     pub fn reparent(&mut self, from: LruvecId, to: LruvecId) {
-        let mut gone = std::mem::take(&mut self.lists[from.0 as usize]);
-        // Calls under way for it still end.
         let left = &mut self.lists[from.0 as usize];
-        (left.shrinkers, left.in_flight) = (gone.shrinkers, gone.in_flight);
-        self.work.deferred -= gone.state.deferred;
+        let (mut ends, bytes) = (
+            std::mem::take(&mut left.ends),
+            std::mem::take(&mut left.bytes),
+        );
+        self.work.deferred -= left.state.deferred;
+        left.state.forget();
         let heir = &mut self.lists[to.0 as usize];
-        gone.ends.splice(&mut self.entries, &mut heir.ends, to);
-        heir.bytes += gone.bytes;
+        ends.splice(&mut self.entries, &mut heir.ends, to);
+        heir.bytes += bytes;
     }
 
     /// Switches zswap on or off; what is stored stays.

@@ -8,6 +8,7 @@ use neap_units::{Bytes, Pages, SwapSlot};
 use proptest::prelude::*;
 
 use super::*;
+use crate::shrinker::{ShrinkCall, Writeback};
 
 const PAGES: u32 = 64;
 const FOLIO: u32 = 8;
@@ -39,7 +40,7 @@ struct World {
     version: Vec<u32>,
     in_zswap: HashMap<u32, u32>,
     on_device: HashMap<u32, u32>,
-    shrinkers: Vec<(ShrinkCall, Option<Ticket>)>,
+    shrinkers: Vec<(ShrinkCall<LruvecId>, Option<Ticket>)>,
 }
 
 impl World {

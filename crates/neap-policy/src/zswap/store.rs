@@ -226,7 +226,7 @@ impl Zswap {
             slot,
             Entry {
                 length,
-                referenced: self.rules.scheme.marks_new(),
+                referenced: self.rules.shrinker.scheme.marks_new(),
                 list: owner,
             },
             place,
@@ -239,7 +239,8 @@ impl Zswap {
         let list = &mut self.lists[owner.0 as usize];
         list.bytes += u64::from(length);
         list.ends.push(&mut self.entries, slot);
-        list.state.on_insert(self.rules.scheme, list.ends.len);
+        list.state
+            .on_insert(self.rules.shrinker.scheme, list.ends.len);
     }
 
     /// The slots of a folio are freed or written anew: deletes what is stored there.

@@ -1,12 +1,12 @@
-//! Stores, loads, shrinkers and the pool as a whole, against the specification's vectors
-//! and against a model that gives each page a version.
+//! Stores, loads, shrinkers and the pool as a whole, against the specification's vectors.
 
 use std::collections::HashMap;
 
 use neap_units::{Bytes, Pages, SwapSlot};
 
 use super::*;
-use crate::shrinker::Visit;
+use crate::shrinker::{ShrinkCall, Visit, Walk, Writeback};
+use crate::switches::{PenaltySpend, ShrinkerLimit, ShrinkerScheme, SwapinCount};
 
 const LIST: LruvecId = LruvecId(0);
 
@@ -86,8 +86,8 @@ fn shrink(zswap: &mut Zswap, ledger: &mut Ledger, priority: u8) -> (u64, u64) {
         };
         zswap.shrink_report(&mut call, outcome);
     }
-    let written = call.written();
-    (zswap.shrink_end(call).scanned, written)
+    let shrunk = zswap.shrink_end(call);
+    (shrunk.scanned, shrunk.freed)
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_fresh_entry_is_written_only_at_its_second_visit() {
         let ticket = walk.next(&mut zswap).expect("a second visit");
         assert_eq!(ticket.slot, SwapSlot(slot), "in order of age");
         assert_eq!(zswap.write_back(&ticket, &mut ledger), Some(1000));
-        walk.report(&mut zswap, Writeback::Written);
+        zswap.report(&mut walk, Writeback::Written);
     }
     assert_eq!(walk.next(&mut zswap), None);
     assert_eq!((walk.visit(), zswap.stored()), (Visit::Written, 98));
@@ -333,7 +333,7 @@ fn a_conflict_ends_a_scan_but_not_a_walk_driven_by_a_limit() {
     let (mut zswap, _) = filled(&old, 4);
     let mut walk = Walk::of_limit(LIST, 3);
     while walk.next(&mut zswap).is_some() {
-        walk.report(&mut zswap, Writeback::Exists);
+        zswap.report(&mut walk, Writeback::Exists);
     }
     assert_eq!((walk.visited, walk.visit()), (3, Visit::Nothing));
 }
@@ -410,7 +410,7 @@ fn tokens_bound_the_shrinkers_of_one_list() {
         };
         let (mut zswap, _) = filled(&switches, 400);
         let of = owner(&zswap);
-        let calls: Vec<ShrinkCall> = (0..10)
+        let calls: Vec<ShrinkCall<LruvecId>> = (0..10)
             .filter_map(|_| zswap.shrink_begin(LIST, 4, &of))
             .collect();
         assert_eq!(calls.len(), most);

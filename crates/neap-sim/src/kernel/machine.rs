@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use neap_policy::{
-    Advice, Batch, Batches, Flags, FolioId, FolioView, Kind, MemcgId, Mm, Shadow, ShrinkCall, Zswap,
+    Advice, Batch, Batches, Flags, FolioId, FolioView, Kind, LruvecId, MemcgId, Mm, Shadow,
+    ShrinkCall, Zswap,
 };
 use neap_units::{Nanos, PAGE_SHIFT, Pages};
 
@@ -100,7 +101,7 @@ pub(super) struct Machine {
     pub(super) congested: Option<Nanos>,
     /// A call of zswap's shrinker that reclaim has asked for: whoever reclaims takes it and
     /// goes on with it.
-    pub(super) shrinker: Option<ShrinkCall>,
+    pub(super) shrinker: Option<ShrinkCall<LruvecId>>,
     /// Whether the walk of the page tables of some lists is their first.
     pub(super) walked: Vec<bool>,
     pub(super) gauges: Gauges,

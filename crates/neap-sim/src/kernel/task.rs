@@ -1,8 +1,8 @@
 //! A task in the kernel: one entry, slice by slice.
 
 use neap_policy::{
-    Cause, Counter, MemcgId, Mm, Nodes, Progress, Reclaim, Request, ShrinkCall, high_delay,
-    swap_high_delay,
+    Cause, Counter, LruvecId, MemcgId, Mm, Nodes, Progress, Reclaim, Request, ShrinkCall,
+    high_delay, swap_high_delay,
 };
 use neap_units::{Bytes, Nanos, Pages};
 
@@ -37,7 +37,7 @@ pub(super) struct Entry {
     /// Large, and few entries have one.
     reclaim: Option<(Purpose, Box<Reclaim>)>,
     /// A call of zswap's shrinker under way, which comes before more reclaim.
-    shrinker: Option<ShrinkCall>,
+    shrinker: Option<ShrinkCall<LruvecId>>,
     /// What a fault has still to read ahead.
     ahead: Option<Ahead>,
     retries: u32,

@@ -29,7 +29,7 @@ impl Machine {
     }
 
     /// Goes on with a call for the rest of the slice; true when it is over.
-    pub(super) fn shrink(&mut self, mm: &mut Mm, call: &mut ShrinkCall) -> bool {
+    pub(super) fn shrink(&mut self, mm: &mut Mm, call: &mut ShrinkCall<LruvecId>) -> bool {
         let memcg = mm.memcg_of(call.list());
         let writeback = mm.memcgs.zswap_writeback(memcg);
         loop {

@@ -1,7 +1,9 @@
 //! Write-back driven by limits: a cgroup's turn, and the pool worker that goes round
 //! (SPEC 1.11).
 
-use neap_policy::{MemcgId, Mm, PoolWorker, Ticket, Visit, Walk, Writeback, Zswap};
+use neap_policy::{
+    LruvecId, MemcgId, Mm, NextOwner, Owners, PoolWorker, Ticket, Visit, Walk, Writeback, Zswap,
+};
 
 /// One cgroup's turn: a walk on each node (kernel: shrink_memcg).
 #[derive(Clone, Copy, Debug)]
@@ -9,7 +11,7 @@ pub struct Turn {
     memcg: MemcgId,
     node: u32,
     budget: u64,
-    walk: Walk,
+    walk: Walk<LruvecId>,
     /// Visited, rotated and written on the nodes before.
     sums: (u64, u64, u64),
 }
@@ -53,7 +55,7 @@ impl Turn {
 
     /// Reports what became of the last entry.
     pub fn report(&mut self, zswap: &mut Zswap, outcome: Writeback) {
-        self.walk.report(zswap, outcome);
+        zswap.report(&mut self.walk, outcome);
     }
 
     fn all(&self) -> (u64, u64, u64) {
@@ -99,38 +101,20 @@ impl Worker {
     pub fn next(&mut self, mm: &Mm, zswap: &mut Zswap) -> Option<Ticket> {
         let (mut run, mut turn) = self.run.take()?;
         loop {
-            let goes_on = if let Some(mut now) = turn.take() {
+            if let Some(mut now) = turn.take() {
                 if let Some(ticket) = now.next(mm, zswap) {
                     self.run = Some((run, Some(now)));
                     return Some(ticket);
                 }
-                run.visited(now.visit()) && !zswap.worker_done()
-            } else {
-                self.advance(mm, &mut run, &mut turn)
-            };
-            if !goes_on {
-                return None;
-            }
-        }
-    }
-
-    /// The next cgroup in tree order, and the start of its turn. False: the run is over.
-    fn advance(&mut self, mm: &Mm, run: &mut PoolWorker, turn: &mut Option<Turn>) -> bool {
-        self.cursor = mm.memcgs.next(MemcgId::ROOT, self.cursor);
-        let Some(memcg) = self.cursor else {
-            return run.round_ended();
-        };
-        match Turn::new(mm, memcg, mm.switches.pool_worker.budget()) {
-            Ok(begun) => {
-                *turn = Some(begun);
-                true
-            }
-            Err(visit) => {
-                if visit == Visit::Offline && run.offline_restarts() {
-                    self.cursor = None;
+                if !run.visited(now.visit()) || zswap.worker_done() {
+                    return None;
                 }
-                run.visited(visit)
             }
+            turn = match run.advance(&mut InTreeOrder(mm, &mut self.cursor)) {
+                NextOwner::Turn(turn) => Some(turn),
+                NextOwner::Passed => None,
+                NextOwner::Over => return None,
+            };
         }
     }
 
@@ -139,6 +123,24 @@ impl Worker {
         if let Some((_, Some(turn))) = &mut self.run {
             turn.report(zswap, outcome);
         }
+    }
+}
+
+/// The cgroups, after the one whose turn was last.
+struct InTreeOrder<'a>(&'a Mm, &'a mut Option<MemcgId>);
+
+impl Owners for InTreeOrder<'_> {
+    type Turn = Turn;
+
+    fn next_owner(&mut self) -> Option<Result<Turn, Visit>> {
+        let InTreeOrder(mm, cursor) = self;
+        **cursor = mm.memcgs.next(MemcgId::ROOT, **cursor);
+        let budget = mm.switches.pool_worker.budget();
+        cursor.map(|memcg| Turn::new(mm, memcg, budget))
+    }
+
+    fn restart(&mut self) {
+        *self.1 = None;
     }
 }
 

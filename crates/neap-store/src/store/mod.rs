@@ -18,7 +18,6 @@ mod sweep;
 mod train;
 mod writeback;
 
-use neap_policy::LruState;
 use neap_sys::{Lock, Locked};
 use neap_tuning::TUNING;
 use neap_units::{Bytes, EntryId, Pages, SpaceId};
@@ -104,7 +103,7 @@ impl Store {
         let dict = std::mem::take(&mut inner.owner(owner).dict);
         inner.dicts.put(dict);
         let owner = inner.owner(owner);
-        owner.lru = LruState::default();
+        owner.lru.forget();
         std::mem::take(&mut owner.stats)
     }
 

@@ -3,11 +3,15 @@
 
 use std::ops::AddAssign;
 
-use neap_policy::{DEFAULT_SEEKS, PoolWorker, PoolWorkerVersion, ScanResult, Visit, do_shrink};
+use neap_policy::{
+    NextOwner, Owners, PoolWorker, PoolWorkerVersion, ShrinkCall, ShrinkerRules, Visit, Walk,
+};
 use neap_tuning::TUNING;
 use neap_units::{Bytes, Pages, SpaceId};
 
 use super::Store;
+use super::inner::Inner;
+use super::writeback::Whose;
 use crate::account::Account;
 use crate::compress::Codec;
 
@@ -24,6 +28,25 @@ pub struct Shrunk {
     pub written_back: u64,
 }
 
+impl Shrunk {
+    /// Without a count of what was passed over.
+    fn written(written: u64) -> Shrunk {
+        Shrunk {
+            scanned: written,
+            written_back: written,
+        }
+    }
+}
+
+impl From<Walk<Whose<'_>>> for Shrunk {
+    fn from(walk: Walk<Whose<'_>>) -> Shrunk {
+        Shrunk {
+            scanned: walk.visited,
+            written_back: walk.written,
+        }
+    }
+}
+
 impl AddAssign for Shrunk {
     fn add_assign(&mut self, other: Self) {
         self.scanned += other.scanned;
@@ -38,68 +61,27 @@ impl Store {
         let owners = self.lock().owners.len();
         let mut sum = self.poor_first(1, codec);
         for owner in 0..owners {
-            let shrunk = self.shrink_one(SpaceId(owner as u16), priority, codec);
-            sum += shrunk;
+            sum += self.shrink_one(SpaceId(owner as u16), priority, codec);
         }
         self.tidy_swap(codec);
         sum
     }
 
     fn shrink_one(&self, owner: SpaceId, priority: u8, codec: &mut Codec) -> Shrunk {
-        let (freeable, mut deferred) = {
-            let mut inner = self.lock();
-            let freeable = inner.count(owner);
-            if freeable == 0 {
-                return Shrunk::default();
-            }
-            (
-                freeable,
-                std::mem::take(&mut inner.owner(owner).lru.deferred),
-            )
-        };
-        let mut written_back = 0;
-        let shrunk = do_shrink(
-            freeable,
-            priority,
-            &mut deferred,
-            DEFAULT_SEEKS,
-            |request| {
-                let result = self.scan(owner, request, codec);
-                if let ScanResult::Done { freed, .. } = result {
-                    written_back += freed;
-                }
-                result
-            },
-        );
         let mut inner = self.lock();
+        let Some(mut call) = inner.begin_shrink(owner, priority) else {
+            return Shrunk::default();
+        };
+        while let Some(walk) = inner.next_scan(owner, &mut call) {
+            drop(inner);
+            self.run(walk, codec);
+            inner = self.lock();
+        }
+        let shrunk = call.end(&mut inner.owner(owner).lru);
         inner.stats.slabs_scanned += shrunk.scanned;
-        let state = &mut inner.owner(owner).lru;
-        state.deferred = state.deferred.saturating_add(deferred);
         Shrunk {
             scanned: shrunk.scanned,
-            written_back,
-        }
-    }
-
-    /// One scan of the shrinker (SPEC 1.11).
-    fn scan(&self, owner: SpaceId, request: u64, codec: &mut Codec) -> ScanResult {
-        {
-            let mut inner = self.lock();
-            let scheme = inner.config.shrinker.scheme();
-            let allowed = inner.shrinker_enabled() && {
-                let owner = inner.owner(owner);
-                owner.lru.may_scan(scheme, owner.list.len(), request)
-            };
-            if !allowed {
-                return ScanResult::Stop;
-            }
-        }
-        match self.walk(owner, request, codec).written {
-            0 => ScanResult::Stop,
-            freed => ScanResult::Done {
-                scanned: request,
-                freed,
-            },
+            written_back: shrunk.freed,
         }
     }
 
@@ -109,19 +91,23 @@ impl Store {
         let mut sum = self.poor_first(1, codec);
         let mut worker = PoolWorker::new(PoolWorkerVersion::WLatest);
         loop {
-            let (owner, round_ended) = {
+            let next = {
                 let mut inner = self.lock();
-                let pages = Pages(inner.pool.pages());
-                if inner.owners.is_empty() || inner.gate.below_threshold(pages) {
+                if inner.gate.below_threshold(Pages(inner.pool.pages())) {
                     break;
                 }
-                let owner = inner.cursor % inner.owners.len();
-                inner.cursor = owner + 1;
-                (SpaceId(owner as u16), inner.cursor == inner.owners.len())
+                worker.advance(&mut *inner)
             };
-            let (visit, shrunk) = self.shrink_owner(owner, codec);
-            sum += shrunk;
-            if !worker.visited(visit) || (round_ended && !worker.round_ended()) {
+            let goes_on = match next {
+                NextOwner::Turn(owner) => {
+                    let (visit, shrunk) = self.shrink_owner(owner, codec);
+                    sum += shrunk;
+                    worker.visited(visit)
+                }
+                NextOwner::Passed => true,
+                NextOwner::Over => false,
+            };
+            if !goes_on {
                 break;
             }
         }
@@ -144,11 +130,7 @@ impl Store {
         codec: &mut Codec,
         goes_on: impl Fn() -> bool,
     ) -> Shrunk {
-        let written = self.write_poor_of(account, codec);
-        let mut sum = Shrunk {
-            scanned: written,
-            written_back: written,
-        };
+        let mut sum = Shrunk::written(self.write_poor_of(account, codec));
         let owners = self.lock().owners_of(account);
         for owner in owners {
             let budget = || if goes_on() { TUNING.freeze.entries } else { 0 };
@@ -173,9 +155,9 @@ impl Store {
             if budget == 0 || listed == 0 || vain > listed * 2 {
                 return sum;
             }
-            let walk = self.walk(owner, budget, codec);
-            sum.scanned += walk.visited;
-            sum.written_back += walk.written;
+            let mut walk = Walk::of_limit(Whose::Owner(owner), budget);
+            self.run(&mut walk, codec);
+            sum += walk.into();
             match walk {
                 _ if walk.visited == 0 => return sum,
                 _ if walk.written > 0 => vain = 0,
@@ -185,57 +167,71 @@ impl Store {
     }
 
     fn poor_first(&self, least: u64, codec: &mut Codec) -> Shrunk {
-        let written = self.write_poor(least, codec);
-        Shrunk {
-            scanned: written,
-            written_back: written,
-        }
+        Shrunk::written(self.write_poor(least, codec))
     }
 
-    /// Writes back a few entries of one owner, whatever the shrinker thinks of it; first of all what does not compress.
-    pub fn shrink_owner(&self, owner: SpaceId, codec: &mut Codec) -> (Visit, Shrunk) {
-        {
-            let mut inner = self.lock();
-            let poor = inner.poor.len() > 0;
-            let own = inner.owner(owner);
-            let (listed, stays) = (own.list.len() > 0, own.stays);
-            if !inner.may_write_back() || !poor && !listed {
-                return (Visit::NotCandidate, Shrunk::default());
-            }
-            if stays && !poor {
-                return (Visit::WritebackOff, Shrunk::default());
-            }
-        }
+    /// One owner's turn: writes back a few of its entries, whatever the shrinker thinks of them; first of all what does not
+    /// compress, whoever's it is.
+    pub(super) fn shrink_owner(&self, owner: SpaceId, codec: &mut Codec) -> (Visit, Shrunk) {
         let shrunk = self.poor_first(1, codec);
         if shrunk.written_back > 0 {
             return (Visit::Written, shrunk);
         }
-        let walk = self.walk(owner, WORKER_BUDGET, codec);
-        let visit = if walk.written > 0 {
-            Visit::Written
-        } else {
-            Visit::Nothing
-        };
-        let shrunk = Shrunk {
-            scanned: walk.visited,
-            written_back: walk.written,
-        };
-        (visit, shrunk)
+        let mut walk = Walk::of_limit(Whose::Owner(owner), WORKER_BUDGET);
+        self.run(&mut walk, codec);
+        (walk.visit(), walk.into())
     }
 }
 
-impl super::inner::Inner {
-    /// Entries of an owner worth offering to the shrinker (SPEC 1.11).
-    fn count(&mut self, owner: SpaceId) -> u64 {
+type Call = ShrinkCall<Whose<'static>>;
+
+impl Inner {
+    /// Begins a call of the shrinker for what an owner has. None: nothing of it is worth writing.
+    fn begin_shrink(&mut self, owner: SpaceId, priority: u8) -> Option<Call> {
         if !self.shrinker_enabled() || !self.may_write_back() {
-            return 0;
+            return None;
         }
-        let scheme = self.config.shrinker.scheme();
-        let owner = self.owner(owner);
-        if owner.stays {
-            return 0;
+        let rules = ShrinkerRules::of_scheme(self.config.shrinker.scheme());
+        let own = self.owner(owner);
+        if own.stays {
+            return None;
         }
-        let (len, compressed) = (owner.list.len(), Bytes(owner.compressed));
-        owner.lru.count(scheme, len, compressed, owner.stored)
+        let (len, bytes) = (own.list.len(), Bytes(own.compressed));
+        let freeable = rules.count(&mut own.lru, len, bytes, own.stored);
+        ShrinkCall::begin(Whose::Owner(owner), &mut own.lru, rules, freeable, priority)
+    }
+
+    fn next_scan<'c>(
+        &mut self,
+        owner: SpaceId,
+        call: &'c mut Call,
+    ) -> Option<&'c mut Walk<Whose<'static>>> {
+        let enabled = self.shrinker_enabled();
+        let own = self.owner(owner);
+        call.next_scan(&mut own.lru, own.list.len(), enabled)
+    }
+}
+
+impl Owners for Inner {
+    type Turn = SpaceId;
+
+    fn next_owner(&mut self) -> Option<Result<SpaceId, Visit>> {
+        let Some(own) = self.owners.get(self.cursor) else {
+            self.cursor = 0;
+            return None;
+        };
+        let owner = SpaceId(self.cursor as u16);
+        self.cursor += 1;
+        let poor = self.poor.len() > 0;
+        let (listed, stays) = (own.list.len() > 0, own.stays);
+        Some(match () {
+            () if !self.may_write_back() || !poor && !listed => Err(Visit::NotCandidate),
+            () if stays && !poor => Err(Visit::WritebackOff),
+            () => Ok(owner),
+        })
+    }
+
+    fn restart(&mut self) {
+        self.cursor = 0;
     }
 }

@@ -5,9 +5,11 @@
 //! finds them there; after a failed one they return to their list and nothing has happened. An
 //! entry that everybody else let go of meanwhile dies when write-back lets go of it.
 
-use neap_policy::Verdict;
+use std::marker::PhantomData;
+
+use neap_policy::{Verdict, Walk, WalkStep, Writeback, WritebackLists};
 use neap_tuning::TUNING;
-use neap_units::{EntryId, PAGE_SIZE, SpaceId};
+use neap_units::{EntryId, SpaceId};
 
 use super::Store;
 use super::inner::Inner;
@@ -41,144 +43,103 @@ impl Batch {
     }
 }
 
-/// Whose entries are written.
+/// The list of a walk.
 #[derive(Clone, Copy)]
-enum Whose<'a> {
+pub(super) enum Whose<'w> {
+    /// An owner's.
     Owner(SpaceId),
-    /// Those that do not compress, of all owners.
+    /// That of pages that do not compress, of all owners.
     Poor,
-    /// The same of an account.
-    PoorOf(&'a Account),
+    /// The same, of which only those of an account are written.
+    PoorOf(&'w Account),
 }
 
-/// What a walk of a list came to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Walk {
-    /// Entries visited.
-    pub visited: u64,
-    /// Entries written to the swap file.
-    pub written: u64,
+/// The lists, and the batch that takes the entries whose turn it is.
+struct Lists<'a, 'w> {
+    inner: &'a mut Inner,
+    batch: &'a mut Batch,
+    blocks: &'a mut [u8],
+    whose: PhantomData<Whose<'w>>,
 }
 
 impl Store {
-    /// Visits up to `budget` entries of an owner, oldest first, and writes back those whose turn it
-    /// is. Every visit costs budget (SPEC 1.10, list walk).
-    pub(super) fn walk(&self, owner: SpaceId, budget: u64, codec: &mut Codec) -> Walk {
-        let mut walk = Walk::default();
-        while walk.visited < budget {
-            let mut batch = Batch::default();
-            let before = walk.visited;
-            let full = self.collect(
-                Whose::Owner(owner),
-                budget,
-                &mut walk.visited,
-                &mut batch,
-                codec,
-            );
-            if !batch.items.is_empty() {
-                let written = self.write(&mut batch, codec);
-                walk.written += written;
-                if written == 0 {
-                    break;
-                }
-            }
-            if !full || walk.visited == before {
-                break;
-            }
+    /// Runs a walk to its end.
+    pub(super) fn run(&self, walk: &mut Walk<Whose<'_>>, codec: &mut Codec) {
+        while !walk.is_over() {
+            self.write_some(walk, codec);
         }
-        walk
     }
 
     /// Writes the oldest pages that do not compress, as long as there are `least` or more; returns how many.
     pub(super) fn write_poor(&self, least: u64, codec: &mut Codec) -> u64 {
         let mut sum = 0;
         while self.lock().poor.len() >= least.max(1) {
-            let mut batch = Batch::default();
-            self.collect(Whose::Poor, u64::MAX, &mut 0, &mut batch, codec);
-            let written = match batch.items.is_empty() {
-                true => 0, // no room
-                false => self.write(&mut batch, codec),
-            };
-            if written == 0 {
+            let mut walk = Walk::of_limit(Whose::Poor, u64::MAX);
+            self.write_some(&mut walk, codec);
+            if walk.written == 0 {
                 break;
             }
-            sum += written;
+            sum += walk.written;
         }
         sum
     }
 
     /// Writes the pages of an account that do not compress; returns how many. Those of others are passed over, in their order.
     pub(super) fn write_poor_of(&self, account: &Account, codec: &mut Codec) -> u64 {
-        let mut left = self.lock().poor.len();
-        let mut sum = 0;
-        while left > 0 {
-            let (mut batch, mut visited) = (Batch::default(), 0);
-            self.collect(
-                Whose::PoorOf(account),
-                left,
-                &mut visited,
-                &mut batch,
-                codec,
-            );
-            let written = match batch.items.is_empty() {
-                true => 0,
-                false => self.write(&mut batch, codec),
-            };
-            sum += written;
-            if visited == 0 || written < batch.items.len() as u64 {
-                break;
-            }
-            left = left.saturating_sub(visited);
-        }
-        sum
+        let poor = self.lock().poor.len();
+        let mut walk = Walk::of_limit(Whose::PoorOf(account), poor);
+        self.run(&mut walk, codec);
+        walk.written
     }
 
-    /// Walks an owner's list, or that of pages that do not compress, until the budget is used, the list is empty, or
-    /// the batch is full (then true).
-    fn collect(
-        &self,
-        whose: Whose<'_>,
-        budget: u64,
-        count: &mut u64,
-        batch: &mut Batch,
-        codec: &mut Codec,
-    ) -> bool {
-        codec.blocks.resize(EXTENT, 0);
-        batch.limit = {
-            let inner = self.lock();
-            if !inner.writeback() {
-                return false;
-            }
-            inner.extents.room(inner.spare_extents())
+    /// Writes one batch of a walk. The walk ends where the batch is not written, or stays empty: the next would not be
+    /// written either.
+    fn write_some(&self, walk: &mut Walk<Whose<'_>>, codec: &mut Codec) {
+        let mut batch = self.collect(walk, codec);
+        let written = !batch.items.is_empty() && self.write(&mut batch, codec);
+        let outcome = match written {
+            true => Writeback::Written,
+            false => Writeback::Refused,
         };
+        walk.report(outcome, batch.items.len() as u64);
+    }
+
+    /// Goes on with a walk until it is over or the batch is full, with the lock given up between every few entries.
+    fn collect(&self, walk: &mut Walk<Whose<'_>>, codec: &mut Codec) -> Batch {
+        codec.blocks.resize(EXTENT, 0);
+        let mut batch = Batch::default();
+        let mut inner = self.lock();
+        if !inner.writeback() {
+            return batch;
+        }
+        batch.limit = inner.extents.room(inner.spare_extents());
         loop {
-            let mut inner = self.lock();
+            let mut lists = Lists {
+                inner: &mut inner,
+                batch: &mut batch,
+                blocks: &mut codec.blocks,
+                whose: PhantomData,
+            };
             for _ in 0..TUNING.pool.entries_held {
-                if *count >= budget {
-                    return false;
-                }
-                let visited = match whose {
-                    Whose::Owner(owner) => inner.visit(owner, batch, &mut codec.blocks),
-                    Whose::Poor => inner.visit_poor(None, batch, &mut codec.blocks),
-                    Whose::PoorOf(account) => {
-                        inner.visit_poor(Some(account), batch, &mut codec.blocks)
-                    }
-                };
-                match visited {
-                    Visited::Entry => *count += 1,
-                    Visited::End => return false,
-                    Visited::Full => return true,
+                if walk.step(&mut lists) == WalkStep::Pause {
+                    return batch;
                 }
             }
+            if walk.is_over() {
+                return batch;
+            }
+            drop(inner);
+            inner = self.lock();
         }
     }
 
-    /// Writes a batch; returns how many entries it moved to the swap file.
-    fn write(&self, batch: &mut Batch, codec: &mut Codec) -> u64 {
+    /// Writes a batch. False: it could not be, and its entries are back on their lists, as the newest.
+    fn write(&self, batch: &mut Batch, codec: &mut Codec) -> bool {
         let len = batch.len.next_multiple_of(BLOCK);
         let Some(region) = self.reserve(len) else {
             self.lock().stats.swap_full += 1;
-            return self.finish(batch, None);
+            self.finish(batch, None);
+            return false;
         };
         codec.blocks[batch.len..len].fill(0);
         for item in &mut batch.items {
@@ -190,11 +151,11 @@ impl Store {
             .write_many(&[(region.start, &codec.blocks[..len])])
         {
             Ok(()) => {
-                let written = self.finish(batch, Some(region));
+                self.finish(batch, Some(region));
                 let mut inner = self.lock();
                 inner.extents.finish(region);
                 inner.write_error = None;
-                written
+                true
             }
             Err(error) => {
                 let mut inner = self.lock();
@@ -202,7 +163,8 @@ impl Store {
                 inner.write_error = Some(error.to_string());
                 inner.extents.finish(region);
                 drop(inner);
-                self.finish(batch, None)
+                self.finish(batch, None);
+                false
             }
         }
     }
@@ -215,7 +177,7 @@ impl Store {
     }
 
     /// Lets go of the entries of a batch that is written to `region`, or not at all.
-    fn finish(&self, batch: &Batch, region: Option<Region>) -> u64 {
+    fn finish(&self, batch: &Batch, region: Option<Region>) {
         for few in batch.items.chunks(TUNING.pool.entries_held) {
             let mut inner = self.lock();
             for item in few {
@@ -239,77 +201,73 @@ impl Store {
                 inner.put(id);
             }
         }
-        if region.is_some() {
-            batch.items.len() as u64
-        } else {
-            0
-        }
     }
 }
 
-enum Visited {
-    /// An entry was visited.
-    Entry,
-    /// There is none.
-    End,
-    /// The next one does not fit the batch.
-    Full,
+impl Lists<'_, '_> {
+    /// Whether a walk is not for entries of this owner.
+    fn passes_over(&self, list: Whose<'_>, owner: SpaceId) -> bool {
+        matches!(list, Whose::PoorOf(account) if !self.inner.counts_for(owner, account))
+    }
+}
+
+/// An entry whose turn it is leaves its list, held and with its bytes in the batch.
+impl<'w> WritebackLists for Lists<'_, 'w> {
+    type List = Whose<'w>;
+    type Entry = EntryId;
+    type Ticket = ();
+
+    fn len(&self, list: Whose<'w>) -> u64 {
+        match list {
+            Whose::Owner(owner) => self.inner.owners[owner.index()].list.len(),
+            Whose::Poor | Whose::PoorOf(_) => self.inner.poor.len(),
+        }
+    }
+
+    fn head(&self, list: Whose<'w>) -> Option<EntryId> {
+        let Whose::Owner(owner) = list else {
+            return self.inner.poor.head();
+        };
+        let own = self.inner.owners.get(owner.index())?;
+        own.list.head().filter(|_| !own.stays)
+    }
+
+    /// Pages that do not compress have no second chance: in the pool they take as much memory as in the program.
+    fn verdict(&self, list: Whose<'w>, head: EntryId) -> Verdict {
+        let entry = self.inner.entries.get(head);
+        let owner = entry.owner();
+        match list {
+            Whose::Owner(_) => {
+                let scheme = self.inner.config.shrinker.scheme();
+                scheme.verdict(entry.is(Flag::Referenced))
+            }
+            _ if self.passes_over(list, owner) => Verdict::Rotate,
+            _ if self.inner.owners[owner.index()].stays => Verdict::Rotate,
+            _ => Verdict::WriteBack,
+        }
+    }
+
+    fn spare(&mut self, list: Whose<'w>, head: EntryId) {
+        let owner = self.inner.entries.get(head).owner();
+        let passed = self.passes_over(list, owner);
+        self.inner.unlist(head);
+        let entry = self.inner.entries.get_mut(head);
+        match list {
+            Whose::Owner(_) => entry.set(Flag::Referenced, false),
+            _ if passed => {}
+            // It stays. From now on it is one of its owner's like any other, and goes with them once they may.
+            _ => entry.set(Flag::Poor, false),
+        }
+        self.inner.list(head);
+    }
+
+    fn take(&mut self, _: Whose<'w>, head: EntryId) -> Option<()> {
+        let fits = self.batch.fits(self.inner.entries.get(head).len());
+        fits.then(|| self.inner.take(head, self.batch, self.blocks))
+    }
 }
 
 impl Inner {
-    /// Visits the oldest entry of an owner: spares it, or adds it to the batch.
-    fn visit(&mut self, owner: SpaceId, batch: &mut Batch, blocks: &mut [u8]) -> Visited {
-        let own = self.owner(owner);
-        let Some(id) = own.list.head().filter(|_| !own.stays) else {
-            return Visited::End;
-        };
-        let scheme = self.config.shrinker.scheme();
-        let entry = *self.entries.get(id);
-        let mut referenced = entry.is(Flag::Referenced);
-        match scheme.visit(&mut referenced) {
-            Verdict::Rotate => {
-                self.entries.get_mut(id).set(Flag::Referenced, referenced);
-                let list = &mut self.owners[owner.index()].list;
-                list.rotate(&mut self.entries, id);
-            }
-            Verdict::WriteBack if !batch.fits(entry.len()) => return Visited::Full,
-            Verdict::WriteBack => self.take(id, batch, blocks),
-        }
-        Visited::Entry
-    }
-
-    /// Adds the oldest of the pages that do not compress to the batch. They have no second chance: in the pool they
-    /// take as much memory as in the program.
-    fn visit_poor(
-        &mut self,
-        of: Option<&Account>,
-        batch: &mut Batch,
-        blocks: &mut [u8],
-    ) -> Visited {
-        let Some(id) = self.poor.head() else {
-            return Visited::End;
-        };
-        let owner = self.entries.get(id).owner();
-        if of.is_some_and(|account| !self.counts_for(owner, account)) {
-            self.poor.rotate(&mut self.entries, id);
-            return Visited::Entry;
-        }
-        match self.owner(owner).stays {
-            true => {
-                // From now on it is one of its owner's like any other, and goes with them once they may.
-                self.unlist(id);
-                self.entries.get_mut(id).set(Flag::Poor, false);
-                self.list(id);
-                Visited::Entry
-            }
-            false if !batch.fits(PAGE_SIZE) => Visited::Full,
-            false => {
-                self.take(id, batch, blocks);
-                Visited::Entry
-            }
-        }
-    }
-
     /// Holds an entry and copies its bytes to the end of the batch.
     fn take(&mut self, id: EntryId, batch: &mut Batch, blocks: &mut [u8]) {
         self.unlist(id);

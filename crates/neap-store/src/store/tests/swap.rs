@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
+use neap_policy::Visit;
 use neap_units::{EntryId, PAGE_SIZE, SpaceId};
 
 use super::fixture::*;
@@ -142,6 +143,19 @@ fn the_oldest_entries_go_first() {
     let written = on_disk(&ids);
     assert!(written > 0 && written <= 32);
     assert_eq!(on_disk(&ids[..written]), written);
+}
+
+/// Behind the only entry of a list is its end (SPEC 1.10), so one turn does not visit it twice.
+#[test]
+fn the_only_entry_of_an_owner_is_spared_by_one_turn_and_written_by_the_next() {
+    let mut f = Fixture::swap(4000, SWAP);
+    f.fill(0..1);
+    let (visit, shrunk) = f.store.shrink_owner(OWNER, &mut f.codec);
+    assert_eq!((visit, shrunk.scanned), (Visit::Aged, 1));
+    let (visit, shrunk) = f.store.shrink_owner(OWNER, &mut f.codec);
+    assert_eq!((visit, shrunk.written_back), (Visit::Written, 1));
+    let (visit, _) = f.store.shrink_owner(OWNER, &mut f.codec);
+    assert_eq!(visit, Visit::NotCandidate);
 }
 
 #[test]
