@@ -48,7 +48,7 @@ pub use batches::{Batch, Batches, FolioView, LARGE_BATCH, SMALL_BATCH, Writeback
 pub use counters::{Counter, Counters};
 pub use folio::{Flags, FolioId, Folios, Kind, LruvecId};
 pub use job::{Core, Hint, Listed, Vmstat};
-pub use limits::{Pacer, Plan, PoolGate, staged_blocks, zswap_max_allows};
+pub use limits::{Admission, Pacer, Plan, PoolGate, staged_blocks, zswap_max_allows};
 pub use lru::{Mm, Promotion, Shadow};
 pub use memcg::{
     CHARGE_BATCH, Charged, Cookie, GroupTree, Limits, MemcgId, Memcgs, MinLow, OverLimit,

@@ -5,5 +5,5 @@ mod pool;
 mod stage;
 
 pub use pacer::{Pacer, Plan};
-pub use pool::{PoolGate, zswap_max_allows};
+pub use pool::{Admission, PoolGate, zswap_max_allows};
 pub use stage::staged_blocks;

@@ -45,6 +45,16 @@ impl PoolGate {
         !self.reached_full
     }
 
+    /// The checks before compression, of a pool that now holds `pool` pages. A page that its owner's limit keeps out is no
+    /// check of the pool: it moves no flag and counts no hit. `allowed`: the owner is below its limit.
+    pub fn admit(&mut self, allowed: bool, pool: Pages) -> Admission {
+        match allowed {
+            false => Admission::OwnerLimit,
+            true if self.check(pool) => Admission::Admitted,
+            true => Admission::PoolFull,
+        }
+    }
+
     /// Whether stores are refused since the pool was full (kernel: pool_reached_full).
     #[inline]
     #[must_use]
@@ -81,6 +91,17 @@ impl PoolGate {
     }
 }
 
+/// What the checks before compression say of a page (SPEC 1.4, 1.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// It may come.
+    Admitted,
+    /// Its owner is at `memory.zswap.max`.
+    OwnerLimit,
+    /// The pool is or was full.
+    PoolFull,
+}
+
 /// Whether an owner may store, given its compressed bytes and its `memory.zswap.max` (`None`: "max") at each level from
 /// itself up to below the root. A check before compression, not a reservation: one store may overshoot.
 #[must_use]
@@ -95,6 +116,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn an_owner_at_its_limit_is_refused_before_the_pool_is_looked_at() {
+        let mut gate = PoolGate::new(Pages(1000), 90);
+        assert_eq!(gate.admit(false, Pages(1000)), Admission::OwnerLimit);
+        assert!(!gate.reached_full() && gate.limit_hits() == 0);
+        assert_eq!(gate.admit(true, Pages(999)), Admission::Admitted);
+        assert_eq!(gate.admit(true, Pages(1000)), Admission::PoolFull);
+        assert_eq!(gate.admit(false, Pages(900)), Admission::OwnerLimit);
+        assert!(gate.reached_full() && gate.limit_hits() == 1);
+        assert_eq!(gate.admit(true, Pages(900)), Admission::Admitted);
+    }
 
     #[test]
     fn the_gate_closes_at_the_limit_and_opens_at_the_threshold() {

@@ -5,6 +5,7 @@ use neap_units::{Bytes, SwapSlot};
 use super::entry::Entry;
 use super::{Accounts, RAW, Zswap};
 use crate::folio::LruvecId;
+use crate::limits::Admission;
 use crate::switches::{FullPool, Incompressible, LargeStore, ZeroPages};
 
 /// How far over its limit a pool may be that trades (SPEC 9.5), as a share of the limit.
@@ -147,15 +148,12 @@ impl Zswap {
         if !self.config.enabled {
             return Err(Refusal::Disabled);
         }
-        if !admitted {
-            return Err(Refusal::OwnerLimit);
-        }
         let mut stored = Stored::default();
-        if !self.gate.check(self.pool.pages()) {
-            if !self.trades() {
-                return Err(Refusal::PoolFull);
-            }
-            stored.owed = folio.pages;
+        match self.gate.admit(admitted, self.pool.pages()) {
+            Admission::Admitted => {}
+            Admission::OwnerLimit => return Err(Refusal::OwnerLimit),
+            Admission::PoolFull if self.trades() => stored.owed = folio.pages,
+            Admission::PoolFull => return Err(Refusal::PoolFull),
         }
         for page in 0..folio.pages {
             let again = stored.owed == 0 && self.checks_each_page();

@@ -91,15 +91,11 @@ impl Inner {
         }
     }
 
-    /// The same before compression, and that of `memory.zswap.max` (SPEC 1.4). Where the kernel writes an entry of the account
+    /// The check of `memory.zswap.max` (SPEC 1.4). Where the kernel writes an entry of the account
     /// back at once, this lets some more in, which are written soon: whoever stores does not wait for a disk.
-    pub(super) fn allow(&mut self, owner: SpaceId) -> Result<(), Refused> {
-        self.allow_entry(owner)?;
+    pub(super) fn allows_in_pool(&mut self, owner: SpaceId) -> bool {
         let account = self.owner(owner).account.clone();
-        match account.is_none_or(|account| !account.is_full() || self.passes_on(&account)) {
-            true => Ok(()),
-            false => Err(Refused::ZswapMax),
-        }
+        account.is_none_or(|account| !account.is_full() || self.passes_on(&account))
     }
 
     /// Whether a page of an account that may have none in the pool goes on to the swap file from there.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use neap_policy::{LruState, PoolGate};
+use neap_policy::{Admission, LruState, PoolGate};
 use neap_units::{Bytes, EntryId, PAGE_SIZE, Pages, SpaceId};
 
 use super::config::{Config, ShrinkerKind};
@@ -154,12 +154,17 @@ impl Inner {
 
     /// The check before compression (SPEC 1.5 step 4), and the dictionary to compress with.
     pub fn admit(&mut self, owner: SpaceId) -> Result<HeldDict, Refused> {
-        self.allow(owner)?;
-        if !self.gate.check(Pages(self.pool.pages())) && !self.may_pass(owner) {
-            self.stats.reject_pool_full += 1;
-            return Err(Refused::PoolFull);
+        self.allow_entry(owner)?;
+        let allowed = self.allows_in_pool(owner);
+        match self.gate.admit(allowed, Pages(self.pool.pages())) {
+            Admission::Admitted => Ok(self.take_dict(owner)),
+            Admission::OwnerLimit => Err(Refused::ZswapMax),
+            Admission::PoolFull if self.may_pass(owner) => Ok(self.take_dict(owner)),
+            Admission::PoolFull => {
+                self.stats.reject_pool_full += 1;
+                Err(Refused::PoolFull)
+            }
         }
-        Ok(self.take_dict(owner))
     }
 
     /// The owner's dictionary, held until [`Dicts::put`]: by the entry, or by whoever gives up.
