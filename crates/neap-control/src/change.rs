@@ -1,7 +1,7 @@
 //! Changes to a job that runs.
 
 use neap_tuning::{Idle, TUNING};
-use neap_units::NO_LIMIT;
+use neap_units::Limit;
 use serde_json::Value;
 
 use crate::request::Fault;
@@ -9,18 +9,18 @@ use crate::request::Fault;
 /// One thing that is to be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// `memory.max`: the limit, in bytes, or [`NO_LIMIT`].
-    MemoryMax(u64),
-    /// `memory.high`: above it memory is reclaimed and who takes more waits, in bytes, or [`NO_LIMIT`].
-    MemoryHigh(u64),
-    /// `memory.low`: what others of the service do not take from it while they have any, in bytes; [`NO_LIMIT`]: all of it.
-    MemoryLow(u64),
-    /// `memory.min`: what is never taken from it for others, in bytes.
-    MemoryMin(u64),
-    /// `swap.max`: the most of its pages that may be out, in bytes; [`NO_LIMIT`]: there is no such limit.
-    SwapMax(u64),
-    /// `zswap.max`: the most that its pages may take in the pool, in bytes, or [`NO_LIMIT`].
-    ZswapMax(u64),
+    /// `memory.max`: the limit.
+    MemoryMax(Limit),
+    /// `memory.high`: above it memory is reclaimed and who takes more waits.
+    MemoryHigh(Limit),
+    /// `memory.low`: what others of the service do not take from it while they have any; [`Limit::Max`]: all of it.
+    MemoryLow(Limit),
+    /// `memory.min`: what is never taken from it for others; [`Limit::Max`]: all of it.
+    MemoryMin(Limit),
+    /// `swap.max`: the most of its pages that may be out.
+    SwapMax(Limit),
+    /// `zswap.max`: the most that its pages may take in the pool.
+    ZswapMax(Limit),
     /// `zswap.max_pool_percent`: the most of the limit that the pool may take.
     MaxPoolPercent(u8),
     /// `zswap.writeback`: whether pages may be written to the swap file.
@@ -58,9 +58,9 @@ impl Change {
     }
 
     /// A size in bytes; `max` is no limit, as in the files of a memory cgroup.
-    pub(crate) fn size(key: &'static str, value: &Value) -> Result<u64, Fault> {
-        let no_limit = (value == "max").then_some(NO_LIMIT);
-        let size = value.as_u64().or(no_limit);
+    pub(crate) fn size(key: &'static str, value: &Value) -> Result<Limit, Fault> {
+        let no_limit = (value == "max").then_some(Limit::Max);
+        let size = value.as_u64().map(Limit::of_word).or(no_limit);
         size.ok_or(Fault::Field(key, "a number of bytes, or max"))
     }
 
@@ -117,12 +117,12 @@ impl Change {
     #[must_use]
     pub fn entry(self) -> (&'static str, u64) {
         match self {
-            Self::MemoryMax(bytes) => (Self::KEYS[0], bytes),
-            Self::MemoryHigh(bytes) => (Self::KEYS[1], bytes),
-            Self::MemoryLow(bytes) => (Self::KEYS[2], bytes),
-            Self::MemoryMin(bytes) => (Self::KEYS[3], bytes),
-            Self::SwapMax(bytes) => (Self::KEYS[4], bytes),
-            Self::ZswapMax(bytes) => (Self::KEYS[5], bytes),
+            Self::MemoryMax(limit) => (Self::KEYS[0], limit.word()),
+            Self::MemoryHigh(limit) => (Self::KEYS[1], limit.word()),
+            Self::MemoryLow(limit) => (Self::KEYS[2], limit.word()),
+            Self::MemoryMin(limit) => (Self::KEYS[3], limit.word()),
+            Self::SwapMax(limit) => (Self::KEYS[4], limit.word()),
+            Self::ZswapMax(limit) => (Self::KEYS[5], limit.word()),
             Self::MaxPoolPercent(percent) => (Self::KEYS[6], percent.into()),
             Self::Writeback(on) => (Self::KEYS[7], on.into()),
             Self::Idle(millis) => (Self::KEYS[8], millis),

@@ -1,5 +1,6 @@
 //! What may be asked of a job: a line of JSON each, and a line for the answer.
 
+use neap_units::Limit;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -45,18 +46,18 @@ pub enum Request {
 pub struct Join {
     /// What it is to be called there.
     pub name: Option<Name>,
-    /// `memory.max`: its own limit, in bytes.
-    pub max: Option<u64>,
-    /// `memory.low`: what others do not take from it while they have any, in bytes.
-    pub low: u64,
-    /// `memory.min`: what is never taken from it for others, in bytes.
-    pub min: u64,
-    /// `memory.high`, in bytes; `None`: no limit.
-    pub high: Option<u64>,
-    /// `memory.swap.max`, in bytes; `None`: no limit.
-    pub swap_max: Option<u64>,
-    /// `memory.zswap.max`, in bytes; `None`: no limit.
-    pub zswap_max: Option<u64>,
+    /// `memory.max`: its own limit.
+    pub max: Limit,
+    /// `memory.low`: what others do not take from it while they have any.
+    pub low: Limit,
+    /// `memory.min`: what is never taken from it for others.
+    pub min: Limit,
+    /// `memory.high`.
+    pub high: Limit,
+    /// `memory.swap.max`.
+    pub swap_max: Limit,
+    /// `memory.zswap.max`.
+    pub zswap_max: Limit,
     /// `memory.zswap.writeback`: its pages may be written to the swap file.
     pub writeback: bool,
     /// `idle`: for how many milliseconds its processes must do nothing before their memory leaves, 0 for never; `None`: as the
@@ -72,12 +73,12 @@ impl Default for Join {
     fn default() -> Self {
         Self {
             name: None,
-            max: None,
-            low: 0,
-            min: 0,
-            high: None,
-            swap_max: None,
-            zswap_max: None,
+            max: Limit::Max,
+            low: Limit::ZERO,
+            min: Limit::ZERO,
+            high: Limit::Max,
+            swap_max: Limit::Max,
+            zswap_max: Limit::Max,
             writeback: true,
             idle: None,
             require: false,
@@ -187,12 +188,12 @@ impl Request {
                 "v": VERSION,
                 "op": "join",
                 "name": join.name.as_ref().map(Name::as_str),
-                "memory.max": join.max,
-                "memory.low": join.low,
-                "memory.min": join.min,
-                "memory.high": join.high,
-                "swap.max": join.swap_max,
-                "zswap.max": join.zswap_max,
+                "memory.max": number(join.max),
+                "memory.low": join.low.word(),
+                "memory.min": join.min.word(),
+                "memory.high": number(join.high),
+                "swap.max": number(join.swap_max),
+                "zswap.max": number(join.zswap_max),
                 "zswap.writeback": u64::from(join.writeback),
                 "idle": join.idle,
                 "require": join.require,
@@ -211,20 +212,20 @@ impl Join {
         let named = object.iter();
         let named = named.map(|(key, value)| (Change::key(key).to_owned(), value.clone()));
         let object: &Map<String, Value> = &named.collect();
-        let size = |key: &'static str| match object.get(key) {
-            None | Some(Value::Null) => Ok(None),
-            Some(size) => Change::size(key, size).map(Some),
+        let size = |key: &'static str, usual: Limit| match object.get(key) {
+            None | Some(Value::Null) => Ok(usual),
+            Some(size) => Change::size(key, size),
         };
         let command = object.get("command").and_then(Value::as_array);
         let words = command.into_iter().flatten().filter_map(Value::as_str);
         Ok(Self {
             name: name(object, "name")?,
-            max: size("memory.max")?,
-            low: size("memory.low")?.unwrap_or(0),
-            min: size("memory.min")?.unwrap_or(0),
-            high: size("memory.high")?,
-            swap_max: size("swap.max")?,
-            zswap_max: size("zswap.max")?,
+            max: size("memory.max", Limit::Max)?,
+            low: size("memory.low", Limit::ZERO)?,
+            min: size("memory.min", Limit::ZERO)?,
+            high: size("memory.high", Limit::Max)?,
+            swap_max: size("swap.max", Limit::Max)?,
+            zswap_max: size("zswap.max", Limit::Max)?,
             writeback: match object.get("zswap.writeback") {
                 None | Some(Value::Null) => true,
                 Some(_) => switch(object, "zswap.writeback")?,
@@ -253,6 +254,11 @@ impl Join {
         };
         command.iter().take_while(fits).cloned().collect()
     }
+}
+
+/// A limit as a number, if there is one.
+fn number(limit: Limit) -> Option<u64> {
+    limit.bytes().map(|bytes| bytes.0)
 }
 
 /// The name in a field, if it is there.
@@ -324,9 +330,13 @@ pub fn failure(code: &str, message: &str, result: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use neap_units::NO_LIMIT;
+    use neap_units::Bytes;
 
     use super::*;
+
+    fn mib(n: u64) -> Limit {
+        Limit::Bytes(Bytes::mib(n))
+    }
 
     #[test]
     fn a_request_that_is_written_is_read_again() {
@@ -339,22 +349,31 @@ mod tests {
             Request::Freeze { to_disk: false },
             Request::Thaw { prefetch: true },
             Request::Thaw { prefetch: false },
-            Request::Set(vec![Change::MemoryMax(3 << 30), Change::MaxPoolPercent(20)]),
-            Request::Set(vec![Change::MemoryLow(0), Change::MemoryMin(1 << 20)]),
-            Request::Set(vec![Change::MemoryHigh(NO_LIMIT)]),
-            Request::Set(vec![Change::SwapMax(NO_LIMIT), Change::ZswapMax(0)]),
+            Request::Set(vec![
+                Change::MemoryMax(mib(3 << 10)),
+                Change::MaxPoolPercent(20),
+            ]),
+            Request::Set(vec![
+                Change::MemoryLow(Limit::ZERO),
+                Change::MemoryMin(mib(1)),
+            ]),
+            Request::Set(vec![Change::MemoryHigh(Limit::Max)]),
+            Request::Set(vec![
+                Change::SwapMax(Limit::Max),
+                Change::ZswapMax(Limit::ZERO),
+            ]),
             Request::Set(vec![Change::Writeback(false)]),
             Request::Set(vec![Change::Writeback(true)]),
             Request::Leave,
             Request::Join(Join::default()),
             Request::Join(Join {
                 name: Some(Name::new("build").unwrap()),
-                max: Some(1 << 30),
-                low: 1 << 20,
-                min: 4096,
-                high: Some(1 << 29),
-                swap_max: Some(0),
-                zswap_max: Some(1 << 20),
+                max: mib(1 << 10),
+                low: mib(1),
+                min: Limit::Bytes(Bytes(4096)),
+                high: mib(512),
+                swap_max: Limit::ZERO,
+                zswap_max: mib(1),
                 writeback: false,
                 idle: Some(0),
                 require: true,
@@ -405,7 +424,10 @@ mod tests {
         ] {
             same(
                 &format!("{{\"v\":1,\"op\":\"set\",\"set\":{{\"{key}\":\"max\"}}}}"),
-                &format!("{{\"v\":1,\"op\":\"set\",\"set\":{{\"{key}\":{NO_LIMIT}}}}}"),
+                &format!(
+                    "{{\"v\":1,\"op\":\"set\",\"set\":{{\"{key}\":{}}}}}",
+                    u64::MAX
+                ),
             );
         }
         assert_eq!(Change::key("memory.writeback"), "memory.writeback");

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use neap_sys::{Lock, Member, Root, Stand};
 use neap_tuning::TUNING;
-use neap_units::Pages;
+use neap_units::{Limit, Pages};
 
 use crate::control::Kind;
 use crate::group::Group;
@@ -319,7 +319,7 @@ impl Job {
         let mut held = freeze.held.lock();
         let Held { halted, had, .. } = held.take()?;
         if freeze.empties.swap(false, Relaxed) {
-            group.meter.ask_for(None);
+            group.meter.ask_for(Limit::Max);
         }
         freeze.writes.store(false, Relaxed);
         for space in self.spaces_of(group).iter() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use neap_store::Holding;
 use neap_sys::Lock;
 use neap_tuning::TUNING;
-use neap_units::{Bytes, NO_LIMIT, PAGE_SIZE, Pages};
+use neap_units::{AtomicLimit, Bytes, Limit, PAGE_SIZE, Pages};
 
 use crate::options::{Exhausted, Options};
 
@@ -13,8 +13,8 @@ use crate::options::{Exhausted, Options};
 #[derive(Debug)]
 pub(crate) struct Meter {
     limit: AtomicU64,
-    /// `memory.high`, in bytes: above it memory is reclaimed, and who takes more waits. [`NO_LIMIT`]: there is none.
-    high: AtomicU64,
+    /// `memory.high`: above it memory is reclaimed, and who takes more waits.
+    high: AtomicLimit,
     /// The limit leaves the pool out.
     pool_beside: bool,
     estimate: AtomicU64,
@@ -25,10 +25,10 @@ pub(crate) struct Meter {
     has_floor: bool,
     /// What is used beside the pages that reclaim may take, as looked at last.
     beside: AtomicU64,
-    /// Reclaim until usage is at most this; `u64::MAX`: no reclaim.
-    reclaim_to: AtomicU64,
+    /// Reclaim until usage is at most this.
+    reclaim_to: AtomicLimit,
     /// The same as somebody asked for it.
-    asked_to: AtomicU64,
+    asked_to: AtomicLimit,
     /// The limit was made smaller, and usage was not within it since.
     settles: AtomicBool,
     /// As looked at last: the programs' memory, and neap's own without the pool.
@@ -72,20 +72,20 @@ impl Meter {
         let zero = || AtomicU64::new(0);
         let meter = Self {
             limit: AtomicU64::new(0),
-            high: AtomicU64::new(NO_LIMIT),
+            high: AtomicLimit::new(Limit::Max),
             pool_beside: false,
             floor: zero(),
             has_floor,
             estimate: zero(),
             hold_above: AtomicU64::new(limit.0.min(TUNING.limit.most.0)),
-            asked_to: AtomicU64::new(u64::MAX),
+            asked_to: AtomicLimit::new(Limit::Max),
             settles: AtomicBool::new(false),
             resident: zero(),
             own: zero(),
             excess: zero(),
             exceeded: zero(),
             beside: zero(),
-            reclaim_to: AtomicU64::new(u64::MAX),
+            reclaim_to: AtomicLimit::new(Limit::Max),
             peak: zero(),
             thawed: AtomicBool::new(false),
             peaked_thawed: AtomicBool::new(false),
@@ -105,7 +105,7 @@ impl Meter {
     pub fn of(options: &Options) -> Self {
         let has_floor = options.on_exhausted == Exhausted::Open;
         let meter = Self::new(options.limit, has_floor).with_pool_beside(options.pool_beside);
-        meter.set_high(options.high.map_or(NO_LIMIT, |high| high.0));
+        meter.set_high(options.high.into());
         meter
     }
 
@@ -121,18 +121,18 @@ impl Meter {
     }
 
     /// Moves `memory.high`.
-    pub fn set_high(&self, bytes: u64) {
-        self.high.store(bytes, Relaxed);
+    pub fn set_high(&self, limit: Limit) {
+        self.high.store(limit);
     }
 
-    /// `memory.high`, in bytes.
-    pub fn high(&self) -> u64 {
-        self.high.load(Relaxed)
+    /// `memory.high`.
+    pub fn high(&self) -> Limit {
+        self.high.load()
     }
 
     /// How much usage is above that.
     pub fn over_high(&self) -> u64 {
-        self.usage().saturating_sub(self.high())
+        self.high().excess(Bytes(self.usage())).0
     }
 
     /// Whether the limit was made smaller, and usage was not within it since.
@@ -140,9 +140,9 @@ impl Meter {
         self.settles.load(Relaxed)
     }
 
-    /// Has reclaim go on until usage is at most this, whatever the limit; `None`: no more than the limit wants.
-    pub fn ask_for(&self, usage: Option<u64>) {
-        self.asked_to.store(usage.unwrap_or(u64::MAX), Relaxed);
+    /// Has reclaim go on until usage is at most this, whatever the limit; [`Limit::Max`]: no more than the limit wants.
+    pub fn ask_for(&self, usage: Limit) {
+        self.asked_to.store(usage);
     }
 
     /// Bytes of the programs, and of neap without the pool, as looked at last.
@@ -173,7 +173,7 @@ impl Meter {
 
     /// Whether there is a limit, or a `memory.high` below it.
     pub fn is_bounded(&self) -> bool {
-        self.is_limited() || self.high() < self.limit().0
+        self.is_limited() || self.high() < Limit::Bytes(self.limit())
     }
 
     /// What the pool holds of it, in bytes.
@@ -230,8 +230,7 @@ impl Meter {
 
     pub fn set_plan(&self, hold_above: Bytes, reclaim_to: Option<Bytes>) {
         self.hold_above.store(hold_above.0, Relaxed);
-        self.reclaim_to
-            .store(reclaim_to.map_or(u64::MAX, |to| to.0), Relaxed);
+        self.reclaim_to.store(reclaim_to.into());
     }
 
     /// Reclaim may take so many pages of what is used, resident or staged, and `pool` bytes of the pool may still
@@ -252,13 +251,14 @@ impl Meter {
 
     /// What reclaim leaves to the programs just now: who asks for memory may have all of it.
     pub fn kept(&self) -> Pages {
-        match self.asked_to.load(Relaxed) {
-            u64::MAX => {
-                let share = TUNING.limit.floor.of(self.high());
-                let of_high = share.max(TUNING.limit.floor_least.0);
-                self.floor().min(Bytes(of_high).whole_pages())
-            }
-            _ => Pages(0),
+        let of_high = |high: Bytes| {
+            let share = TUNING.limit.floor.of(high.0);
+            Bytes(share.max(TUNING.limit.floor_least.0)).whole_pages()
+        };
+        match (self.asked_to.load(), self.high()) {
+            (Limit::Bytes(_), _) => Pages(0),
+            (Limit::Max, Limit::Bytes(high)) => self.floor().min(of_high(high)),
+            (Limit::Max, Limit::Max) => self.floor(),
         }
     }
 
@@ -325,9 +325,8 @@ impl Meter {
 
     /// The same for the limit, or for somebody who has asked for it.
     fn pressed(&self) -> u64 {
-        let asked = self.asked_to.load(Relaxed);
-        let to = self.reclaim_to.load(Relaxed).min(asked);
-        self.usage().saturating_sub(to)
+        let to = self.reclaim_to.load().min(self.asked_to.load());
+        to.excess(Bytes(self.usage())).0
     }
 
     /// Whether that is so: else `memory.high` alone wants memory, for which nothing goes over the limit.
@@ -338,9 +337,9 @@ impl Meter {
     /// Whether reclaim does not keep up: of what lies between its mark and where faults must wait, seven eighths
     /// are used.
     pub fn lags(&self) -> bool {
-        let to = self.reclaim_to.load(Relaxed);
-        let above = self.threshold().saturating_sub(to) / 8 * 7;
-        self.usage().saturating_sub(to) > above
+        let to = self.reclaim_to.load();
+        let above = to.excess(Bytes(self.threshold())) / 8 * 7;
+        to.excess(Bytes(self.usage())) > above
     }
 
     /// Whether the job takes more than its limit and what is allowed to a burst: 2 % and 4 MiB.

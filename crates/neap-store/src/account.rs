@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use neap_policy::zswap_max_allows;
-use neap_units::{Bytes, NO_LIMIT, PAGE_SIZE};
+use neap_units::{AtomicLimit, Bytes, Limit};
 
 /// One account. What it has counts for those above it, too, and what these may not it may not either.
 ///
@@ -15,9 +15,9 @@ pub struct Account {
     above: Option<Arc<Account>>,
     /// `memory.zswap.writeback` is 0.
     writes_nothing: AtomicBool,
-    /// `memory.zswap.max` and `memory.swap.max` in bytes; [`NO_LIMIT`]: none.
-    zswap_max: AtomicU64,
-    swap_max: AtomicU64,
+    /// `memory.zswap.max` and `memory.swap.max`.
+    zswap_max: AtomicLimit,
+    swap_max: AtomicLimit,
     /// Bytes of its entries in the pool (`memory.zswap.current`), and how many they are.
     zswap: AtomicU64,
     pooled: AtomicU64,
@@ -33,8 +33,8 @@ impl Default for Account {
         Self {
             above: None,
             writes_nothing: AtomicBool::new(false),
-            zswap_max: AtomicU64::new(NO_LIMIT),
-            swap_max: AtomicU64::new(NO_LIMIT),
+            zswap_max: AtomicLimit::new(Limit::Max),
+            swap_max: AtomicLimit::new(Limit::Max),
             zswap: AtomicU64::new(0),
             pooled: AtomicU64::new(0),
             swap: AtomicU64::new(0),
@@ -85,46 +85,45 @@ impl Account {
 
     /// Most bytes of its entries in the pool.
     #[must_use]
-    pub fn zswap_max(&self) -> u64 {
-        self.zswap_max.load(Relaxed)
+    pub fn zswap_max(&self) -> Limit {
+        self.zswap_max.load()
     }
 
     /// Moves that limit. What is above it goes to the swap file, if it may.
-    pub fn set_zswap_max(&self, bytes: u64) {
-        self.zswap_max.store(bytes, Relaxed);
+    pub fn set_zswap_max(&self, limit: Limit) {
+        self.zswap_max.store(limit);
     }
 
     /// Most bytes of pages that it may have out.
     #[must_use]
-    pub fn swap_max(&self) -> u64 {
-        self.swap_max.load(Relaxed)
+    pub fn swap_max(&self) -> Limit {
+        self.swap_max.load()
     }
 
     /// Moves that limit. What is above it stays where it is, and no page more leaves.
-    pub fn set_swap_max(&self, bytes: u64) {
-        self.swap_max.store(bytes, Relaxed);
+    pub fn set_swap_max(&self, limit: Limit) {
+        self.swap_max.store(limit);
     }
 
     /// Whether one page more may be out, by `memory.swap.max` of all levels (page_counter_try_charge).
     #[must_use]
     pub fn may_swap(&self) -> bool {
         self.chain()
-            .all(|account| account.swap() < whole_pages(account.swap_max()))
+            .all(|account| account.swap() < account.swap_max().whole_pages().0)
     }
 
     /// Whether half of what may be out at some level is: then pages that come back leave no copy (mem_cgroup_swap_full).
     #[must_use]
     pub fn is_half_out(&self) -> bool {
         self.chain()
-            .any(|account| account.swap() * 2 >= whole_pages(account.swap_max()))
+            .any(|account| account.swap() * 2 >= account.swap_max().whole_pages().0)
     }
 
     /// Whether the pool has as much of it as it may, by `memory.zswap.max` of some level (obj_cgroup_may_zswap).
     #[must_use]
     pub fn is_full(&self) -> bool {
         let level = |account: &Self| {
-            let max = Some(account.zswap_max()).filter(|max| *max < NO_LIMIT);
-            let max = max.map(|max| Bytes(max).whole_pages());
+            let max = account.zswap_max().bytes().map(Bytes::whole_pages);
             (Bytes(account.zswap()), max)
         };
         !zswap_max_allows(self.chain().map(level))
@@ -133,8 +132,8 @@ impl Account {
     /// How much more the pool has of it than it may, at the level where that is most.
     #[must_use]
     pub fn excess(&self) -> Bytes {
-        let over = |account: &Self| account.zswap().saturating_sub(account.zswap_max());
-        Bytes(self.chain().map(over).max().unwrap_or(0))
+        let over = |account: &Self| account.zswap_max().excess(Bytes(account.zswap()));
+        self.chain().map(over).max().unwrap_or(Bytes::ZERO)
     }
 
     /// What keeps its pages with the programs, in words. `can_write`: there is a swap file that takes pages.
@@ -207,10 +206,6 @@ impl Account {
             account.written.fetch_sub(sums.written, Relaxed);
         }
     }
-}
-
-fn whole_pages(bytes: u64) -> u64 {
-    bytes / PAGE_SIZE as u64
 }
 
 /// What is counted of entries.
@@ -294,22 +289,22 @@ mod tests {
         let job = Arc::new(Account::default());
         let inner = Account::below(&job);
         assert!(inner.may_swap() && !inner.is_half_out() && !inner.is_full());
-        job.set_swap_max(3 * 4096 + 4095);
+        job.set_swap_max(Limit::Bytes(Bytes(3 * 4096 + 4095)));
         inner.add(Sums::ENTRY);
         assert!(inner.may_swap() && !inner.is_half_out());
         inner.add(Sums::ENTRY);
         assert!(inner.may_swap() && inner.is_half_out());
         inner.add(Sums::ENTRY);
         assert!(!inner.may_swap() && inner.trouble(true).is_some());
-        job.set_swap_max(NO_LIMIT);
-        job.set_zswap_max(8192);
+        job.set_swap_max(Limit::Max);
+        job.set_zswap_max(Limit::Bytes(Bytes(8192)));
         inner.add(Sums::pooled(8191));
         assert!(!inner.is_full(), "not two whole pages");
         inner.add(Sums::pooled(2));
         assert!(inner.is_full() && inner.excess() == Bytes(1));
         assert_eq!(inner.trouble(true), None, "it may write");
         assert!(inner.trouble(false).is_some());
-        job.set_zswap_max(0);
+        job.set_zswap_max(Limit::ZERO);
         inner.take(Sums::pooled(8193));
         assert!(inner.is_full(), "0 lets nothing in");
         assert_eq!(inner.excess(), Bytes(0));

@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 
 mod ids;
+mod limit;
 mod page;
 mod quantity;
 pub mod size;
 
 pub use ids::{EntryId, PageId, SlotId, SpaceId, SwapSlot};
+pub use limit::{AtomicLimit, Limit};
 pub use page::{PAGE_SHIFT, PAGE_SIZE, PageNr, PageRange, pages_of};
-pub use quantity::{Bytes, NO_LIMIT, Nanos, Pages};
+pub use quantity::{Bytes, Nanos, Pages};
 pub use size::{Size, SizeError, SizeFault, parse_size};

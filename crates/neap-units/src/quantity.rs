@@ -8,9 +8,6 @@ use std::time::Duration;
 
 use crate::PAGE_SHIFT;
 
-/// As a limit in bytes: there is none. The files of a memory cgroup say `max`.
-pub const NO_LIMIT: u64 = u64::MAX;
-
 macro_rules! quantity {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*

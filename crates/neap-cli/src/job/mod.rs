@@ -271,23 +271,24 @@ fn line(event: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use neap_units::NO_LIMIT;
+    use neap_units::Limit;
 
     use super::*;
 
     #[test]
     fn what_is_set_is_written_as_people_write_it() {
-        assert_eq!(change("memory.max=3G").unwrap(), Change::MemoryMax(3 << 30));
+        let gib = |n| Limit::Bytes(Bytes::gib(n));
+        assert_eq!(change("memory.max=3G").unwrap(), Change::MemoryMax(gib(3)));
         let percent = change("zswap.max_pool_percent=25%").unwrap();
         assert_eq!(percent, Change::MaxPoolPercent(25));
         let switch = change("zswap.writeback=0").unwrap();
         assert_eq!(switch, Change::Writeback(false));
         let no_limit = change("memory.max=max").unwrap();
-        assert_eq!(no_limit, Change::MemoryMax(NO_LIMIT));
+        assert_eq!(no_limit, Change::MemoryMax(Limit::Max));
         let kernel = change("memory.swap.max=2G").unwrap();
-        assert_eq!(kernel, Change::SwapMax(2 << 30));
+        assert_eq!(kernel, Change::SwapMax(gib(2)));
         let all = change("memory.low=max").unwrap();
-        assert_eq!(all, Change::MemoryLow(NO_LIMIT));
+        assert_eq!(all, Change::MemoryLow(Limit::Max));
         let kernel = change("memory.zswap.writeback=1").unwrap();
         assert_eq!(kernel, Change::Writeback(true));
         assert_eq!(change("idle=90s").unwrap(), Change::Idle(90_000));

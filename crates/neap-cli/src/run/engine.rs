@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use neap_control::Join;
 use neap_engine::{Control, Engine as Inner, Exhausted, Options, StartError, Walk, probe};
-use neap_units::Bytes;
+use neap_units::{Bytes, Limit};
 use serde_json::{Map, Value};
 
 use crate::choice::{OnExhausted, WalkChoice};
@@ -46,12 +46,12 @@ impl Engine {
         if let Some(service) = &plan.service {
             let join = Join {
                 name: control.name,
-                high: plan.settings.high.map(|bytes| bytes.0),
-                low: plan.settings.low.0,
-                min: plan.settings.min.0,
-                swap_max: plan.settings.swap_max.map(|bytes| bytes.0),
-                zswap_max: plan.settings.zswap_max.map(|bytes| bytes.0),
-                max: plan.own_limit().map(|bytes| bytes.0),
+                high: plan.settings.high.into(),
+                low: Limit::Bytes(plan.settings.low),
+                min: Limit::Bytes(plan.settings.min),
+                swap_max: plan.settings.swap_max.into(),
+                zswap_max: plan.settings.zswap_max.into(),
+                max: plan.own_limit().into(),
                 writeback: plan.writeback,
                 idle: plan.idle.map(|time| time.as_millis().into()),
                 require: plan.require,

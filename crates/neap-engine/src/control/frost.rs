@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use neap_control::{failure, success};
 use neap_tuning::TUNING;
-use neap_units::{PAGE_SIZE, Pages};
+use neap_units::{Limit, PAGE_SIZE, Pages};
 use serde_json::{Value, json};
 
 use super::steer::{Errand, Outcome};
@@ -111,7 +111,7 @@ impl Freezing {
             Phase::Register => self.register(job),
             Phase::Take if over => {
                 self.group.freeze.set_empties(false);
-                self.group.meter.ask_for(None);
+                self.group.meter.ask_for(Limit::Max);
                 if !self.to_disk {
                     return self.end(job);
                 }
@@ -163,7 +163,7 @@ impl Freezing {
         // From here on: before, nobody may have looked for long.
         self.before = self.group.meter.usage();
         self.group.freeze.set_empties(true);
-        self.group.meter.ask_for(Some(0));
+        self.group.meter.ask_for(Limit::ZERO);
         job.reclaim.ring();
         self.turn(Phase::Take);
     }

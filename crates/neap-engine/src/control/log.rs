@@ -8,7 +8,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use neap_control::Name;
 use neap_sys::{Lock, Waker};
 use neap_tuning::TUNING;
-use neap_units::Bytes;
 use serde::Serialize;
 
 use crate::group::Group;
@@ -245,7 +244,7 @@ impl Log {
             return;
         }
         level.told_high.store(now, Relaxed);
-        let high = Bytes(level.meter.high());
+        let high = level.meter.high();
         let line = format!("above memory.high, which is {high}: threads that take memory wait");
         self.note_of(job, level, Kind::Throttled, line);
     }

@@ -196,8 +196,8 @@ fn line_of(group: &Group, processes: usize, idle_seconds: f64) -> Value {
         "command": group.command,
         "processes": processes,
         "limit_bytes": own,
-        "low_bytes": limit_of(group.low.load(Relaxed)),
-        "min_bytes": limit_of(group.min.load(Relaxed)),
+        "low_bytes": limit_of(group.low.load()),
+        "min_bytes": limit_of(group.min.load()),
         "writeback": group.account.writeback(),
         "current_bytes": group.meter.usage(),
         "resident_bytes": resident,
@@ -230,7 +230,7 @@ fn stored(group: &Group) -> BTreeMap<&'static str, u64> {
 #[cfg(test)]
 mod tests {
     use neap_control::LONGEST;
-    use neap_units::{Bytes, NO_LIMIT};
+    use neap_units::{Bytes, Limit};
 
     use super::*;
     use crate::meter::Meter;
@@ -268,8 +268,8 @@ mod tests {
     #[test]
     fn all_that_a_job_has_is_protected_by_the_same_word_as_in_its_settings() {
         let job = a_job(Vec::new());
-        job.low.store(NO_LIMIT, Relaxed);
-        job.min.store(5, Relaxed);
+        job.low.store(Limit::Max);
+        job.min.store(Limit::Bytes(Bytes(5)));
         let line = line_of(&job, 0, 0.0);
         assert_eq!(
             (&line["low_bytes"], &line["min_bytes"]),

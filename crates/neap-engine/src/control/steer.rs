@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use neap_control::{Change, failure, success};
 use neap_tuning::{Share, TUNING};
-use neap_units::{Bytes, NO_LIMIT, Nanos};
+use neap_units::{Bytes, Limit, Nanos};
 use serde_json::{Value, json};
 
 use super::frost::{Freezing, Refused, Thawing};
@@ -72,21 +72,21 @@ impl Desk {
         }
         for change in changes {
             match *change {
-                Change::MemoryMax(bytes) if group.parent.is_some() => {
-                    job.set_max(group, Bytes(bytes));
+                Change::MemoryMax(limit) if group.parent.is_some() => {
+                    job.set_max(group, limit.bytes().unwrap_or(TUNING.limit.most));
                 }
-                Change::MemoryMax(bytes) => {
+                Change::MemoryMax(limit) => {
                     self.follow = None; // what a person sets stands
-                    job.set_limit(Bytes(bytes), "");
+                    job.set_limit(limit.bytes().unwrap_or(TUNING.limit.most), "");
                 }
-                Change::MemoryHigh(bytes) => {
-                    group.meter.set_high(bytes);
-                    job.note_limit(group, "high", bytes);
+                Change::MemoryHigh(limit) => {
+                    group.meter.set_high(limit);
+                    job.note_limit(group, "high", limit);
                 }
-                Change::MemoryLow(bytes) => job.protect(group, "low", bytes),
-                Change::MemoryMin(bytes) => job.protect(group, "min", bytes),
-                Change::SwapMax(bytes) => job.set_swap_max(group, bytes),
-                Change::ZswapMax(bytes) => job.set_zswap_max(group, bytes),
+                Change::MemoryLow(limit) => job.protect(group, "low", limit),
+                Change::MemoryMin(limit) => job.protect(group, "min", limit),
+                Change::SwapMax(limit) => job.set_swap_max(group, limit),
+                Change::ZswapMax(limit) => job.set_zswap_max(group, limit),
                 Change::MaxPoolPercent(percent) => job.set_pool_percent(percent),
                 Change::Writeback(on) => job.set_writeback(group, on),
                 Change::Idle(millis) => job.change_idle(group, Nanos::millis(millis)),
@@ -114,10 +114,10 @@ impl Job {
             Change::MaxPoolPercent(_) if group.parent.is_some() => Some(format!(
                 "{key} is set for the service, not for one of its jobs"
             )),
-            Change::MemoryMax(bytes) if Bytes(bytes) < least => {
+            Change::MemoryMax(limit) if limit < Limit::Bytes(least) => {
                 Some(format!("memory.max is at least {least}"))
             }
-            Change::MemoryHigh(bytes) if Bytes(bytes) < least => {
+            Change::MemoryHigh(limit) if limit < Limit::Bytes(least) => {
                 Some(format!("memory.high is at least {least}"))
             }
             Change::MaxPoolPercent(_) if self.options.pool_beside => {
@@ -164,23 +164,22 @@ impl Job {
     }
 
     /// Moves how many of a group's pages may be out.
-    fn set_swap_max(&self, group: &Group, bytes: u64) {
-        group.account.set_swap_max(bytes);
-        self.note_limit(group, "swap.max", bytes);
+    fn set_swap_max(&self, group: &Group, limit: Limit) {
+        group.account.set_swap_max(limit);
+        self.note_limit(group, "swap.max", limit);
     }
 
     /// Moves how much of the pool a group may have. Pages above that are written to the swap file, if they may be.
-    fn set_zswap_max(&self, group: &Group, bytes: u64) {
-        group.account.set_zswap_max(bytes);
-        self.note_limit(group, "zswap.max", bytes);
+    fn set_zswap_max(&self, group: &Group, limit: Limit) {
+        group.account.set_zswap_max(limit);
+        self.note_limit(group, "zswap.max", limit);
         self.ask_shrinker(RELIEF);
     }
 
     /// Tells of a limit that was moved. What was in vain before may not be now.
-    fn note_limit(&self, group: &Group, which: &str, bytes: u64) {
+    fn note_limit(&self, group: &Group, which: &str, limit: Limit) {
         self.groups.forget_told_dry();
-        let words = in_words(bytes);
-        let line = format!("memory.{which} is {words} from now on");
+        let line = format!("memory.{which} is {limit} from now on");
         self.log.note_of(self, group, Kind::Set, line);
         self.sampler.ring();
         self.reclaim.ring();
@@ -231,14 +230,14 @@ impl Job {
     }
 
     /// Moves what protects a job of the service from the others.
-    pub fn protect(&self, group: &Group, which: &str, bytes: u64) {
+    pub fn protect(&self, group: &Group, which: &str, limit: Limit) {
         let place = if which == "low" {
             &group.low
         } else {
             &group.min
         };
-        place.store(bytes, Relaxed);
-        let line = format!("memory.{which} is {} from now on", in_words(bytes));
+        place.store(limit);
+        let line = format!("memory.{which} is {limit} from now on");
         self.log.note_of(self, group, Kind::Set, line);
     }
 
@@ -256,8 +255,8 @@ impl Job {
                 false => NO_LIMIT,
             }),
             "memory.high": limit_of(group.meter.high()),
-            "memory.low": limit_of(group.low.load(Relaxed)),
-            "memory.min": limit_of(group.min.load(Relaxed)),
+            "memory.low": limit_of(group.low.load()),
+            "memory.min": limit_of(group.min.load()),
             "swap.max": limit_of(account.swap_max()),
             "zswap.max": limit_of(account.zswap_max()),
             "zswap.max_pool_percent": self.pool_percent.load(Relaxed),
@@ -336,7 +335,7 @@ impl Errand {
     /// Whoever asked is gone, or has its answer.
     pub fn end(&self) {
         if let Task::Reclaim { .. } = self.task {
-            self.group.meter.ask_for(None);
+            self.group.meter.ask_for(Limit::Max);
         }
     }
 
@@ -396,7 +395,8 @@ impl Errand {
             return;
         }
         let from = self.group.meter.usage();
-        self.group.meter.ask_for(Some(from.saturating_sub(wanted)));
+        let left = Bytes(from.saturating_sub(wanted));
+        self.group.meter.ask_for(Limit::Bytes(left));
         job.reclaim.ring();
         (self.progress, self.lowest) = (now, from);
         let begun = true;
@@ -409,18 +409,10 @@ impl Errand {
 }
 
 /// A limit, as the files of a memory cgroup show it.
-pub(super) fn limit_of(bytes: u64) -> Value {
-    match bytes {
-        NO_LIMIT => "max".into(),
-        bytes => bytes.into(),
-    }
-}
-
-/// The same for people.
-fn in_words(bytes: u64) -> String {
-    match bytes {
-        NO_LIMIT => "max".to_owned(),
-        bytes => Bytes(bytes).to_string(),
+pub(super) fn limit_of(limit: Limit) -> Value {
+    match limit {
+        Limit::Max => "max".into(),
+        Limit::Bytes(bytes) => bytes.0.into(),
     }
 }
 

@@ -74,7 +74,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::Ordering::Relaxed;
 
-    use neap_units::Bytes;
+    use neap_units::{Bytes, Limit};
 
     use super::*;
     use crate::meter::Meter;
@@ -89,7 +89,7 @@ mod tests {
         meter.charge(110 * MIB);
         throttle.owe(&group, 1, 64);
         assert_eq!(throttle.holds(&group, 1, || 0), Throttled::No, "no high");
-        meter.set_high(100 * MIB);
+        meter.set_high(Limit::Bytes(Bytes(100 * MIB)));
         throttle.owe(&group, 1, 63);
         assert_eq!(
             throttle.holds(&group, 1, || 0),

@@ -7,7 +7,7 @@ use neap_control::{Join, Name};
 use neap_store::Account;
 use neap_sys::{Pidfd, Root};
 use neap_tuning::TUNING;
-use neap_units::{Bytes, NO_LIMIT, Nanos};
+use neap_units::{AtomicLimit, Limit, Nanos};
 
 use super::{Group, NoPlace, SIGKILL};
 use crate::control::Kind;
@@ -32,21 +32,21 @@ impl Job {
         };
         let least = TUNING.limit.least;
         for (key, size) in [("memory.max", wish.max), ("memory.high", wish.high)] {
-            if size.is_some_and(|bytes| Bytes(bytes) < least) {
+            if size < Limit::Bytes(least) {
                 return Err(("EINVAL", format!("{key} is at least {least}")));
             }
         }
-        let max = wish.max.map_or(TUNING.limit.most, Bytes);
+        let max = wish.max.bytes().unwrap_or(TUNING.limit.most);
         let name = wish.name.unwrap_or_else(|| {
             let command = wish.command.first().map_or("job", |word| word);
             Name::of(command.as_ref(), root.pid().cast_unsigned())
         });
         let meter = Meter::new(max, self.options.on_exhausted == Exhausted::Open);
-        meter.set_high(wish.high.unwrap_or(NO_LIMIT));
+        meter.set_high(wish.high);
         let account = Arc::new(Account::below(&parent.account));
         self.store.set_account_writeback(&account, wish.writeback);
-        account.set_swap_max(wish.swap_max.unwrap_or(NO_LIMIT));
-        account.set_zswap_max(wish.zswap_max.unwrap_or(NO_LIMIT));
+        account.set_swap_max(wish.swap_max);
+        account.set_zswap_max(wish.zswap_max);
         let idle = wish.idle.map_or(parent.idle(), Nanos::millis);
         let group = Group {
             name: Some(name.clone()),
@@ -54,8 +54,8 @@ impl Job {
             root: Some(root),
             command: wish.command,
             require: wish.require,
-            low: AtomicU64::new(wish.low),
-            min: AtomicU64::new(wish.min),
+            low: AtomicLimit::new(wish.low),
+            min: AtomicLimit::new(wish.min),
             idle: AtomicU64::new(idle.0),
             account,
             started: neap_sys::monotonic_nanos(),

@@ -21,7 +21,7 @@ use neap_control::Name;
 use neap_store::Account;
 use neap_sys::{Lock, Pidfd, Root, descendants_of, nearest_above};
 use neap_tuning::TUNING;
-use neap_units::{Bytes, Nanos, PAGE_SIZE, Pages};
+use neap_units::{AtomicLimit, Bytes, Limit, Nanos, PAGE_SIZE, Pages};
 
 use crate::control::Seen;
 use crate::excess::Held;
@@ -58,9 +58,9 @@ pub(crate) struct Group {
     pub events: Counters,
     /// How long its threads wait, and those of the groups below.
     pub stalls: Stalls,
-    /// `memory.min` and `memory.low`, in bytes.
-    pub min: AtomicU64,
-    pub low: AtomicU64,
+    /// `memory.min` and `memory.low`.
+    pub min: AtomicLimit,
+    pub low: AtomicLimit,
     /// For how long its processes must do nothing before their memory leaves, in nanoseconds; 0: it stays.
     pub idle: AtomicU64,
     /// What it has in the store, and may have there.
@@ -107,8 +107,8 @@ impl Group {
             attached: AtomicU64::new(0),
             events: Counters::default(),
             stalls: Stalls::default(),
-            min: AtomicU64::new(0),
-            low: AtomicU64::new(0),
+            min: AtomicLimit::new(Limit::ZERO),
+            low: AtomicLimit::new(Limit::ZERO),
             idle: AtomicU64::new(0),
             account: Arc::default(),
             gone: Lock::default(),
@@ -218,7 +218,8 @@ impl Group {
         }
         let pages = |bytes: u64| Bytes(bytes).whole_pages();
         let levels = self.chain().filter(over);
-        let levels = levels.map(|group| (pages(group.meter.usage()), pages(group.meter.high())));
+        let levels =
+            levels.map(|group| (pages(group.meter.usage()), group.meter.high().whole_pages()));
         neap_policy::over_high_delay(levels, owed)
     }
 

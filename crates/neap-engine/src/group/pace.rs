@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use neap_policy::{Pacer, Plan};
 use neap_store::Holding;
-use neap_units::{Bytes, Nanos, Pages};
+use neap_units::{Bytes, Limit, Nanos, Pages};
 
 use super::Group;
 use crate::job::Job;
@@ -114,11 +114,14 @@ impl Paces {
     /// What `memory.high` wants, of the groups that have one below their limit. Memory is reclaimed above it, and not before.
     fn look_at_highs(&mut self, job: &Job, now: Nanos, wants: &mut Wants) {
         let mut groups = job.groups.within(job.groups.top());
-        groups.retain(|group| group.meter.high() < group.meter.limit().0);
+        groups.retain(|group| group.meter.high() < Limit::Bytes(group.meter.limit()));
         self.highs
             .retain(|number, _| groups.iter().any(|group| group.number == *number));
         for group in groups {
-            let (high, usage) = (Bytes(group.meter.high()), group.meter.usage());
+            let Limit::Bytes(high) = group.meter.high() else {
+                continue;
+            };
+            let usage = group.meter.usage();
             let pacer = self
                 .highs
                 .entry(group.number)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::{MinLow, Protection, ProtectionLevel, effective_protection};
-use neap_units::{PAGE_SIZE, Pages};
+use neap_units::{Bytes, PAGE_SIZE, Pages};
 
 use super::{Group, Groups};
 
@@ -17,8 +17,8 @@ impl Group {
     /// Its settings, which hold against reclaim for the group right above it.
     pub fn protection(&self) -> MinLow {
         MinLow {
-            min: pages(self.min.load(Relaxed)),
-            low: pages(self.low.load(Relaxed)),
+            min: self.min.load().whole_pages(),
+            low: self.low.load().whole_pages(),
         }
     }
 
@@ -44,8 +44,8 @@ impl Group {
 
     /// What it uses beyond its settings.
     fn unprotected(&self) -> u64 {
-        let protected = self.min.load(Relaxed).max(self.low.load(Relaxed));
-        self.meter.usage().saturating_sub(protected)
+        let protected = self.min.load().max(self.low.load());
+        protected.excess(Bytes(self.meter.usage())).0
     }
 
     /// What of its usage its settings cover.

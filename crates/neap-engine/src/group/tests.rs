@@ -1,5 +1,5 @@
 use neap_policy::Protection;
-use neap_units::Bytes;
+use neap_units::{AtomicLimit, Bytes, Limit};
 
 use super::*;
 use crate::bare::Bare;
@@ -60,7 +60,7 @@ fn of_a_service_the_job_that_has_most_beyond_its_protection_is_ended() {
     one.charge(20 * MIB);
     two.charge(30 * MIB);
     assert_eq!(number(groups.top()), Some(two.number));
-    two.low.store(15 * MIB, Relaxed);
+    two.low.store(Limit::Bytes(Bytes(15 * MIB)));
     assert_eq!(number(groups.top()), Some(one.number), "15 MiB against 20");
     three.charge(20 * MIB);
     assert_eq!(
@@ -68,9 +68,9 @@ fn of_a_service_the_job_that_has_most_beyond_its_protection_is_ended() {
         Some(three.number),
         "the youngest of two"
     );
-    one.low.store(20 * MIB, Relaxed);
-    three.low.store(20 * MIB, Relaxed);
-    two.low.store(30 * MIB, Relaxed);
+    one.low.store(Limit::Bytes(Bytes(20 * MIB)));
+    three.low.store(Limit::Bytes(Bytes(20 * MIB)));
+    two.low.store(Limit::Bytes(Bytes(30 * MIB)));
     assert_eq!(number(groups.top()), Some(two.number), "the largest");
     two.killed.store(true, Relaxed);
     assert_eq!(number(groups.top()), Some(three.number), "another");
@@ -109,8 +109,8 @@ fn what_protects_a_run_within_a_job_is_bounded_by_the_job_and_shared_by_claims()
         let group = Group {
             name: Some(Name::new(name).expect("a name")),
             parent: Some(outer.clone()),
-            low: AtomicU64::new(low * MIB),
-            min: AtomicU64::new(min * MIB),
+            low: AtomicLimit::new(Limit::Bytes(Bytes(low * MIB))),
+            min: AtomicLimit::new(Limit::Bytes(Bytes(min * MIB))),
             ..Group::bare(meter(1024))
         };
         groups.add(group).expect("a place")
@@ -134,7 +134,7 @@ fn what_protects_a_run_within_a_job_is_bounded_by_the_job_and_shared_by_claims()
         "the job has no protection"
     );
     // It has some: each of the two claims 60 MiB of that.
-    let protect = |mib: u64| outer.low.store(mib * MIB, Relaxed);
+    let protect = |mib: u64| outer.low.store(Limit::Bytes(Bytes(mib * MIB)));
     protect(118);
     assert_eq!(of(&one, &top), Protection::Open, "59 MiB of 60");
     protect(121);
@@ -142,7 +142,7 @@ fn what_protects_a_run_within_a_job_is_bounded_by_the_job_and_shared_by_claims()
     assert_eq!(of(&bare, &top), Protection::Open);
     protect(200);
     assert_eq!(of(&bare, &top), Protection::BelowLow, "as all of the job");
-    one.min.store(70 * MIB, Relaxed);
+    one.min.store(Limit::Bytes(Bytes(70 * MIB)));
     assert_eq!(of(&one, &outer), Protection::BelowMin);
     assert!(groups.is_kept_from_all(&one));
 }

@@ -92,10 +92,10 @@ fn a_limit_made_smaller_is_no_excess_of_the_jobs() {
 fn what_is_asked_for_is_reclaimed_below_the_limit() {
     let meter = meter(40 * MIB, 40 * MIB);
     assert_eq!(meter.excess(), 0);
-    meter.ask_for(Some(30 * MIB));
+    meter.ask_for(Limit::Bytes(Bytes(30 * MIB)));
     assert_eq!((meter.excess(), meter.kept()), (10 * MIB, Pages(0)));
     assert!(!meter.must_hold(MIB), "nobody waits for that");
-    meter.ask_for(None);
+    meter.ask_for(Limit::Max);
     assert_eq!((meter.excess(), meter.kept()), (0, meter.floor()));
 }
 

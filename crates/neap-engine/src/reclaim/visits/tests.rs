@@ -1,4 +1,5 @@
 use neap_imagined::Chance;
+use neap_units::Limit;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
@@ -100,11 +101,11 @@ fn low_protects_until_nothing_else_comes_and_min_always() {
     let (bare, mut visits) = (Bare::serve(Walk::MemcgLru), Visits::new(5));
     let names = ["open", "low", "min"];
     let [open, low, min] = names.map(|name| bare.with(name, 2048));
-    low.low.store(u64::MAX, Relaxed);
-    min.min.store(u64::MAX, Relaxed);
+    low.low.store(Limit::Max);
+    min.min.store(Limit::Max);
     let all = reclaim(&mut visits, &bare, 1024, false);
     assert!(of(&all, &open) >= 1024 && of(&all, &low) + of(&all, &min) == 0);
-    open.min.store(u64::MAX, Relaxed);
+    open.min.store(Limit::Max);
     assert_eq!(
         reclaim(&mut visits, &bare, 1024, false),
         [],

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use neap_units::{EntryId, SpaceId};
+use neap_units::{Bytes, EntryId, Limit, SpaceId};
 
 use super::fixture::*;
 use crate::{Account, Codec, Refused, Store};
@@ -182,7 +182,7 @@ fn what_an_owner_left_counts_for_who_has_its_number_next() {
 #[test]
 fn no_page_more_is_out_than_swap_max_says() {
     let mut t = two(4000);
-    t.goes.set_swap_max(20 * 4096);
+    t.goes.set_swap_max(Limit::Bytes(Bytes(20 * 4096)));
     let inner = Arc::new(Account::below(&t.goes));
     t.f.store.open_owner(SpaceId(3), &inner);
     let mut ids = t.fill(GOES, 0..10);
@@ -212,14 +212,14 @@ fn what_the_pool_has_beyond_zswap_max_goes_to_the_swap_file_and_only_that() {
     let before = t.fill(GOES, 0..400);
     let others = t.fill(OWNER, 1000..1100);
     let most = t.goes.zswap() / 2;
-    t.goes.set_zswap_max(most);
+    t.goes.set_zswap_max(Limit::Bytes(Bytes(most)));
     t.f.store.relieve(&mut t.f.codec);
     let left = t.goes.zswap();
     assert!(left <= most && left > most / 2, "{left} of {most}");
     assert_eq!(t.on_disk(&others), 0);
     t.f.verify(&before, 0);
     // 0: pages pass through the pool.
-    t.goes.set_zswap_max(0);
+    t.goes.set_zswap_max(Limit::Bytes(Bytes(0)));
     let (mut ids, mut numbers) = (Vec::new(), Vec::new());
     for n in 2000..4000 {
         match t.f.store.store(GOES, &page(n), &mut t.f.codec) {
@@ -247,7 +247,7 @@ fn what_the_pool_has_beyond_zswap_max_goes_to_the_swap_file_and_only_that() {
 fn an_account_that_may_neither_write_nor_keep_is_refused() {
     let mut t = two(4000);
     let before = t.fill(STAYS, 0..100);
-    t.stays.set_zswap_max(4096);
+    t.stays.set_zswap_max(Limit::Bytes(Bytes(4096)));
     let refused = t.f.store.store(STAYS, &page(100), &mut t.f.codec);
     assert_eq!(refused, Err(Refused::ZswapMax));
     let shrunk = t.f.store.relieve(&mut t.f.codec);
