@@ -5,11 +5,12 @@
 //! | `page` | what may happen to a page in its state |
 //! | `generations` | in which order pages leave memory, and what it says when they come back |
 //! | `job` | the two together, for all spaces of a job |
-//! | `swapin` | which neighbours to load with a page, and which loads count |
+//! | `swapin` | which pages to load or fill with another, which loads count, and which leave a copy |
 //! | `batches` | when a folio reaches its list, and at which end |
 //! | `shrinker` | which compressed pages go to the swap file |
 //! | `zswap` | what is stored compressed, and what goes on to the device |
 //! | `limits` | when to reclaim, how much, and who waits |
+//! | `supply` | whether waiting for reclaim is worth while, and how hard the shrinker is asked |
 //! | `list` | lists through records, of pages or folios |
 //! | `folio` | records of folios |
 //! | `memcg` | the tree of cgroups: charges, limits, protection |
@@ -40,6 +41,7 @@ mod pressure;
 mod recency;
 mod reclaim;
 mod shrinker;
+mod supply;
 mod swapin;
 mod switches;
 mod zswap;
@@ -67,7 +69,11 @@ pub use shrinker::{
     DEF_PRIORITY, LruState, MAX_RECLAIM_RETRIES, NextOwner, Owners, PoolWorker, SHRINK_BATCH,
     ShrinkCall, ShrinkerRules, Shrunk, Verdict, Visit, Walk, WalkStep, Writeback, WritebackLists,
 };
-pub use swapin::{ClusterReadahead, Readahead, Source, Swapin, SwapinPath, WalkReadahead, window};
+pub use supply::{Look, Outlook, Pass, PoolHolds, Supply, WritePressure};
+pub use swapin::{
+    ClusterReadahead, Copies, FreshRuns, Readahead, Source, Stride, Swapin, SwapinPath,
+    WalkReadahead, window,
+};
 pub use switches::{
     FullPool, Incompressible, LargeStore, Lru, MemcgWalk, PenaltySpend, PoolWorkerVersion,
     RatioScope, Recency, ReclaimBatching, Rotate, ShrinkerLimit, ShrinkerScheme, SwapinCount,

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use neap_sys::Found;
 use neap_tuning::TUNING;
-use neap_units::{PAGE_SIZE, PageNr};
+use neap_units::{Bytes, PAGE_SIZE, PageNr, Pages};
 
 use super::{Fault, FaultThread, Served};
 
@@ -45,9 +45,9 @@ impl FaultThread {
         let gate = self.space.gate.read();
         let most = self.most_copied(shares);
         let want = if shares {
-            self.copied.wanted(fault.page, most)
+            self.copied.wanted(fault.page, most).0
         } else {
-            most
+            most.0
         };
         let Some(range) = self.shared_run(fault.page, want) else {
             drop(gate);
@@ -59,9 +59,9 @@ impl FaultThread {
         let filler = &mut self.loader.filler;
         let progress = filler.unprotect(&self.space, range);
         if shares && progress.done > 0 {
-            let pages = progress.done / PAGE_SIZE as u64;
+            let pages = Bytes(progress.done).whole_pages();
             self.copied.note(fault.page, pages);
-            self.space.cow.note_let(pages);
+            self.space.cow.note_let(pages.0);
             self.space.charge(progress.done);
             self.copies = true;
         }
@@ -70,13 +70,13 @@ impl FaultThread {
     }
 
     /// How many pages may be copied for one fault.
-    fn most_copied(&self, shares: bool) -> u64 {
-        let (near, most) = (TUNING.faults.copied_near.0, TUNING.faults.copied.0);
+    fn most_copied(&self, shares: bool) -> Pages {
+        let (near, most) = (TUNING.faults.copied_near, TUNING.faults.copied);
         if !shares {
             return most;
         }
         let part = TUNING.faults.copied_share.of(self.space.group.room());
-        (part / PAGE_SIZE as u64).clamp(near, most)
+        Bytes(part).whole_pages().clamp(near, most)
     }
 
     /// The pages from this one on that are there, and not the page of zeros, `most` at most. `None`: this one is not. Of a child

@@ -7,7 +7,6 @@
 
 mod cow;
 mod follow;
-mod fresh;
 mod gaps;
 mod inbox;
 mod patience;
@@ -22,6 +21,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use neap_policy::FreshRuns;
 use neap_sys::Wake;
 use neap_tuning::TUNING;
 use neap_units::PageNr;
@@ -30,7 +30,6 @@ use crate::job::Job;
 use crate::load::Loader;
 use crate::space::{Body, Space, addresses};
 use crate::spawn::spawn;
-use fresh::FreshRuns;
 use gaps::Gaps;
 use inbox::Inbox;
 use patience::{Patience, Span, Terms};

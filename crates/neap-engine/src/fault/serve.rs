@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use neap_policy::{Heat, State, Step};
 use neap_sys::{Progress, Stop, Word};
 use neap_tuning::TUNING;
-use neap_units::{PAGE_SIZE, PageNr};
+use neap_units::{Bytes, PAGE_SIZE, PageNr, Pages};
 
 use super::throttle::Throttled;
 use super::{Fault, FaultThread, Served};
@@ -151,7 +151,7 @@ impl FaultThread {
         let bytes = &ZEROS[..run * PAGE_SIZE];
         let filler = &mut self.loader.filler;
         let progress = filler.copy(&self.space, fault.page.addr(), bytes);
-        let filled = progress.done / PAGE_SIZE as u64;
+        let filled = Bytes(progress.done).whole_pages();
         self.note_fresh(fault.page, filled);
         self.fresh.note(fault.page, filled);
         drop(gate);
@@ -186,39 +186,39 @@ impl FaultThread {
     }
 
     /// Pages that nobody had touched are memory of the program's from now on.
-    pub(super) fn note_fresh(&self, first: PageNr, count: u64) {
-        if count == 0 {
+    pub(super) fn note_fresh(&self, first: PageNr, count: Pages) {
+        if count == Pages::ZERO {
             return;
         }
         let mut core = self.job.core();
-        for number in first.0..first.0 + count {
+        for number in first.0..first.0 + count.0 {
             let id = core.ensure(self.space.id, PageNr(number));
             if core.state(id) == State::Absent {
                 self.job.must(core.apply(id, Step::Adopt(Heat::Hot)));
             }
         }
         drop(core);
-        self.space.group.count(|events| &events.fresh, count);
-        self.space.charge(count * PAGE_SIZE as u64);
+        self.space.group.count(|events| &events.fresh, count.0);
+        self.space.charge(count.bytes().0);
     }
 
     /// The most pages that may become memory for one fault, by the room there is.
-    pub(super) fn most_fresh(&self) -> u64 {
-        let room = self.space.group.room() / PAGE_SIZE as u64;
-        room.clamp(TUNING.faults.fresh_near.0, TUNING.faults.fresh.0)
+    pub(super) fn most_fresh(&self) -> Pages {
+        let room = Bytes(self.space.group.room()).whole_pages();
+        room.clamp(TUNING.faults.fresh_near, TUNING.faults.fresh)
     }
 
     /// How many pages from `page` on, `want` at most, may be served with it: unknown to the table, within the registered
     /// range, and but for `page` itself `such`.
-    pub(super) fn run_of(&self, page: PageNr, want: u64, such: fn(Word) -> bool) -> usize {
-        if want <= 1 || self.space.traits.has(Trait::Exact) || self.space.lost.is_some() {
+    pub(super) fn run_of(&self, page: PageNr, want: Pages, such: fn(Word) -> bool) -> usize {
+        if want <= Pages(1) || self.space.traits.has(Trait::Exact) || self.space.lost.is_some() {
             return 1;
         }
         let Some(range) = self.space.registered(page) else {
             return 1;
         };
-        let room = (range.end - page.addr()) / PAGE_SIZE as u64;
-        let want = want.min(room);
+        let room = Bytes(range.end - page.addr()).whole_pages();
+        let want = want.min(room).0;
         let known = {
             let core = self.job.core();
             let free = |at: &u64| core.find(self.space.id, PageNr(page.0 + at)).is_none();

@@ -5,7 +5,7 @@
 //! write is a fault of its own, which waits for room as any fresh page does.
 
 use neap_sys::{Found, Pagemap, Word};
-use neap_units::{PAGE_SIZE, PageNr};
+use neap_units::{Bytes, PageNr, Pages};
 
 use super::{Fault, FaultThread, Served};
 use crate::space::addresses;
@@ -17,11 +17,13 @@ impl FaultThread {
         if !self.is_unknown(fault.page) {
             return Served::Later;
         }
-        let want = self.read.wanted(fault.page, Pagemap::MOST_WORDS as u64);
+        let want = self
+            .read
+            .wanted(fault.page, Pages(Pagemap::MOST_WORDS as u64));
         let run = self.run_of(fault.page, want, Word::is_empty);
         let filler = &mut self.loader.filler;
         let (progress, protected) = filler.zero(&self.space, addresses(fault.page, run));
-        let filled = progress.done / PAGE_SIZE as u64;
+        let filled = Bytes(progress.done).whole_pages();
         self.read.note(fault.page, filled);
         if protected {
             self.note_written(fault.page, filled);
@@ -33,18 +35,18 @@ impl FaultThread {
     }
 
     /// Another thread may have written to a page of zeros before it was protected: then it is memory of the program's.
-    fn note_written(&self, first: PageNr, count: u64) {
+    fn note_written(&self, first: PageNr, count: Pages) {
         let body = self.space.body.get();
-        let Some(body) = body.filter(|body| count > 0 && body.view.has_scan()) else {
+        let Some(body) = body.filter(|body| count > Pages::ZERO && body.view.has_scan()) else {
             return;
         };
         let mut written = |run: std::ops::Range<u64>, found| {
             if found == Found::Pages {
-                let pages = (run.end - run.start) / PAGE_SIZE as u64;
+                let pages = Bytes(run.end - run.start).whole_pages();
                 self.note_fresh(PageNr::containing(run.start), pages);
             }
         };
-        let run = addresses(first, count as usize);
+        let run = addresses(first, count.as_usize());
         // Where it cannot be read the process is gone.
         let _ = body.view.present(run, &mut written);
     }
@@ -68,11 +70,11 @@ impl FaultThread {
         }
         let range = addresses(fault.page, run);
         let progress = self.loader.filler.unprotect(&self.space, range);
-        let freed = progress.done / PAGE_SIZE as u64;
+        let freed = Bytes(progress.done).whole_pages();
         self.note_fresh(fault.page, freed);
         self.written.note(fault.page, freed);
         // The kernel copies the others without a word to us.
-        self.space.kin.explain(freed.saturating_sub(1));
+        self.space.kin.explain(freed.0.saturating_sub(1));
         drop(gate);
         self.end_fill(fault.page, progress)
     }

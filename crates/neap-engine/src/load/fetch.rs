@@ -1,6 +1,6 @@
 //! A stored page comes back: find the bytes, fill, wake; with it its neighbours, in one go.
 
-use neap_policy::{Core, Heat, State, Step, WalkReadahead};
+use neap_policy::{Core, Heat, State, Step, Stride, WalkReadahead};
 use neap_store::Source;
 use neap_sys::Stop;
 use neap_tuning::TUNING;
@@ -8,7 +8,6 @@ use neap_units::{EntryId, PAGE_SIZE, PageId, PageNr, Pages, SpaceId};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::desk::Desk;
-use super::stride::Stride;
 use super::{Filler, return_staged};
 use crate::fault::Served;
 use crate::job::Job;

@@ -5,7 +5,6 @@ mod back;
 mod desk;
 mod fetch;
 mod filler;
-mod stride;
 
 #[cfg(test)]
 pub(crate) use ahead::work as do_errands;

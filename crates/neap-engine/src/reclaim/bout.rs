@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use neap_policy::{Look, Outlook, PoolHolds, Supply, WritePressure};
 use neap_tuning::TUNING;
-use neap_units::Pages;
+use neap_units::{Bytes, Nanos, Pages};
 use neap_wire::BLOCK_PAGES;
 
-use super::outlook::{Look, Outlook, Supply};
-use super::pressure::Pressure;
 use super::{Inventory, Reclaimer, rest_after};
 use crate::control::Kind;
 use crate::group::Group;
@@ -32,7 +31,7 @@ pub(super) struct Bout {
     pub group: Arc<Group>,
     outlook: Outlook,
     pub supply: Supply,
-    pressure: Pressure,
+    pressure: WritePressure,
     /// Pause before the next try, and until when that is, in nanoseconds.
     rest: Duration,
     rests_until: u64,
@@ -48,9 +47,9 @@ pub(super) struct Bout {
 impl Bout {
     pub fn new(group: Arc<Group>) -> Self {
         Self {
-            outlook: Outlook::new(),
+            outlook: Outlook::new(Pages(BLOCK_PAGES)),
             supply: Supply::Flows,
-            pressure: Pressure::new(group.meter.limit().0),
+            pressure: WritePressure::new(group.meter.limit()),
             rest: Duration::ZERO,
             rests_until: 0,
             since: 0,
@@ -62,8 +61,8 @@ impl Bout {
     }
 
     fn begin(&mut self, now: u64) {
-        self.pressure = Pressure::new(self.group.meter.limit().0);
-        self.outlook.begin(now);
+        self.pressure = WritePressure::new(self.group.meter.limit());
+        self.outlook.begin(Nanos(now));
         (self.since, self.still, self.works) = (now, 0, true);
     }
 }
@@ -148,11 +147,18 @@ impl Reclaimer {
         let pass = self.pass(&group);
         self.job.crowded.store(false, Relaxed);
         let pressure = &mut self.bouts[at].pressure;
-        if let Some(priority) = pressure.note(pass.stored, || self.job.store.holding()) {
-            self.job.ask_shrinker(priority);
+        let pool = || {
+            let holding = self.job.store.holding();
+            PoolHolds {
+                takes: Bytes(holding.bytes),
+                holds: Bytes(holding.held),
+            }
+        };
+        if let Some(priority) = pressure.note(pass.stored, pool) {
+            self.job.ask_shrinker(priority.into());
         }
-        let gets_on = pass.moved || pass.stored > 0;
-        if !gets_on && pass.refused == 0 && self.work.is_busy() {
+        let gets_on = pass.moved || pass.stored > Pages::ZERO;
+        if !gets_on && pass.refused == Pages::ZERO && self.work.is_busy() {
             self.job.offer_room();
             self.wait(TUNING.reclaim.pause.duration()); // nothing else can be done before they have
             return true;
@@ -171,15 +177,15 @@ impl Reclaimer {
         if more || dries && self.finds_more(&group) {
             let outlook = &mut self.bouts[at].outlook;
             outlook.relieve();
-            outlook.begin(self.job.clock.now());
+            outlook.begin(Nanos(self.job.clock.now()));
             supply = Supply::Flows;
         }
         self.turn(at, supply);
         self.job.offer_room();
         let bout = &mut self.bouts[at];
         if bout.outlook.is_over() {
-            bout.rest = rest_after(look.now - bout.since);
-            bout.rests_until = look.now + bout.rest.as_nanos() as u64;
+            bout.rest = rest_after(look.now.0 - bout.since);
+            bout.rests_until = look.now.0 + bout.rest.as_nanos() as u64;
             return false;
         }
         bout.still = if gets_on { 0 } else { bout.still + 1 };
@@ -276,13 +282,13 @@ impl Reclaimer {
 
     /// What the last pass is judged by.
     fn look(&self, group: &Group) -> Look {
-        let resident = self.job.note_reclaimable(group, &self.work.staging()).0;
+        let resident = self.job.note_reclaimable(group, &self.work.staging());
         let spaces = self.job.spaces_of(group);
         Look {
-            now: self.job.clock.now(),
+            now: Nanos(self.job.clock.now()),
             resident,
-            round: resident / BLOCK_PAGES + self.work.stage_target(group) as u64,
-            written: self.job.store.written_back(),
+            round: resident.0 / BLOCK_PAGES + self.work.stage_target(group) as u64,
+            written: Pages(self.job.store.written_back()),
             writing: self.job.is_writing(),
             late: spaces.iter().any(|space| space.lets_go_later()),
             far_over: group.meter.is_far_over(),

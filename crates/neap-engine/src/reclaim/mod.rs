@@ -9,8 +9,6 @@ mod company;
 mod hints;
 mod idle;
 mod inventory;
-mod outlook;
-mod pressure;
 mod samples;
 mod stage;
 mod store;
@@ -22,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use neap_policy::Protection;
+use neap_policy::{Pass, Protection, Supply};
 use neap_sys::Keeper;
 use neap_tuning::TUNING;
 use neap_units::{PageId, Pages, SpaceId};
@@ -31,7 +29,6 @@ use neap_wire::{BLOCK_PAGES, op};
 use self::bout::{Bout, Low};
 use self::company::Company;
 pub(crate) use self::inventory::Inventory;
-use self::outlook::Supply;
 use self::store::{Storer, Taken};
 use self::visits::{Turn, Visits};
 pub(crate) use self::workers::Work;
@@ -97,18 +94,6 @@ pub(crate) enum Part {
     Recycle,
     CatchUp,
     Hints,
-}
-
-/// What one pass achieved.
-struct Pass {
-    /// Pages that went to the store.
-    stored: u64,
-    /// How many of them other processes still have: that frees nothing yet.
-    vain: u64,
-    /// Pages that no store will take.
-    refused: u64,
-    /// Pages moved to staging, or blocks were emptied.
-    moved: bool,
 }
 
 impl Reclaimer {
@@ -268,9 +253,9 @@ impl Reclaimer {
         let vain = self.vain.min(store.stored);
         self.vain -= vain;
         Pass {
-            stored: store.stored,
-            vain,
-            refused: store.refused,
+            stored: Pages(store.stored),
+            vain: Pages(vain),
+            refused: Pages(store.refused),
             moved: taken + freed > 0,
         }
     }

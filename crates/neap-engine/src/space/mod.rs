@@ -8,7 +8,6 @@
 
 mod adopt;
 mod births;
-mod copies;
 mod cow;
 mod discover;
 mod errands;
@@ -38,7 +37,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
-use neap_policy::Core;
+use neap_policy::{Copies, Core};
 use neap_sys::{
     Extent, Gate, Lock, Pagemap, Pidfd, Process, Program, Stop, Userfault, View, Waker, Word,
 };
@@ -49,7 +48,6 @@ use crate::group::Group;
 use crate::proof::Token;
 use crate::quiet::Quiet;
 pub(crate) use births::Born;
-use copies::Copies;
 use cow::Cow;
 pub(crate) use events::News;
 use hints::Hints;

@@ -2,12 +2,18 @@
 //! for the shrinker of zswap (SPEC 2).
 
 mod cluster;
+mod copies;
 mod count;
+mod fresh;
+mod stride;
 mod vma;
 mod walk;
 
 pub use cluster::ClusterReadahead;
+pub use copies::Copies;
 pub use count::{Source, Swapin};
+pub use fresh::FreshRuns;
+pub use stride::Stride;
 pub use vma::{Readahead, window};
 pub use walk::WalkReadahead;
 

@@ -10,13 +10,11 @@
 //! many passes must have been made in vain.
 
 use neap_tuning::TUNING;
-use neap_wire::BLOCK_PAGES;
-
-use super::Pass;
+use neap_units::{Nanos, Pages};
 
 /// Whether memory comes to those who wait for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Supply {
+pub enum Supply {
     /// Waiting helps.
     Flows,
     /// Nothing comes, for now.
@@ -25,17 +23,30 @@ pub(super) enum Supply {
     Dry,
 }
 
+/// What one pass of reclaim achieved.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pass {
+    /// Pages that went to the store.
+    pub stored: Pages,
+    /// How many of them other processes still have: that frees nothing yet.
+    pub vain: Pages,
+    /// Pages that no store will take.
+    pub refused: Pages,
+    /// Pages moved to staging, or blocks were emptied.
+    pub moved: bool,
+}
+
 /// What a pass is judged by, beside what it achieved.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Look {
-    /// Nanoseconds of the monotonic clock.
-    pub now: u64,
+pub struct Look {
+    /// The time of the monotonic clock.
+    pub now: Nanos,
     /// Pages that the programs hold.
-    pub resident: u64,
+    pub resident: Pages,
     /// Passes that it takes to try everything once.
     pub round: u64,
     /// Pages written back since the start.
-    pub written: u64,
+    pub written: Pages,
     /// Write-back is at work or asked for: a disk may merely be slow.
     pub writing: bool,
     /// Some agent is late or stopped: not everything could be tried.
@@ -45,43 +56,49 @@ pub(super) struct Look {
 }
 
 /// What the passes so far have come to.
-pub(super) struct Outlook {
+#[derive(Debug)]
+pub struct Outlook {
+    /// Fewer pages than this are a trickle, on which a program would hardly live.
+    batch: Pages,
     supply: Supply,
     /// Pages stored and refused in this round.
-    stored: u64,
-    refused: u64,
-    /// When memory came last, in nanoseconds, and the passes and pages since.
-    progress: u64,
+    stored: Pages,
+    refused: Pages,
+    /// When memory came last, and the passes and pages since.
+    progress: Nanos,
     passes: u64,
-    came: u64,
+    came: Pages,
     /// When somebody was late last, and the passes since: before, not everything could be tried.
-    hampered: u64,
+    hampered: Nanos,
     tried: u64,
     /// Some pass since then moved pages.
     moved: bool,
     /// Pages written back by then.
-    written: u64,
+    written: Pages,
     /// Times that waiting was in vain lately.
     halvings: u32,
     /// Since when the job is far over its limit and nothing comes.
-    over_since: Option<u64>,
+    over_since: Option<Nanos>,
     /// Found dry since reclaim began to work.
     over: bool,
 }
 
 impl Outlook {
-    pub fn new() -> Self {
+    /// Memory flows. Reclaim takes `batch` pages at a time.
+    #[must_use]
+    pub fn new(batch: Pages) -> Self {
         Self {
+            batch,
             supply: Supply::Flows,
-            stored: 0,
-            refused: 0,
-            progress: 0,
+            stored: Pages::ZERO,
+            refused: Pages::ZERO,
+            progress: Nanos::ZERO,
             passes: 0,
-            came: 0,
-            hampered: 0,
+            came: Pages::ZERO,
+            hampered: Nanos::ZERO,
             tried: 0,
             moved: false,
-            written: 0,
+            written: Pages::ZERO,
             halvings: 0,
             over_since: None,
             over: false,
@@ -89,11 +106,11 @@ impl Outlook {
     }
 
     /// Reclaim begins to work at `now`. Until [`Outlook::relieve`] a drought goes on.
-    pub fn begin(&mut self, now: u64) {
+    pub fn begin(&mut self, now: Nanos) {
         if self.supply != Supply::Dry {
             self.supply = Supply::Flows;
         }
-        (self.stored, self.refused) = (0, 0);
+        (self.stored, self.refused) = (Pages::ZERO, Pages::ZERO);
         self.over = false;
         self.rest(now);
     }
@@ -110,7 +127,8 @@ impl Outlook {
 
     /// Takes note of a pass, and says how things stand.
     pub fn judge(&mut self, pass: &Pass, look: &Look) -> Supply {
-        self.came += pass.stored - pass.vain + look.written.saturating_sub(self.written);
+        self.came += pass.stored - pass.vain;
+        self.came += look.written.saturating_sub(self.written);
         self.written = look.written;
         if look.late {
             (self.hampered, self.tried, self.over_since) = (look.now, 0, None);
@@ -121,8 +139,7 @@ impl Outlook {
         }
         if self.ends_round(look.resident) {
             self.runs_dry();
-        } else if self.came >= BLOCK_PAGES {
-            // A batch at least: less is a trickle, on which a program would hardly live.
+        } else if self.came >= self.batch {
             self.comes(pass, look.now);
         } else {
             self.passes += 1;
@@ -133,17 +150,17 @@ impl Outlook {
     }
 
     /// Whether a whole round is over, and was not worth its work.
-    fn ends_round(&mut self, resident: u64) -> bool {
-        if self.refused + self.stored < resident.max(1) {
+    fn ends_round(&mut self, resident: Pages) -> bool {
+        if self.refused + self.stored < resident.max(Pages(1)) {
             return false;
         }
         let worth = is_worth(self.stored, self.refused);
-        (self.stored, self.refused) = (0, 0);
+        (self.stored, self.refused) = (Pages::ZERO, Pages::ZERO);
         !worth
     }
 
     /// A page here and there does not end a drought.
-    fn comes(&mut self, pass: &Pass, now: u64) {
+    fn comes(&mut self, pass: &Pass, now: Nanos) {
         if self.supply != Supply::Dry || is_worth(pass.stored, pass.refused) {
             self.supply = Supply::Flows;
             self.halvings = self.halvings.saturating_sub(1);
@@ -155,8 +172,8 @@ impl Outlook {
         (self.supply, self.over) = (Supply::Dry, true);
     }
 
-    fn rest(&mut self, now: u64) {
-        (self.progress, self.passes, self.came) = (now, 0, 0);
+    fn rest(&mut self, now: Nanos) {
+        (self.progress, self.passes, self.came) = (now, 0, Pages::ZERO);
         (self.moved, self.over_since) = (false, None);
     }
 
@@ -164,14 +181,11 @@ impl Outlook {
         let vain = look.now.saturating_sub(self.progress);
         let slow = look.writing || look.late;
         let (long, passes) = match slow {
-            true => (vain > TUNING.reclaim.slow.0, self.passes),
+            true => (vain > TUNING.reclaim.slow, self.passes),
             // Who was stopped and goes on is to be tried first.
             false => {
                 let free = look.now - self.progress.max(self.hampered).min(look.now);
-                (
-                    free > TUNING.reclaim.fruitless.0,
-                    self.passes.min(self.tried),
-                )
+                (free > TUNING.reclaim.fruitless, self.passes.min(self.tried))
             }
         };
         if long && passes > TUNING.reclaim.patience + look.round {
@@ -185,7 +199,7 @@ impl Outlook {
                     true => TUNING.reclaim.still,
                     false => TUNING.reclaim.in_vain,
                 };
-                if vain > wait.0 >> self.halvings
+                if vain > wait / (1 << self.halvings)
                     && self.passes >= TUNING.reclaim.few_passes
                     && !look.writing
                 {
@@ -196,7 +210,7 @@ impl Outlook {
             Supply::Stuck if !look.far_over || look.late => self.over_since = None,
             Supply::Stuck => {
                 let since = *self.over_since.get_or_insert(look.now);
-                if look.now - since > TUNING.reclaim.over.0 && !slow {
+                if look.now - since > TUNING.reclaim.over && !slow {
                     self.runs_dry();
                 }
             }
@@ -205,8 +219,8 @@ impl Outlook {
 }
 
 /// Whether what was stored was worth the work for what was refused.
-fn is_worth(stored: u64, refused: u64) -> bool {
-    stored > TUNING.reclaim.worth.of(refused)
+fn is_worth(stored: Pages, refused: Pages) -> bool {
+    stored.0 > TUNING.reclaim.worth.of(refused.0)
 }
 
 #[cfg(test)]
@@ -215,10 +229,10 @@ mod tests {
 
     const MS: u64 = 1_000_000;
     const LOOK: Look = Look {
-        now: 0,
-        resident: 10_000,
+        now: Nanos::ZERO,
+        resident: Pages(10_000),
         round: 20,
-        written: 0,
+        written: Pages::ZERO,
         writing: false,
         late: false,
         far_over: false,
@@ -226,20 +240,25 @@ mod tests {
 
     fn pass(stored: u64, refused: u64, moved: bool) -> Pass {
         Pass {
-            stored,
-            vain: 0,
-            refused,
+            stored: Pages(stored),
+            vain: Pages::ZERO,
+            refused: Pages(refused),
             moved,
         }
     }
 
+    fn outlook() -> Outlook {
+        let mut outlook = Outlook::new(Pages(64));
+        outlook.begin(Nanos::ZERO);
+        outlook
+    }
+
     /// Passes until the supply is as given; one takes `step` nanoseconds.
     fn passes_to(supply: Supply, pass: &Pass, step: u64, look: Look) -> Option<u64> {
-        let mut outlook = Outlook::new();
-        outlook.begin(0);
+        let mut outlook = outlook();
         (1..20_000).find(|i| {
             let look = Look {
-                now: i * step,
+                now: Nanos(i * step),
                 ..look
             };
             outlook.judge(pass, &look) == supply
@@ -286,7 +305,7 @@ mod tests {
     #[test]
     fn who_waits_is_let_through_where_all_that_leaves_is_with_others_too() {
         let shared = Pass {
-            vain: 255,
+            vain: Pages(255),
             ..pass(256, 0, true)
         };
         assert!(passes_to(Supply::Stuck, &shared, 5 * MS, LOOK).is_some());
@@ -338,11 +357,10 @@ mod tests {
 
     /// Passes of 1 ms, of which somebody is late in the first `late` of every `of`.
     fn stopped_and_continued(late: u64, of: u64, pass: &Pass, passes: u64) -> bool {
-        let mut outlook = Outlook::new();
-        outlook.begin(0);
+        let mut outlook = outlook();
         (1..passes).any(|i| {
             let look = Look {
-                now: i * MS,
+                now: Nanos(i * MS),
                 late: i % of < late,
                 far_over: true,
                 ..LOOK
@@ -368,22 +386,20 @@ mod tests {
 
     #[test]
     fn a_drought_ends_when_nothing_is_wanted_any_more() {
-        let mut outlook = Outlook::new();
-        outlook.begin(0);
+        let mut outlook = outlook();
         assert_eq!(outlook.judge(&pass(0, 10_000, true), &LOOK), Supply::Dry);
         outlook.relieve();
-        outlook.begin(1);
+        outlook.begin(Nanos(1));
         assert_eq!(outlook.judge(&pass(0, 0, true), &LOOK), Supply::Flows);
     }
 
     #[test]
     fn a_page_written_back_begins_the_time_anew() {
-        let mut outlook = Outlook::new();
-        outlook.begin(0);
+        let mut outlook = outlook();
         for i in 0..20_000 {
             let look = Look {
-                now: i * MS,
-                written: i,
+                now: Nanos(i * MS),
+                written: Pages(i),
                 writing: true,
                 ..LOOK
             };
@@ -403,32 +419,34 @@ mod tests {
 
     #[test]
     fn each_wait_in_vain_makes_the_next_shorter_and_progress_makes_it_longer() {
-        let mut outlook = Outlook::new();
-        outlook.begin(0);
+        let mut outlook = outlook();
+        let at = |now| Look {
+            now: Nanos(now),
+            ..LOOK
+        };
         let mut now = 0;
         let mut waits = Vec::new();
         for _ in 0..10 {
             let start = now;
             while outlook.supply == Supply::Flows {
                 now += MS / 100;
-                outlook.judge(&pass(0, 0, true), &Look { now, ..LOOK });
+                outlook.judge(&pass(0, 0, true), &at(now));
             }
             waits.push((now - start).div_ceil(MS));
-            outlook.begin(now);
+            outlook.begin(Nanos(now));
         }
         assert_eq!(waits, [101, 51, 26, 13, 7, 4, 2, 2, 2, 2]);
         for _ in 0..TUNING.reclaim.halvings {
-            outlook.judge(&pass(64, 0, true), &Look { now, ..LOOK });
+            outlook.judge(&pass(64, 0, true), &at(now));
         }
         assert_eq!(outlook.halvings, 0);
     }
 
     #[test]
     fn a_drought_ends_with_a_pass_that_is_worth_its_work() {
-        let mut outlook = Outlook::new();
-        outlook.begin(0);
+        let mut outlook = outlook();
         assert_eq!(outlook.judge(&pass(0, 10_000, true), &LOOK), Supply::Dry);
-        outlook.begin(1);
+        outlook.begin(Nanos(1));
         assert_eq!(outlook.judge(&pass(0, 64, true), &LOOK), Supply::Dry);
         assert_eq!(outlook.judge(&pass(1, 64, true), &LOOK), Supply::Dry);
         assert_eq!(outlook.judge(&pass(8, 56, true), &LOOK), Supply::Dry);

@@ -2,54 +2,64 @@
 //! the pool is small, and else harder each time, as in the kernel's priority loop (do_try_to_free_pages). At the
 //! gentlest it writes nothing of a pool below a GiB.
 
-use neap_store::Holding;
 use neap_tuning::TUNING;
+use neap_units::{Bytes, Pages};
 
-/// Reclaim starts gently.
-const GENTLE: u64 = neap_policy::DEF_PRIORITY as u64;
+use crate::shrinker::DEF_PRIORITY;
 
-/// One turn of reclaim, from when memory is wanted until it is not.
-pub(super) struct Pressure {
-    limit: u64,
-    priority: u64,
-    passes: u32,
-    /// Pages stored since the shrinker was asked last.
-    stored: u64,
+/// What the pool takes, and what it holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PoolHolds {
+    /// Its memory.
+    pub takes: Bytes,
+    /// Bytes of the pages in it, before they were compressed.
+    pub holds: Bytes,
 }
 
-impl Pressure {
-    /// `limit`: of the job, in bytes.
-    pub fn new(limit: u64) -> Self {
+/// One turn of reclaim, from when memory is wanted until it is not.
+#[derive(Debug)]
+pub struct WritePressure {
+    limit: Bytes,
+    priority: u8,
+    passes: u32,
+    /// Pages stored since the shrinker was asked last.
+    stored: Pages,
+}
+
+impl WritePressure {
+    /// `limit`: of the job.
+    #[must_use]
+    pub fn new(limit: Bytes) -> Self {
         Self {
             limit,
-            priority: GENTLE,
+            priority: DEF_PRIORITY,
             passes: 0,
-            stored: 0,
+            stored: Pages::ZERO,
         }
     }
 
     /// Takes note of a pass that stored so many pages, and says with which priority the shrinker is to be asked
     /// now, if it is. `pool`: what the pool holds, asked for only then.
-    pub fn note(&mut self, stored: u64, pool: impl FnOnce() -> Holding) -> Option<u64> {
+    pub fn note(&mut self, stored: Pages, pool: impl FnOnce() -> PoolHolds) -> Option<u8> {
         self.passes += 1;
         self.stored += stored;
         if self.passes < TUNING.reclaim.passes {
             return None;
         }
         let asked = self.priority;
-        self.priority = if self.stored > 0 && self.is_well(&pool()) {
-            GENTLE
+        self.priority = if self.stored > Pages::ZERO && self.is_well(&pool()) {
+            DEF_PRIORITY
         } else {
             asked.saturating_sub(1)
         };
-        (self.passes, self.stored) = (0, 0);
+        (self.passes, self.stored) = (0, Pages::ZERO);
         Some(asked)
     }
 
     /// The pool is better kept than written.
-    fn is_well(&self, pool: &Holding) -> bool {
-        pool.bytes <= TUNING.reclaim.small_pool.of(self.limit)
-            && pool.bytes * TUNING.reclaim.pool_worth <= pool.held
+    fn is_well(&self, pool: &PoolHolds) -> bool {
+        pool.takes.0 <= TUNING.reclaim.small_pool.of(self.limit.0)
+            && pool.takes * TUNING.reclaim.pool_worth <= pool.holds
     }
 }
 
@@ -59,17 +69,15 @@ mod tests {
 
     /// What is asked in so many rounds of passes that store `stored` pages each, at a limit of 1024, where the
     /// pool takes `bytes` and holds `held`.
-    fn asked(rounds: u32, stored: u64, bytes: u64, held: u64) -> Vec<u64> {
-        let mut pressure = Pressure::new(1024);
-        let pool = Holding {
-            bytes,
-            backed: bytes,
-            held,
-            compressed: bytes,
+    fn asked(rounds: u32, stored: u64, bytes: u64, held: u64) -> Vec<u8> {
+        let mut pressure = WritePressure::new(Bytes(1024));
+        let pool = PoolHolds {
+            takes: Bytes(bytes),
+            holds: Bytes(held),
         };
         let passes = 0..rounds * TUNING.reclaim.passes;
         passes
-            .filter_map(|_| pressure.note(stored, || pool))
+            .filter_map(|_| pressure.note(Pages(stored), || pool))
             .collect()
     }
 

@@ -6,7 +6,7 @@ use neap_tuning::TUNING;
 
 /// What became of copies that were kept.
 #[derive(Debug, Default)]
-pub(crate) struct Copies {
+pub struct Copies {
     looked: AtomicU32,
     same: AtomicU32,
     batches: AtomicU32,
@@ -24,6 +24,7 @@ impl Copies {
     }
 
     /// Whether the next batch of pages is to leave copies.
+    #[must_use]
     pub fn wanted(&self) -> bool {
         let (looked, same) = (self.looked.load(Relaxed), self.same.load(Relaxed));
         let pays = looked < TUNING.loads.copies_enough

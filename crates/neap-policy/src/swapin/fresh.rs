@@ -1,42 +1,43 @@
 //! Where the fresh memory of a program is being filled, to fill ahead of it.
 
 use neap_tuning::TUNING;
-use neap_units::PageNr;
+use neap_units::{PageNr, Pages};
 
 /// A place where fresh pages were filled last.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Run {
     /// The page behind it.
-    next: u64,
+    next: PageNr,
     /// Pages of the last fill.
-    len: u64,
+    len: Pages,
 }
 
 /// The places, the one that was filled last first.
 #[derive(Debug, Default)]
-pub(super) struct FreshRuns {
-    runs: [Run; TUNING.faults.fresh_places],
+pub struct FreshRuns {
+    runs: [Option<Run>; TUNING.faults.fresh_places],
 }
 
 impl FreshRuns {
     /// How many pages to fill at `page`, at most `most`: twice as many as the last time if that ended here, else one.
-    pub fn wanted(&self, page: PageNr, most: u64) -> u64 {
-        let run = self.runs.iter().find(|run| run.next == page.0);
-        run.map_or(1, |run| (run.len * 2).clamp(1, most))
+    #[must_use]
+    pub fn wanted(&self, page: PageNr, most: Pages) -> Pages {
+        let run = self.runs.iter().flatten().find(|run| run.next == page);
+        run.map_or(Pages(1), |run| (run.len * 2).clamp(Pages(1), most))
     }
 
     /// So many pages have been filled from `page` on. None: one alone is to be tried there next, and the other places
     /// are as before.
-    pub fn note(&mut self, page: PageNr, filled: u64) {
+    pub fn note(&mut self, page: PageNr, filled: Pages) {
         let run = Run {
-            next: page.0 + filled,
+            next: page + filled,
             len: filled,
         };
-        let others = self.runs.into_iter();
-        let others = others.filter(|other| other.next != page.0 && other.next != run.next);
-        let first = (filled > 0).then_some(run);
+        let others = self.runs.into_iter().flatten();
+        let others = others.filter(|other| other.next != page && other.next != run.next);
+        let first = (filled > Pages::ZERO).then_some(run);
         let mut all = first.into_iter().chain(others);
-        self.runs = std::array::from_fn(|_| all.next().unwrap_or_default());
+        self.runs = std::array::from_fn(|_| all.next());
     }
 }
 
@@ -44,7 +45,7 @@ impl FreshRuns {
 mod tests {
     use super::*;
 
-    const MOST: u64 = 32;
+    const MOST: Pages = Pages(32);
 
     /// Fills what is wanted at each of the pages that the walks have come to, by turns.
     fn walk(runs: &mut FreshRuns, places: &mut [u64], turns: usize) -> Vec<u64> {
@@ -54,8 +55,8 @@ mod tests {
             for place in &mut *places {
                 let len = runs.wanted(PageNr(*place), MOST);
                 runs.note(PageNr(*place), len);
-                *place += len;
-                last.push(len);
+                *place += len.0;
+                last.push(len.0);
             }
         }
         last
@@ -71,7 +72,7 @@ mod tests {
             })
             .collect();
         assert_eq!(lens, [1, 2, 4, 8, 16, 32, 32]);
-        assert_eq!(runs.wanted(PageNr(5), MOST), 1, "elsewhere");
+        assert_eq!(runs.wanted(PageNr(5), MOST), Pages(1), "elsewhere");
     }
 
     #[test]
@@ -99,10 +100,10 @@ mod tests {
         for turn in 0..6u64 {
             walk(&mut runs, &mut place, 1);
             for single in 0..TUNING.faults.fresh_places as u64 - 1 {
-                runs.note(PageNr((turn * 100 + single) << 40), 1);
+                runs.note(PageNr((turn * 100 + single) << 40), Pages(1));
             }
         }
-        assert_eq!(runs.wanted(PageNr(place[0]), MOST), 32);
+        assert_eq!(runs.wanted(PageNr(place[0]), MOST), Pages(32));
     }
 
     #[test]
@@ -111,12 +112,12 @@ mod tests {
         let mut places: Vec<u64> = (1..=4).map(|n| n << 20).collect();
         walk(&mut runs, &mut places, 6);
         for _ in 0..2 * TUNING.faults.fresh_places {
-            runs.note(PageNr(places[0]), 0);
-            runs.note(PageNr(1 << 40), 0);
+            runs.note(PageNr(places[0]), Pages(0));
+            runs.note(PageNr(1 << 40), Pages(0));
         }
         let wanted: Vec<u64> = places
             .iter()
-            .map(|&place| runs.wanted(PageNr(place), MOST))
+            .map(|&place| runs.wanted(PageNr(place), MOST).0)
             .collect();
         assert_eq!(wanted, [1, 32, 32, 32]);
     }
@@ -127,13 +128,18 @@ mod tests {
         let mut other = [1 << 20];
         walk(&mut runs, &mut other, 6);
         for turn in 0..4 * TUNING.faults.fresh_places as u64 {
-            runs.note(PageNr(100 - turn), turn + 1); // all end at page 101
-            runs.note(PageNr(50), 1);
-            runs.note(PageNr(51), 50);
+            runs.note(PageNr(100 - turn), Pages(turn + 1)); // all end at page 101
+            runs.note(PageNr(50), Pages(1));
+            runs.note(PageNr(51), Pages(50));
         }
-        let ends = runs.runs.iter().filter(|run| run.next == 101).count();
+        let ends = runs
+            .runs
+            .iter()
+            .flatten()
+            .filter(|run| run.next == PageNr(101))
+            .count();
         assert_eq!(ends, 1);
-        assert_eq!(runs.wanted(PageNr(other[0]), MOST), 32);
+        assert_eq!(runs.wanted(PageNr(other[0]), MOST), Pages(32));
     }
 
     /// Mappings of so many pages lie beside each other, and the kernel fills none across their border.
@@ -144,13 +150,13 @@ mod tests {
             while place < 4096 {
                 let page = PageNr(place);
                 let wanted = runs.wanted(page, MOST);
-                if place % border + wanted > border {
-                    runs.note(page, 0);
+                if place % border + wanted.0 > border {
+                    runs.note(page, Pages(0));
                     failed += 1;
-                    assert_eq!(runs.wanted(page, MOST), 1);
+                    assert_eq!(runs.wanted(page, MOST), Pages(1));
                 } else {
                     runs.note(page, wanted);
-                    place += wanted;
+                    place += wanted.0;
                 }
             }
             assert!(failed <= 2 * 4096 / border, "{failed} of {border}");

@@ -6,7 +6,7 @@ use neap_units::PageNr;
 
 /// One walk at a time, as the faults of a space tell it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Stride {
+pub struct Stride {
     last: u64,
     distance: i64,
     seen: u32,
