@@ -248,12 +248,10 @@ impl Job {
             Some(_) => group.account.writeback(),
         };
         let account = &group.account;
-        let (limit, usage) = (group.meter.limit().0, group.meter.usage());
+        let (limit, usage) = (group.meter.limit(), group.meter.usage());
+        let limited = group.meter.is_limited().then_some(limit);
         json!({
-            "memory.max": limit_of(match group.meter.is_limited() {
-                true => limit,
-                false => NO_LIMIT,
-            }),
+            "memory.max": limit_of(limited.into()),
             "memory.high": limit_of(group.meter.high()),
             "memory.low": limit_of(group.low.load()),
             "memory.min": limit_of(group.min.load()),
@@ -265,7 +263,7 @@ impl Job {
             "memory.pressure": group.stalls.threshold(),
             "pool_max_bytes": self.store.pool_max().bytes().0,
             "current_bytes": usage,
-            "over_bytes": usage.saturating_sub(limit),
+            "over_bytes": usage.saturating_sub(limit.0),
         })
     }
 

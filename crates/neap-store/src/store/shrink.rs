@@ -172,7 +172,7 @@ impl Store {
 
     /// One owner's turn: writes back a few of its entries, whatever the shrinker thinks of them; first of all what does not
     /// compress, whoever's it is.
-    pub(super) fn shrink_owner(&self, owner: SpaceId, codec: &mut Codec) -> (Visit, Shrunk) {
+    pub fn shrink_owner(&self, owner: SpaceId, codec: &mut Codec) -> (Visit, Shrunk) {
         let shrunk = self.poor_first(1, codec);
         if shrunk.written_back > 0 {
             return (Visit::Written, shrunk);
