@@ -33,7 +33,7 @@ pub use fuzz::{TARGETS, Target};
 pub use neap::{Managed, Neap, neap_binary};
 pub use peak::peak_of;
 pub use place::{Place, Said};
-pub use process::{Marker, leftovers};
+pub use process::{Marker, leftovers, spawn_unmarked};
 pub use program::{
     Program, library, musl_program, program, program_with, static_program, target_dir,
 };

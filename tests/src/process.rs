@@ -28,7 +28,7 @@ static STARTING: Mutex<()> = Mutex::new(());
 ///
 /// # Errors
 /// If it cannot be started.
-pub(crate) fn spawn_unmarked(command: &mut Command) -> io::Result<Child> {
+pub fn spawn_unmarked(command: &mut Command) -> io::Result<Child> {
     let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     command.spawn()
 }

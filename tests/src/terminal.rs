@@ -1,5 +1,6 @@
 //! A pseudo-terminal, for what only shows itself on a real one.
 
+use crate::spawn_unmarked;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -70,7 +71,7 @@ impl Terminal {
             };
         }
         all.stdin(end()).stdout(end()).stderr(end());
-        let child = all.spawn().expect("setsid runs");
+        let child = spawn_unmarked(&mut all).expect("setsid runs");
         drop(all); // and its ends
         let mut screen = File::from(master);
         let keys = screen.try_clone().expect("a descriptor");

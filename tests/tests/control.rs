@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use neap_tests::{
     Managed, MemoryGroup, Neap, Need, OrdinaryUser, Run, allowed, neap_binary, program, require,
+    spawn_unmarked,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -257,7 +258,7 @@ fn who_follows_a_job_is_told_what_happens_to_it() {
             .args(["events", "--json"])
             .env("XDG_RUNTIME_DIR", case.dir.path());
         command.stdout(std::process::Stdio::piped());
-        follower = Some(command.spawn().expect("neap runs"));
+        follower = Some(spawn_unmarked(&mut command).expect("neap runs"));
         case.must(&["set", &case.name, "memory.max=28M"]);
     });
     let told = follower
@@ -382,7 +383,7 @@ fn what_a_killed_engine_left_is_removed_and_its_name_is_free() {
         command.env("XDG_RUNTIME_DIR", case.dir.path());
         command
     };
-    let mut first = run(&["sleep", "60"]).spawn().expect("neap runs");
+    let mut first = spawn_unmarked(&mut run(&["sleep", "60"])).expect("neap runs");
     case.wait_until("it listens", || case.socket().exists());
     let second = run(&["true"]).output().expect("neap runs");
     assert_eq!(second.status.code(), Some(125), "its name is taken");
@@ -391,7 +392,7 @@ fn what_a_killed_engine_left_is_removed_and_its_name_is_free() {
     follower.args(["events", &case.name]);
     follower.env("XDG_RUNTIME_DIR", case.dir.path());
     follower.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut follower = follower.spawn().expect("neap runs");
+    let mut follower = spawn_unmarked(&mut follower).expect("neap runs");
     case.must(&["set", &case.name, "memory.max=65M"]);
     let mut told = [0; 1]; // the change is an event
     let out = follower.stdout.as_mut().expect("a pipe");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use neap_tests::service::Running;
 use neap_tests::{
     Managed, MemoryGroup, Neap, Need, OrdinaryUser, Run, allowed, disk, exclusive, paging, peak_of,
-    program, require,
+    program, require, spawn_unmarked,
 };
 
 fn words(name: &str, arguments: &[&str]) -> Run {
@@ -77,7 +77,7 @@ fn what_one_read_brings_stays_within_the_limit() {
     let mut others = [(); 2].map(|()| {
         let mut again = Command::new("nice");
         let slurp = again.args(["-n", "19"]).arg(program("slurp"));
-        Running(slurp.args([file, "again"]).spawn().expect("a reader"))
+        Running(spawn_unmarked(slurp.args([file, "again"])).expect("a reader"))
     });
     let mut peaks = ["read", "pread", "fread", "read", "pread"].map(|how| {
         let run = Neap::limit("48M").run(&words("slurp", &[file, how]));

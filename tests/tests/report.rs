@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use neap_tests::service::places;
 use neap_tests::{
-    Neap, Need, OrdinaryUser, Run, exclusive, neap_binary, program, require, skip, tool,
+    Neap, Need, OrdinaryUser, Run, exclusive, neap_binary, program, require, skip, spawn_unmarked,
+    tool,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -95,7 +96,7 @@ impl Job {
         command.args(["run", "-m", limit, "--name", "web", "--"]);
         command.arg(program("waits")).arg(mib);
         command.arg(dir.path().join("stop")).arg("busy");
-        let child = command.stdout(Stdio::null()).spawn().expect("neap runs");
+        let child = spawn_unmarked(command.stdout(Stdio::null())).expect("neap runs");
         let job = Self { dir, child };
         let begun = Instant::now();
         while !job.path("stop.ready").exists() {

@@ -11,7 +11,9 @@ use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 use neap_tests::service::Place;
-use neap_tests::{Managed, Neap, Need, Run, Terminal, exclusive, neap_binary, program, require};
+use neap_tests::{
+    Managed, Neap, Need, Run, Terminal, exclusive, neap_binary, program, require, spawn_unmarked,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -47,7 +49,7 @@ impl Job {
         command.arg(program("waits")).arg(mib.to_string());
         command.arg(dir.path().join("stop")).arg("busy");
         command.stdout(Stdio::null());
-        let child = command.spawn().expect("neap runs");
+        let child = spawn_unmarked(&mut command).expect("neap runs");
         wait_until("the program waits", || {
             dir.path().join("stop.ready").exists()
         });
@@ -157,7 +159,7 @@ fn metrics_are_had_as_a_file_and_by_http() {
     let socket = job.socket("metrics");
     let mut server = neap(job.dir.path());
     server.args(["metrics", "--socket"]).arg(&socket);
-    let mut server = server.spawn().expect("neap runs");
+    let mut server = spawn_unmarked(&mut server).expect("neap runs");
     wait_until("it listens", || UnixStream::connect(&socket).is_ok());
     // Some that ask nothing, and one that does.
     let _silent: Vec<_> = (0..4).map(|_| UnixStream::connect(&socket)).collect();
@@ -199,7 +201,7 @@ fn promtool_accepts_the_metrics_of_all_jobs() {
     }
     let mut check = Command::new("promtool");
     check.args(["check", "metrics"]).stdin(Stdio::piped());
-    let mut check = check.stderr(Stdio::piped()).spawn().expect("it runs");
+    let mut check = spawn_unmarked(check.stderr(Stdio::piped())).expect("it runs");
     let mut stdin = check.stdin.take().expect("a pipe");
     stdin.write_all(text.as_bytes()).expect("it reads");
     drop(stdin);
@@ -223,7 +225,7 @@ fn jobs_that_are_stopped_keep_no_list_from_being_shown() {
     let stopped = |name: &str| {
         let mut command = neap(job.dir.path());
         command.args(["run", "-m", "24M", "--name", name, "--", "sleep", "60"]);
-        let child = command.spawn().expect("neap runs");
+        let child = spawn_unmarked(&mut command).expect("neap runs");
         let socket = job.dir.path().join("neap").join(format!("{name}.sock"));
         wait_until("it listens", || UnixStream::connect(&socket).is_ok());
         kill_process(Pid::from_child(&child), Signal::STOP).expect("it runs");

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use neap_tests::service::{Place, Running, path, places, wait_until};
-use neap_tests::{Need, pages, paging, program, require, skip, static_program};
+use neap_tests::{Need, pages, paging, program, require, skip, spawn_unmarked, static_program};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -130,7 +130,7 @@ fn a_service_lives_through_signals_that_were_ignored_when_it_started() {
     shell
         .arg(&place.neap)
         .env("XDG_RUNTIME_DIR", place.dir.path());
-    let service = Running(shell.stderr(Stdio::null()).spawn().expect("sh"));
+    let service = Running(spawn_unmarked(shell.stderr(Stdio::null())).expect("sh"));
     wait_until("the service is there", || {
         place.file("neap/all.sock").exists()
     });
@@ -156,7 +156,7 @@ fn a_service_that_was_started_for_a_run_which_never_joins_ends() {
         return;
     }
     for place in places(test) {
-        let sleep = Command::new("sleep").arg("600").spawn().expect("sleep");
+        let sleep = spawn_unmarked(Command::new("sleep").arg("600")).expect("sleep");
         let mut run = Running(sleep);
         let starter = run.0.id().to_string();
         let words = ["-m", "64M", "--until-idle", "--starter", &starter];
