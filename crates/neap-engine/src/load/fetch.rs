@@ -123,7 +123,7 @@ impl Loader {
             self.filler.wake(space); // those of other faults are not to wait for the disk
         }
         let mut desk = job.desks.take(&job.store);
-        self.find(job, space, page, &mut desk);
+        self.get_bytes(job, space, page, &mut desk);
         let mut served = Served::Later;
         for tries_left in (0..TUNING.loads.tries).rev() {
             served = self.fill(job, space, page, &desk.buffer, tries_left == 0);
@@ -215,7 +215,7 @@ impl Loader {
     }
 
     /// Gets the bytes, without any lock; those in the swap file in one batch.
-    fn find(&mut self, job: &Job, space: &Space, wanted: PageNr, desk: &mut Desk) {
+    fn get_bytes(&mut self, job: &Job, space: &Space, wanted: PageNr, desk: &mut Desk) {
         let entries: Vec<EntryId> = self.inbound.iter().map(|inbound| inbound.entry).collect();
         let buffer = &mut desk.buffer[..entries.len() * PAGE_SIZE];
         let loaded = job.store.load_cluster(&entries, buffer, &mut desk.codec);

@@ -387,6 +387,27 @@ mod tests {
     }
 
     #[test]
+    fn a_page_from_a_generation_came_back_soon_within_a_quarter_of_what_is_there() {
+        let mut table = Table::default();
+        let leaf = table.claim(SpaceId(0), 0);
+        let mut lru = Lru::new(NonresidentAge::default());
+        for at in 0..40 {
+            let id = resident(&mut table, leaf, at);
+            lru.insert(&mut table, id, Place::Generation(Heat::Hot));
+        }
+        let stamp = lru.evicted(false);
+        let recent = |lru: &mut Lru| lru.refault(stamp, false, Heat::Warm, true).0.restored;
+        // The page itself is the first of ten.
+        for _ in 1..10 {
+            assert!(recent(&mut lru));
+            lru.evicted(false);
+        }
+        assert!(recent(&mut lru));
+        lru.evicted(false);
+        assert!(!recent(&mut lru));
+    }
+
+    #[test]
     fn a_refault_is_recent_within_what_is_in_generations_also_across_the_wrap() {
         let mut table = Table::default();
         let leaf = table.claim(SpaceId(0), 0);

@@ -163,7 +163,7 @@ impl Entry {
 pub(crate) enum Flag {
     /// It has its second chance left.
     Referenced = REFERENCED,
-    /// It is being written to the swap file: not on the list, and held by a reference.
+    /// It is being written to the swap file, or moved within it: not on the list, and held by a reference.
     Writing = WRITING,
     /// It is on its list.
     Listed = LISTED,
