@@ -12,6 +12,7 @@ use neap_wire::BLOCK_PAGES;
 use super::{Inventory, Reclaimer, rest_after};
 use crate::control::Kind;
 use crate::group::Group;
+use crate::job::Job;
 use crate::options::Exhausted;
 use crate::space::Space;
 
@@ -64,6 +65,14 @@ impl Bout {
         self.pressure = WritePressure::new(self.group.meter.limit());
         self.outlook.begin(Nanos(now));
         (self.since, self.still, self.works) = (now, 0, true);
+    }
+}
+
+fn pool_of(job: &Job) -> PoolHolds {
+    let holding = job.store.holding();
+    PoolHolds {
+        takes: Bytes(holding.bytes),
+        holds: Bytes(holding.held),
     }
 }
 
@@ -147,14 +156,7 @@ impl Reclaimer {
         let pass = self.pass(&group);
         self.job.crowded.store(false, Relaxed);
         let pressure = &mut self.bouts[at].pressure;
-        let pool = || {
-            let holding = self.job.store.holding();
-            PoolHolds {
-                takes: Bytes(holding.bytes),
-                holds: Bytes(holding.held),
-            }
-        };
-        if let Some(priority) = pressure.note(pass.stored, pool) {
+        if let Some(priority) = pressure.note(pass.stored, || pool_of(&self.job)) {
             self.job.ask_shrinker(priority.into());
         }
         let gets_on = pass.moved || pass.stored > Pages::ZERO;
