@@ -12,7 +12,7 @@ ARCH ?= $(shell uname -m)
 PACKAGES = $${CARGO_TARGET_DIR:-target}/packages
 STATIC = $(PACKAGES)/$(ARCH)/neap
 
-.PHONY: help build install check test demo torture torture-jobs dst failing bench bench-micro lab lint fmt clean \
+.PHONY: help build install check test demo torture torture-jobs dst failing miri bench bench-micro lab lint fmt clean \
 	static packages tarball deb wheel image packages-test recipes-test
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo 'make torture-jobs  the same in eight jobs of a service that are steered, frozen and killed; FOR=600 is the long run (60)'
 	@echo 'make dst      random programs and the engine on an imagined kernel, with fresh seeds; FOR=3600 is the long run (60)'
 	@echo 'make failing  each system call of neap fails, with each error, at several places; some twenty minutes'
+	@echo 'make miri     Miri on page records, lists and the pool, where a nightly toolchain has it; a few minutes'
 	@echo 'make bench    the suite against the kernel, as root, into benches/runs; QUICK=1 is short, ROWS="zipf seq-read" a choice'
 	@echo 'make bench-micro  the fault path, the eviction path, the pool and each compressor'
 	@echo 'make lab      real kernels of Debian in an emulated machine (qemu), for neap sim experiment all --against target/lab/lab.json;'
@@ -89,6 +90,9 @@ dst:
 
 failing: build
 	NEAP_FAILING=all cargo test -p neap-tests --test failing_calls -- --nocapture --test-threads=1
+
+miri:
+	@tools/miri.sh
 
 bench:
 	@tools/need.sh build

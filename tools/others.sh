@@ -1,6 +1,6 @@
 #!/bin/bash
 # What other compilers and tools than the usual ones have to say, each where it is installed:
-# the oldest Rust that Cargo.toml declares, the fuzz crate with a nightly, and cargo-deny with deny.toml.
+# the oldest Rust that Cargo.toml declares, the fuzz crate and Miri with a nightly, and cargo-deny with deny.toml.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 target=${CARGO_TARGET_DIR:-target}
@@ -23,6 +23,7 @@ if name=$(toolchain nightly); then
 else
     echo "SKIP fuzz-crate: no nightly is installed; try: rustup toolchain install nightly --profile minimal"
 fi
+tools/miri.sh || status=1
 if cargo deny --version >/dev/null 2>&1; then
     cargo deny check bans licenses sources || status=1
     if cargo deny fetch db >/dev/null 2>&1; then

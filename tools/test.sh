@@ -64,7 +64,7 @@ if [ -n "$skips" ]; then
     passed=$((passed - skips))
 fi
 missed=$(grep '^SKIP ' "$target/others-output.txt")
-[ -z "$missed" ] || printf '\nnot tried on this machine:\n%s\n' "$missed"
+[ -z "$missed" ] || printf '\nnot tried on this machine, %s:\n%s\n' "$(echo "$missed" | wc -l)" "$missed"
 # What failed said why somewhere above: once more where it is found, without the frames of its backtrace.
 awk '/^---- .* stdout ----$/ { if (!said++) print "\nwhat failed:"; lines = 12 }
     /^stack backtrace:$|^failures:$/ { lines = 0 }
