@@ -72,6 +72,22 @@ recipes! {
 }
 
 #[test]
+fn each_recipe_says_what_to_set_what_to_expect_and_what_not_to_do() {
+    let guide = guide();
+    let recipes: Vec<String> = guide
+        .split("\n## ")
+        .skip(1)
+        .map(|recipe| recipe.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    assert!(recipes.len() > 10, "{recipes:?}");
+    for recipe in &recipes {
+        for word in ["*Set*", "*Expect*", "*Do not*"] {
+            assert!(recipe.contains(word), "no {word}: {recipe}");
+        }
+    }
+}
+
+#[test]
 fn the_guide_shows_the_line_of_each_recipe() {
     let guide = guide();
     for entry in fs::read_dir(recipes()).expect("the recipes") {
