@@ -26,6 +26,7 @@ mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions"
 gzip -9n "$root"/usr/share/man/man1/*
 install -D -m 644 "$here/deb/neap.udev" "$root/usr/lib/udev/rules.d/60-neap.rules"
 install -D -m 644 "$here/deb/neap.sysusers" "$root/usr/lib/sysusers.d/neap.conf"
+install -D -m 644 "$here/deb/neap.default" "$root/etc/default/neap"
 install -D -m 644 "$here/deb/copyright" "$root/usr/share/doc/neap/copyright"
 install -D -m 644 "$here/deb/overrides" "$root/usr/share/lintian/overrides/neap"
 install -m 644 "$here/../README.md" "$root/usr/share/doc/neap/README.md"
@@ -38,6 +39,7 @@ neap ($revision) unstable; urgency=medium
  -- $maintainer  $(LC_ALL=C date -u -d "@$date" '+%a, %d %b %Y %H:%M:%S +0000')
 CHANGELOG
 install -D -m 755 "$here/deb/postinst" "$root/DEBIAN/postinst"
+echo /etc/default/neap >"$root/DEBIAN/conffiles"
 cat >"$root/DEBIAN/control" <<CONTROL
 Package: neap
 Version: $revision
@@ -54,7 +56,7 @@ Description: run programs in less memory than they want
  change to the program, the kernel or the machine.
 CONTROL
 (cd "$root" && find usr -type f -exec md5sum {} + | LC_ALL=C sort -k2) >"$root/DEBIAN/md5sums"
-chmod 644 "$root/DEBIAN/control" "$root/DEBIAN/md5sums"
+chmod 644 "$root/DEBIAN/control" "$root/DEBIAN/conffiles" "$root/DEBIAN/md5sums"
 mkdir -p "$out"
 SOURCE_DATE_EPOCH=$date dpkg-deb --root-owner-group -Zxz --build "$root" "$out/neap_${revision}_$debian.deb" >&2
 echo "$out/neap_${revision}_$debian.deb"

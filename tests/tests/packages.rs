@@ -4,12 +4,14 @@
 //! with musl and in one with nothing else.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use neap_tests::{
-    Outcome, Root, Run, exclusive, interpreter, musl_program, neap_binary, program, skip, tool,
+    OrdinaryUser, Outcome, Root, Run, exclusive, interpreter, musl_program, neap_binary, program,
+    skip, tool,
 };
 
 /// What a program is given, and what it wants: digests of `hog 64`.
@@ -128,6 +130,7 @@ fn the_debian_package_installs_and_is_removed() {
     let file = package("deb.sh", out.path());
     // Its scripts run out here and find no systemd of the root's; libc6 lies there without a package of that name.
     let flags = [
+        "--force-confold",
         "--force-script-chrootless",
         "--force-depends",
         "--force-not-root",
@@ -161,9 +164,71 @@ fn the_debian_package_installs_and_is_removed() {
         let file = root.path().join("usr/share").join(file);
         assert!(file.exists(), "{}", file.display());
     }
+    let reinstall = || within("--install", file.as_os_str());
+    must_keep_capabilities(test, &root, &reinstall);
     within("--purge", "neap".as_ref());
     assert!(!rule.exists() && !root.path().join("usr/bin/neap").exists());
     debian_has_nothing_to_object(test, &file);
+}
+
+/// A new file has none: it is given those that the administrator wrote down, and a user of the group has them announce forks.
+fn must_keep_capabilities(test: &str, root: &Root, reinstall: &dyn Fn()) {
+    let name = format!("{test}/capabilities");
+    let neap = root.path().join("usr/bin/neap");
+    let (Some(getcap), Some(setcap), Some(setpriv)) =
+        (tool("getcap"), tool("setcap"), tool("setpriv"))
+    else {
+        return skip(&name, "getcap, setcap or setpriv is not installed");
+    };
+    let can = Run::new([
+        setcap.as_os_str(),
+        "cap_sys_nice+ep".as_ref(),
+        neap.as_os_str(),
+    ]);
+    if can.go().code() != 0 {
+        return skip(&name, "files of this folder take no capabilities");
+    }
+    let settings = root.path().join("etc/default/neap");
+    let text = fs::read_to_string(&settings).expect("a file of the package");
+    fs::write(settings, text.replace("#CAPABILITIES=", "CAPABILITIES=")).expect("our own folder");
+    reinstall();
+    let given = run([getcap.as_os_str(), neap.as_os_str()]).text();
+    assert!(
+        given.contains("cap_sys_ptrace") && given.contains("cap_sys_nice"),
+        "{given}"
+    );
+    let groups = fs::read_to_string(root.path().join("etc/group"));
+    let groups = groups.expect("the package makes a group");
+    let group = groups.lines().find_map(|line| {
+        let number = line.strip_prefix("neap:")?.split(':').nth(1)?;
+        number.parse::<u32>().ok()
+    });
+    let group = group.expect("a number");
+    let Some((_user, device)) = OrdinaryUser::with_device(&name) else {
+        return;
+    };
+    // As the rule does.
+    std::os::unix::fs::chown(&device, Some(0), Some(group)).expect("our own node");
+    fs::set_permissions(&device, Permissions::from_mode(0o660)).expect("our own node");
+    fs::hard_link(&device, root.path().join("tmp/userfaultfd")).expect("our own folders");
+    let setpriv = root.add(&setpriv);
+    let words = [
+        setpriv.as_os_str(),
+        "--reuid=65534".as_ref(),
+        "--regid=65534".as_ref(),
+        format!("--groups={group}").as_ref(),
+        "/usr/bin/neap".as_ref(),
+        "doctor".as_ref(),
+    ]
+    .map(OsStr::to_owned);
+    let doctor = root.run(words).env("NEAP_UFFD_DEVICE", "/tmp/userfaultfd");
+    let doctor = doctor.go();
+    doctor.must_exit(0);
+    assert!(
+        doctor.text().contains("announced by the kernel"),
+        "{}",
+        doctor.text()
+    );
 }
 
 fn debian_has_nothing_to_object(test: &str, file: &Path) {
