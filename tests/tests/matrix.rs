@@ -87,6 +87,7 @@ const UNIT_WITH_CAPABILITY: &[&str] = &[
 ];
 const RESTRICTED: &[&str] = &[
     "READ-ONLY",
+    "PROCESSES",
     "PROFILE",
     "docker",
     "USER",
@@ -159,38 +160,54 @@ const HOSTS: &[Row] = &[
 const CONTAINERS: &[Row] = &[
     row(
         "docker, containerd: root",
-        &["PROFILE", "docker", "DOCKER"],
+        &["PROCESSES", "PROFILE", "docker", "DOCKER"],
         FILTER,
         Remedy::Device(0o600),
     ),
     row(
         "docker, containerd: root, more",
-        &["PROFILE", "docker+ptrace+nice", "DOCKER-WITH-MORE"],
+        &[
+            "PROCESSES",
+            "PROFILE",
+            "docker+ptrace+nice",
+            "DOCKER-WITH-MORE",
+        ],
         FILTER,
         Remedy::Device(0o600),
     ),
     row(
         "docker, containerd: a user",
-        &["PROFILE", "docker", "USER"],
+        &["PROCESSES", "PROFILE", "docker", "USER"],
         FILTER_OF_A_USER,
         Remedy::Device(0o666),
     ),
     row(
         "podman, CRI-O: root",
-        &["PROFILE", "podman", "DOCKER"],
+        &["PROCESSES", "PROFILE", "podman", "DOCKER"],
         FILTER,
         Remedy::Device(0o600),
     ),
-    // The filter stands for a kernel that has no such call, and no device.
+    // As there: no filter, no such call, and no device.
     row(
         "gVisor",
-        &["PROFILE", "ENOSYS"],
-        ("userfaultfd(2)", ""),
+        &["env", "NEAP_FAIL=userfaultfd:ENOSYS:1:1", "LIBRARY"],
+        (
+            "or the sandbox that stands in for it, has no userfaultfd(2)",
+            "a kernel with CONFIG_USERFAULTFD",
+        ),
         Remedy::None,
     ),
     row(
         "podman, rootless",
-        &["PROFILE", "podman", "USER", "unshare", "-Ur", "DOCKER"],
+        &[
+            "PROFILE",
+            "podman",
+            "USER",
+            "unshare",
+            "-Urpf",
+            "--mount-proc",
+            "DOCKER",
+        ],
         FILTER,
         Remedy::Device(0o666),
     ),
@@ -199,7 +216,7 @@ const CONTAINERS: &[Row] = &[
 const PODS: &[Row] = &[
     row(
         "Kubernetes: no profile",
-        &["DOCKER"],
+        &["PROCESSES", "DOCKER"],
         ("takes CAP_SYS_PTRACE or", "--device"),
         Remedy::Device(0o600),
     ),
@@ -211,7 +228,15 @@ const PODS: &[Row] = &[
     ),
     row(
         "Kubernetes: user namespaces",
-        &["USER", "unshare", "-Ur", "PROFILE", "docker", "DOCKER"],
+        &[
+            "USER",
+            "unshare",
+            "-Urpf",
+            "--mount-proc",
+            "PROFILE",
+            "docker",
+            "DOCKER",
+        ],
         FILTER,
         Remedy::Device(0o666),
     ),
@@ -220,8 +245,17 @@ const PODS: &[Row] = &[
 /// Places that are another by what neap meets there.
 const SAME: &[(&str, &str)] = &[
     ("GitHub: a runner", "host: a user"),
+    (
+        "GitHub: a job with `container:`",
+        "docker, containerd: root",
+    ),
+    ("GitLab: shell executor", "host: a user"),
     ("docker, containerd: privileged", "host: root"),
     ("GitLab: docker executor", "docker, containerd: root"),
+    (
+        "GitLab: Kubernetes executor",
+        "Kubernetes: restricted, read-only root",
+    ),
     (
         "Kubernetes: RuntimeDefault, baseline",
         "docker, containerd: root",

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use neap_tests::{Neap, Place, Run, exclusive, skip, tool};
+use neap_tests::{Neap, Place, Run, Said, exclusive, skip, tool};
 
 /// Its userfaultfd has everything but UFFDIO_MOVE.
 #[test]
@@ -104,6 +104,25 @@ fn a_file_capability_alone_manages_nothing() {
     place.add_device();
     place.set_mode(0o666);
     place.must_manage("ok");
+}
+
+#[test]
+fn where_no_folder_may_hold_code_doctor_says_where_the_library_is() {
+    let test = "where_no_folder_may_hold_code_doctor_says_where_the_library_is";
+    let _alone = exclusive();
+    let Some(place) = Place::new(test, &["NO-CODE"]) else {
+        return;
+    };
+    let report = place.report(0);
+    for (check, found) in [
+        ("preload library", "it is in memory"),
+        ("swap directory", "no swap file"),
+    ] {
+        let said = Said::of(&report, check);
+        assert_eq!(said.verdict, "limited", "{check}: {}", said.detail);
+        assert!(said.detail.contains(found), "{check}: {}", said.detail);
+        assert!(!said.remedy.is_empty(), "{check}");
+    }
 }
 
 #[test]
