@@ -8,7 +8,7 @@ set -u
 # What is looked for, and the Debian package it comes with: a tool on the path, or a library.
 build=(cc:gcc)
 test=(python3:python3 redis-server:redis-server redis-cli:redis-tools sqlite3:sqlite3 xz:xz-utils
-    setpriv:util-linux setcap:libcap2-bin busybox:busybox groff:groff-base zsh:zsh fish:fish valgrind:valgrind
+    setpriv:util-linux setcap:libcap2-bin busybox:busybox groff:groff-base zsh:zsh fish:fish valgrind:valgrind musl-gcc:musl-tools
     libjemalloc.so.2:libjemalloc2 libmimalloc.so.2:libmimalloc2.0 libtcmalloc_minimal.so.4:libtcmalloc-minimal4)
 
 present() {
