@@ -55,6 +55,7 @@ const FILTER: (&str, &str) = (
 );
 const FILTER_OF_A_USER: (&str, &str) = ("a seccomp filter refuses userfaultfd(2)", "chmod 666");
 const RIGHTS: (&str, &str) = ("takes CAP_SYS_PTRACE or", "vm.unprivileged_userfaultfd=1");
+const HIDDEN: (&str, &str) = ("takes CAP_SYS_PTRACE or", "`PrivateDevices=no`");
 const NAMESPACE: (&str, &str) = ("that of a user namespace does not count", "--device");
 const SOCKET: (&str, &str) = (
     "a directory for neap's socket",
@@ -63,12 +64,14 @@ const SOCKET: (&str, &str) = (
 const NONE: (&str, &str) = ("", "");
 
 /// The words after the read-only view are those of a unit with `ProtectProc=invisible`, `ProcSubset=pid`,
-/// `MemoryDenyWriteExecute=`, `User=` and `NoNewPrivileges=`.
+/// `MemoryDenyWriteExecute=`, `User=` and `NoNewPrivileges=`. systemd gives each unit a number.
 const UNIT: &[&str] = &[
     "READ-ONLY",
     "HIDDEN-PROC",
     "PROFILE",
     "mdwe",
+    "env",
+    "INVOCATION_ID=0",
     "USER",
     "--no-new-privs",
 ];
@@ -122,13 +125,13 @@ const HOSTS: &[Row] = &[
     row(
         "a hardened unit, with the device",
         UNIT,
-        RIGHTS,
+        HIDDEN,
         Remedy::Device(0o666),
     ),
     row(
         "a hardened unit, without the device",
         UNIT,
-        RIGHTS,
+        HIDDEN,
         Remedy::Instead(UNIT_WITH_CAPABILITY),
     ),
     row(
