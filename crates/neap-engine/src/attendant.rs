@@ -451,7 +451,7 @@ fn register_stage(job: &Job, space: &Space, caller: &Caller, stage: &Range<u64>)
     let first = stage.start + STAGE_GUARD;
     let _ = space
         .uffd
-        .poison(first..first + PAGE_SIZE as u64, Wake::Now); // see `Stage`
+        .poison(first..first + PAGE_SIZE as u64, Wake::Now); // see `Stage`, which tries it again
     Some(())
 }
 

@@ -123,7 +123,11 @@ fn run(job: &Arc<Job>) {
             }
             for space in idle {
                 let pace = paces.entry(space.cookie).or_insert_with(Pace::default);
-                step(job, space, pace, now);
+                // One whose group has longer to do nothing is not looked at each time, and may be at work by now.
+                let looked = space.quiet.looked();
+                if std::mem::replace(&mut pace.looked, looked) != looked {
+                    step(job, space, pace, now);
+                }
             }
             job.idle.begins.store(true, Relaxed);
             job.reclaim.ring();
@@ -163,6 +167,8 @@ struct Signs {
 
 /// How much is taken at once of what a process has, and how often.
 struct Pace {
+    /// When its process had been looked at for the last step.
+    looked: u64,
     /// One part in so many.
     part: u64,
     /// Looks that pass before the next try, and before the one after another failure.
@@ -178,6 +184,7 @@ struct Pace {
 impl Default for Pace {
     fn default() -> Self {
         Self {
+            looked: 0,
             part: TUNING.idle.first,
             wait: 0,
             pause: 1,

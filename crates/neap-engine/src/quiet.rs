@@ -60,6 +60,11 @@ impl Quiet {
         }
     }
 
+    /// When it was looked at last; 0: never.
+    pub fn looked(&self) -> u64 {
+        self.0.lock().map_or(0, |last| last.time)
+    }
+
     /// For how long it has done nothing.
     pub fn lasts(&self, now: u64) -> Nanos {
         let last = *self.0.lock();

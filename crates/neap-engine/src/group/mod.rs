@@ -187,8 +187,14 @@ impl Group {
     /// Pages of the block that a fault loads which continues no walk: one, unless no limit is near.
     pub fn around(&self) -> Pages {
         let roomy = self.chain().all(|group| {
-            let limit = group.meter.limit().0;
-            group.meter.room() >= TUNING.loads.around_room.of(limit)
+            let limit = group.meter.limit();
+            let limit = group
+                .meter
+                .high()
+                .bytes()
+                .map_or(limit, |high| high.min(limit));
+            let free = limit.saturating_sub(Bytes(group.meter.usage()));
+            free.0 >= TUNING.loads.around_room.of(limit.0)
         });
         if roomy { TUNING.loads.around } else { Pages(1) }
     }

@@ -51,6 +51,24 @@ fn a_page_counts_for_its_group_and_those_above_and_waits_for_the_fullest() {
 }
 
 #[test]
+fn a_block_comes_around_a_fault_where_no_limit_is_near_and_no_high() {
+    let groups = groups();
+    let job = a_job_of(&groups, "job");
+    let (block, page) = (TUNING.loads.around, Pages(1));
+    job.charge(56 * MIB);
+    assert_eq!(job.around(), block, "8 of 64 MiB are free");
+    job.charge(MIB);
+    assert_eq!(job.around(), page);
+    groups.top().meter.set_open(true);
+    job.charge(20 * MIB);
+    assert_eq!(job.around(), page, "over the limit, and nobody waits");
+    job.uncharge(70 * MIB);
+    assert_eq!(job.around(), block);
+    job.meter.set_high(Limit::Bytes(Bytes(7 * MIB)));
+    assert_eq!(job.around(), page, "7 of 7 MiB");
+}
+
+#[test]
 fn of_a_service_the_job_that_has_most_beyond_its_protection_is_ended() {
     let groups = groups();
     assert!(groups.victim(groups.top()).is_none(), "nobody has memory");

@@ -237,9 +237,11 @@ impl Loader {
     fn keep(&self, job: &Job, space: &Space) -> Keep {
         // A copy is out as well as the page, as to memory.swap.max.
         let roomy = !space.group.account.is_half_out();
+        // A block around a fault is no walk.
+        let block = space.group.around().0 as usize;
         Keep {
             pool: roomy
-                && self.inbound.len() >= TUNING.loads.keep_from
+                && self.inbound.len() >= TUNING.loads.keep_from.max(block + 1)
                 && job.keeps_copies(TUNING.loads.keep_below)
                 && space.copies.wanted(),
             disk: roomy

@@ -143,7 +143,7 @@ impl Place {
                     false => " or `AmbientCapabilities=CAP_SYS_PTRACE`",
                 };
                 format!(
-                    "`PrivateDevices=no`{ambient} in the unit of systemd, with a {path} that its user may open{sysctl}"
+                    "`PrivateDevices=no`{ambient} where a unit of systemd hides {path}, which its user must be able to open{sysctl}"
                 )
             }
             _ if filtered || self.rights.in_user_namespace || self.device == Device::Barred => {
@@ -287,7 +287,7 @@ mod tests {
         );
         let filtered = remedy(Call::Filtered("Operation not permitted".to_owned()));
         assert!(
-            filtered.starts_with("`PrivateDevices=no` in the unit"),
+            filtered.starts_with("`PrivateDevices=no` where a unit"),
             "{filtered}"
         );
     }

@@ -94,7 +94,7 @@ impl Stage {
             inner: Lock::new(Blocks {
                 blocks: Vec::new(),
                 free: Vec::new(),
-                guarded: 1, // since the stage was registered
+                guarded: 0,
                 open: None,
                 waiting: VecDeque::new(),
                 dead: Vec::new(),
@@ -412,13 +412,11 @@ mod tests {
     #[test]
     fn each_block_that_was_opened_and_the_next_begin_with_a_guard_page_that_holds_nothing() {
         let stage = stage(2);
-        assert_eq!(
-            stage.unguarded(),
-            None,
-            "the first has one from the beginning"
-        );
-        let slots = fill_block(&stage);
         let page = PAGE_SIZE as u64;
+        assert_eq!(stage.unguarded(), Some(1 << 30..(1 << 30) + page));
+        stage.note_guarded();
+        assert_eq!(stage.unguarded(), None);
+        let slots = fill_block(&stage);
         let next = (1 << 30) + BLOCK_BYTES;
         assert_eq!(stage.unguarded(), Some(next..next + page));
         stage.note_guarded();

@@ -179,7 +179,13 @@ impl Store {
         }
         let mut walk = Walk::of_limit(Whose::Owner(owner), WORKER_BUDGET);
         self.run(&mut walk, codec);
-        (walk.visit(), walk.into())
+        // What does not compress could not be written, whoever's turn it is: a failure, else a run would try once for each owner.
+        let failed = walk.visited == 0 && self.lock().poor.len() > 0;
+        let visit = match failed {
+            true => Visit::Nothing,
+            false => walk.visit(),
+        };
+        (visit, walk.into())
     }
 }
 

@@ -6,7 +6,7 @@ use neap_policy::Visit;
 use neap_units::{EntryId, PAGE_SIZE, SpaceId};
 
 use super::fixture::*;
-use crate::swapfile::EXTENT;
+use crate::swapfile::{EXTENT, Fault, FaultyFile};
 use crate::{BlockFile, CompressorKind, Config, MemFile, ShrinkerKind, Source, Store};
 
 const SWAP: u64 = 64 << 20;
@@ -237,6 +237,25 @@ fn the_worker_brings_a_full_pool_down_to_its_threshold() {
     f.store.check();
     f.verify(&ids, 0);
     assert!(f.store.stats().written_back_pages > 0);
+}
+
+#[test]
+fn a_run_of_the_worker_ends_soon_where_the_disk_takes_nothing_of_what_does_not_compress() {
+    let file = FaultyFile::new(|_, _| Some(Fault::Io));
+    let mut f = Fixture::with(swap_config(500, SWAP), Box::new(file));
+    // A hundred owners that have nothing, and one of which all is in the list of what does not compress.
+    for owner in 0..100 {
+        let id = f
+            .store
+            .store(SpaceId(owner), &page(owner.into()), &mut f.codec);
+        f.store.put(id.expect("there is room"));
+    }
+    while f.store.store(SpaceId(100), &noise(7), &mut f.codec).is_ok() {}
+    let before = f.store.stats().swap_write_fail;
+    assert_eq!(f.store.shrink_worker(&mut f.codec).written_back, 0);
+    let tries = f.store.stats().swap_write_fail - before;
+    assert!((1..=20).contains(&tries), "{tries}");
+    f.store.check();
 }
 
 #[test]
