@@ -338,6 +338,19 @@ fn statistics_have_their_schema() {
 }
 
 #[test]
+fn far_from_the_limit_neap_takes_little_memory_itself() {
+    let test = "far_from_the_limit_neap_takes_little_memory_itself";
+    if !require(test, &[Need::Neap, Need::Userfaultfd]) {
+        return;
+    }
+    let words = [program("incompressible").into(), OsString::from("41")];
+    let run = neap().run(&Run::new(words).limit(Duration::from_secs(60)));
+    run.must_exit(0);
+    let own = run.number("/memory/overhead_bytes");
+    assert!((1..=4 << 20).contains(&own), "{own}");
+}
+
+#[test]
 fn nothing_goes_out_under_a_generous_limit() {
     if ready("nothing_goes_out_under_a_generous_limit") {
         let hog = program("hog");
