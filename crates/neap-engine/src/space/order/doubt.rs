@@ -43,7 +43,7 @@ pub(super) fn ends(read: &[Shape]) -> (HashMap<usize, usize>, Vec<usize>) {
 /// How often a story cannot be true. First where the kernel says so: what came is not there, or something is where
 /// nothing can be. Then where it does itself: a mapping leaves a place that is empty; but what a mapping grew by is
 /// told by nobody. `ended`: the moves that left nothing behind.
-pub(super) fn faults(
+pub(super) fn contradictions(
     read: &[Shape],
     told: &[usize],
     ended: &HashMap<usize, usize>,

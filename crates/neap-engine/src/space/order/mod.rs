@@ -17,7 +17,7 @@ use std::ops::Range;
 use neap_tuning::TUNING;
 
 use super::Ranges;
-use doubt::{ends, faults};
+use doubt::{contradictions, ends};
 use forks::Told;
 pub(crate) use forks::{Birth, Births, places_to_ask_children};
 use story::Story;
@@ -96,7 +96,7 @@ pub(crate) fn in_order(
         let told = Story::new(read, &left_out, taken.clone()).told(now);
         let faults = match doubts.is_empty() {
             true => (0, 0),
-            false => faults(read, &told, &ended, now),
+            false => contradictions(read, &told, &ended, now),
         };
         if best.as_ref().is_none_or(|(least, ..)| faults < *least) {
             best = Some((faults, told, ended));

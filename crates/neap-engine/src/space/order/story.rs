@@ -1,4 +1,9 @@
 //! One story, told so that nothing comes to a place before what is there has left.
+//!
+//! An example: one thread moves a mapping from 100 to 200, and then another moves one from 300 to 100. The kernel tells of a move
+//! once it is done, and each thread tells of its own. So the second may be read first: `Move 300..100`, `Move 100..200`. Told in that
+//! order, the first mapping would be taken for gone. When the story comes to the move to 100, that place is taken, and another change
+//! that is still left leaves it. So that one is told before.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -8,7 +13,8 @@ use super::{Registered, Shape};
 
 pub(super) struct Story<'a> {
     read: &'a [Shape],
-    /// What changes places, as it was read but for moves that belong elsewhere, and with which of all it was read.
+    /// What changes places, in the order in which it is looked at: first with which other change each stands (itself, but for moves that
+    /// belong to an unmapping read before), then which it is. Both are indices of `read`.
     line: Vec<(usize, usize)>,
     /// Changes that are not told yet, by their place in the line.
     left: BTreeMap<usize, usize>,
