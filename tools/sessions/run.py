@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -174,6 +175,8 @@ def main():
     parser.add_argument("--share", type=int, default=3, help="the budget is one part of so many")
     parser.add_argument("--ways", default="plain,neap,kernel")
     args = parser.parse_args()
+    # As an interrupt: what was set up is taken down.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     seen = {way: [] for way in args.ways.split(",")}
     budget = None
     for _ in range(args.runs):
