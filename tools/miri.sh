@@ -12,14 +12,14 @@ fi
 target=${CARGO_TARGET_DIR:-target}/miri
 status=0
 
-# Runs the tests of a crate whose paths contain one of the words, which must be so many.
+# Runs the tests of a crate whose paths contain one of the words. It fails if no test passes. Beside other tests it gets little of a cpu.
 interpret() {
-    local crate=$1 count=$2 output
-    output=$(timeout 900 cargo "+$name" miri test --target-dir "$target" -p "$crate" --lib -- "${@:3}" 2>&1) || status=1
+    local crate=$1 output
+    output=$(timeout 3600 cargo "+$name" miri test --target-dir "$target" -p "$crate" --lib -- "${@:2}" 2>&1) || status=1
     echo "$output" | tail -n 30
-    echo "$output" | grep -q "^test result: ok. $count passed" || { echo "miri: $crate: not $count tests passed"; status=1; }
+    echo "$output" | grep -q "^test result: ok. [1-9]" || { echo "miri: $crate: no test passed"; status=1; }
 }
 
-interpret neap-policy 5 list::tests page::table page::state_tests::a_refusal page::state_tests::entries
-interpret neap-store 3 pool::runs::tests::the_last pool::runs::tests::pages_are pool::tests::a_full_arena
+interpret neap-policy list::tests page::table page::state_tests::a_refusal page::state_tests::entries
+interpret neap-store pool::runs::tests::the_last pool::runs::tests::pages_are pool::tests::a_full_arena
 exit $status

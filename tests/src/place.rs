@@ -60,7 +60,8 @@ impl Place {
     /// `into`: words before neap. `USER` stands for those that give up root, `USER-OF-GROUP` also for a group of his,
     /// `PROFILE` for the program that puts a filter before system calls, `DOCKER` for the capabilities of a container
     /// (`DOCKER-WITH-MORE`: and two more), `READ-ONLY` for a view of the machine that only a temporary folder may be written
-    /// in, `NO-CODE` and `NOWHERE` for one with no such folder for code, or for anything, `PROCESSES` for process numbers of its own, `HIDDEN-PROC` for a /proc that shows little, and `LIBRARY` for the library that has calls fail.
+    /// in, `NO-CODE` and `NOWHERE` for one with no such folder for code, or for anything. `PROCESSES` stands for process numbers of its own, `HIDDEN-PROC` for a
+    /// /proc that shows little, and `LIBRARY` for the library that has calls fail.
     ///
     /// `None`: the machine cannot build it, which was said.
     ///

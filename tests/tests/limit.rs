@@ -228,7 +228,7 @@ fn what_is_shared_counts_once_also_when_who_was_between_is_gone() {
     let Some(_alone) = paging(name) else {
         return;
     };
-    // Once, on a busy machine, it came to 105 MiB; why is not known. What is counted in full for good is so in each run.
+    // Once, on a busy machine, it came to 105 MiB; why is not known. A process that stayed counted in full would be so in each run.
     let peak = || {
         let run = Neap::limit("96M").run(&words("orphan", &["60", "20"]));
         assert_eq!(run.text(), "0 wrong\n");

@@ -103,7 +103,7 @@ fn run(job: &Arc<Job>) {
         let is_idle = |space: &&Arc<Space>| {
             let (group, period) = (&space.group, space.group.idle());
             let lives = space.body.get().is_some_and(|body| !body.is_left());
-            // A frozen job gives all. What is protected does not leave for the sake of others.
+            // A frozen job gives all. Protected memory does not leave for the sake of others.
             lives
                 && period.0 > 0
                 && space.quiet.lasts(now) >= period

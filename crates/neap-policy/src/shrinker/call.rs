@@ -10,7 +10,7 @@ use crate::switches::{PenaltySpend, ShrinkerLimit, ShrinkerScheme, SwapinCount, 
 /// The switches of the shrinker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShrinkerRules {
-    /// What is worth keeping.
+    /// How entries that are worth keeping are told from others.
     pub scheme: ShrinkerScheme,
     /// Where recorded disk swap-ins are spent.
     pub penalty: PenaltySpend,
