@@ -5,12 +5,13 @@
 //! begin and end. Where neap cannot know, it counts too much rather than too little, until the family is measured again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use neap_sys::{Process, Sharing};
 use neap_tuning::TUNING;
 use neap_units::PAGE_SIZE;
 
-use super::Kin;
+use super::{Kin, Line};
 
 /// How much of a process counts here, and how much at its relatives.
 #[derive(Debug, Default)]
@@ -61,9 +62,11 @@ impl Kin {
         }
     }
 
-    /// The space is gone; what it shared is the others' alone, and so is its part of that.
+    /// The space is gone; what it shared is the others' alone, and so is its part of that. Whoever still has it in a list finds that it
+    /// counts nothing.
     pub fn leave(&self) {
         self.bequeath(self.uncounted(0));
+        self.note_measure(Sharing::default());
         self.family.members.fetch_sub(1, Relaxed);
     }
 
@@ -90,6 +93,7 @@ impl Kin {
     /// Its family is measured from now on, all at once.
     pub fn begin_measure(&self) {
         self.family.bequeathed.store(0, Relaxed);
+        self.line.measured.store(0, Relaxed);
         self.account.unseen.store(0, Relaxed);
         self.account.measured.store(Account::NOW, Relaxed);
     }
@@ -102,7 +106,7 @@ impl Kin {
             self.account.faults.store(faults, Relaxed);
         }
         // Without an answer all of it is taken as the process's own.
-        self.note_sharing(memory.sharing().unwrap_or_default());
+        self.note_measure(memory.sharing().unwrap_or_default());
         self.account
             .measured
             .store(neap_sys::monotonic_nanos(), Relaxed);
@@ -113,6 +117,19 @@ impl Kin {
         self.begin_measure();
         self.note_sharing(Sharing::default());
         self.account.measured.store(0, Relaxed);
+    }
+
+    fn note_measure(&self, sharing: Sharing) {
+        self.note_sharing(sharing);
+        self.line.measured.store(sharing.shared, Relaxed);
+    }
+
+    /// How many of those from whom it comes were measured with it and share with it, as far as that can be told from how much they share.
+    fn elders(&self) -> u64 {
+        let shared = self.account.shared.load(Relaxed);
+        let shares = |elder: &Arc<Line>| elder.measured.load(Relaxed) * 2 > shared;
+        let lines = self.elders.get().into_iter().flatten();
+        lines.filter_map(Weak::upgrade).filter(shares).count() as u64
     }
 
     fn note_sharing(&self, sharing: Sharing) {
@@ -146,7 +163,8 @@ impl Kin {
     /// ended or executed, so that nothing is there any more.
     fn uncounted(&self, anon: u64) -> u64 {
         // Of whom it shares with, it is itself one.
-        let others = self.account.sharers.load(Relaxed).saturating_sub(1);
+        let measured = 1 + self.elders();
+        let others = self.account.sharers.load(Relaxed).saturating_sub(measured);
         let parts = self.account.unseen.load(Relaxed).min(others) + u64::from(anon == 0);
         parts * self.share()
     }
@@ -318,6 +336,49 @@ mod tests {
 
     fn bequeathed(kin: &Kin) -> u64 {
         kin.family.bequeathed.load(Relaxed)
+    }
+
+    /// A chain: the first of it and one in the middle were measured, who forked the last and ended.
+    #[test]
+    fn what_a_chain_shares_counts_once_while_its_middle_ends() {
+        let page = PAGE_SIZE as u64;
+        let (elsewhere, shared) = (30 * page, 60 * page);
+        let first = Kin::first(1);
+        let (middle, last) = (first.another(1), first.another(1));
+        middle.come_from(&first);
+        last.come_from(&middle);
+        assert_eq!(last.elders.get().map(Vec::len), Some(2));
+        first.begin_measure();
+        middle.begin_measure();
+        for kin in [&first, &middle] {
+            kin.note_measure(Sharing { elsewhere, shared });
+        }
+        middle.note_unseen(); // so it may seem; but the kernel has seen two
+        assert_eq!((first.elders(), middle.elders()), (0, 1));
+        last.begin(Some(shared));
+        let counts = |middle_has| {
+            let mut stale = Stale::default();
+            let all = [(&first, shared), (&middle, middle_has), (&last, shared)];
+            let each = all.into_iter().enumerate().map(|(which, (kin, anon))| {
+                let counted = kin.proportional(anon);
+                stale.note(which, kin, anon, counted);
+                counted
+            });
+            let counted: u64 = each.sum();
+            counted + stale.lacking().1
+        };
+        assert_eq!(counts(shared), shared, "all live");
+        assert_eq!(counts(0), shared, "the middle has ended");
+        middle.leave();
+        assert_eq!(counts(0), shared, "it is still in a list");
+        drop(middle);
+        let newest = first.another(1);
+        newest.come_from(&last);
+        assert_eq!(
+            newest.elders.get().map(Vec::len),
+            Some(2),
+            "who is gone is in no line"
+        );
     }
 
     #[test]

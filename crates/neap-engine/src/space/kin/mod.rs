@@ -34,8 +34,18 @@ struct Family {
     bequeathed: AtomicU64,
 }
 
+/// What those who come from a process know of it.
+#[derive(Default)]
+struct Line {
+    /// Bytes that it shared at the last measure of all; 0: it was not measured, or shared none.
+    measured: AtomicU64,
+}
+
 pub(crate) struct Kin {
     family: Arc<Family>,
+    line: Arc<Line>,
+    /// Those from whom it comes and who were there when it was forked, the nearest last.
+    elders: OnceLock<Vec<Weak<Line>>>,
     /// Who forked it: its copies may serve here, too, and what was absent there is absent here.
     parent: OnceLock<Weak<Space>>,
     /// The pages that were there at the fork are not in the table yet.
@@ -74,6 +84,8 @@ impl Kin {
     fn of(family: Arc<Family>, born: u64) -> Self {
         Self {
             family,
+            line: Arc::default(),
+            elders: OnceLock::new(),
             parent: OnceLock::new(),
             inherits: AtomicBool::new(false),
             parted: Lock::default(),
@@ -85,8 +97,16 @@ impl Kin {
     /// Its pages may have copies at the process that forked it.
     pub fn inherit_from(&self, parent: &Arc<Space>) {
         let _ = self.parent.set(Arc::downgrade(parent));
+        self.come_from(&parent.kin);
         parent.kin.bear(neap_sys::monotonic_nanos());
         self.inherits.store(true, Relaxed);
+    }
+
+    fn come_from(&self, parent: &Self) {
+        let lines = parent.elders.get().into_iter().flatten();
+        let living = lines.filter(|line| line.strong_count() > 0).cloned();
+        let own = std::iter::once(Arc::downgrade(&parent.line));
+        let _ = self.elders.set(living.chain(own).collect());
     }
 
     pub fn parent(&self) -> Option<Arc<Space>> {
