@@ -1,5 +1,6 @@
-//! A thread sleeps until somebody rings.
+//! A thread sleeps until somebody rings, or looks at all spaces once somebody has raised a flag.
 
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -46,5 +47,25 @@ impl Bell {
             .wait_timeout_while(rung, limit, |rung| !*rung)
             .expect("bell lock");
         std::mem::take(&mut rung)
+    }
+}
+
+/// Some space has something to do, and whoever does it finds out which. Without that no space need be looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Flag(AtomicBool);
+
+impl Flag {
+    /// There is something, which was put in its place before.
+    pub fn raise(&self) {
+        self.0.store(true, Release);
+    }
+
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    /// Whether it was raised since somebody took it last. All that was put in its place before then is seen.
+    pub fn take(&self) -> bool {
+        self.is_raised() && self.0.swap(false, AcqRel)
     }
 }

@@ -161,14 +161,14 @@ struct Signs {
     time: u64,
     /// Time for which threads of the process waited for memory, in nanoseconds.
     waited: u64,
-    /// Its pages that were touched after they had left.
+    /// Its pages that came back after they had left.
     came_back: u64,
 }
 
 /// How much is taken at once of what a process has, and how often.
 struct Pace {
     /// When its process had been looked at for the last step.
-    looked: u64,
+    looked: Option<Nanos>,
     /// One part in so many.
     part: u64,
     /// Looks that pass before the next try, and before the one after another failure.
@@ -184,7 +184,7 @@ struct Pace {
 impl Default for Pace {
     fn default() -> Self {
         Self {
-            looked: 0,
+            looked: None,
             part: TUNING.idle.first,
             wait: 0,
             pause: 1,

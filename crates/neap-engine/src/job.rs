@@ -22,7 +22,7 @@ use neap_tuning::{Share, TUNING};
 use neap_units::{Bytes, PAGE_SIZE, PageNr, SpaceId};
 
 use crate::attend::Attendance;
-use crate::bell::Bell;
+use crate::bell::{Bell, Flag};
 use crate::control::{Kind, Log};
 use crate::fault::{Watch, start_fault_thread};
 use crate::group::{Group, Groups};
@@ -72,6 +72,10 @@ pub(crate) struct Job {
     /// There are two cpus, and the one that no fault is served on works for reclaim: a thread that is woken finds
     /// none that is idle, and stays where it is.
     pub crowded: AtomicBool,
+    /// Some agent has not replied yet.
+    pub late: Flag,
+    /// Some program has said something of its memory.
+    pub wishes: Flag,
     /// Looks after fault threads that run behind the program's.
     pub watch: Watch,
     /// Wakes reclaim.
@@ -153,6 +157,8 @@ impl Job {
             meter,
             keeper: Keeper::new(),
             crowded: AtomicBool::new(false),
+            late: Flag::default(),
+            wishes: Flag::default(),
             watch: Watch::default(),
             pool_percent: AtomicU64::new(options.pool_percent.into()),
             options,

@@ -60,9 +60,9 @@ impl Quiet {
         }
     }
 
-    /// When it was looked at last; 0: never.
-    pub fn looked(&self) -> u64 {
-        self.0.lock().map_or(0, |last| last.time)
+    /// When it was looked at last.
+    pub fn looked(&self) -> Option<Nanos> {
+        self.0.lock().map(|last| Nanos(last.time))
     }
 
     /// For how long it has done nothing.

@@ -112,9 +112,9 @@ impl Job {
 
     /// The engine ends: so do the jobs of a service that have not, and nothing stays stopped.
     pub fn end_groups(&self) {
-        for group in self.groups.below() {
-            self.let_go_of_stopped(&group, SIGKILL);
-            self.kill_all_of(&group);
+        for group in self.groups.below().iter() {
+            self.let_go_of_stopped(group, SIGKILL);
+            self.kill_all_of(group);
         }
         self.let_go_of_stopped(self.groups.top(), SIGCONT);
     }

@@ -254,7 +254,8 @@ impl Group {
 #[derive(Debug)]
 pub(crate) struct Groups {
     top: Arc<Group>,
-    below: Lock<Vec<Arc<Group>>, 7>,
+    /// Copied when one comes or goes while somebody has it.
+    below: Lock<Arc<Vec<Arc<Group>>>, 7>,
     /// Groups so far.
     count: AtomicU64,
     /// How often some came or went.
@@ -296,7 +297,7 @@ impl Groups {
     }
 
     /// Those below the top, as they are now.
-    pub fn below(&self) -> Vec<Arc<Group>> {
+    pub fn below(&self) -> Arc<Vec<Arc<Group>>> {
         self.below.lock().clone()
     }
 
@@ -321,7 +322,7 @@ impl Groups {
     /// The groups that a process descends from, if the kernel says so: the lowest.
     pub fn of(&self, pid: i32, pidfd: &Pidfd) -> Option<Arc<Group>> {
         let all: Vec<_> = std::iter::once(self.top.clone())
-            .chain(self.below())
+            .chain(self.below().iter().cloned())
             .filter(|group| group.root.is_some() && !group.is_over())
             .collect();
         let of = |pid: i32| {
@@ -347,14 +348,11 @@ impl Groups {
 
     /// The jobs that reclaim for the limit of all visits.
     pub fn units(&self) -> Vec<Arc<Group>> {
-        let mut below = self.below();
-        below.retain(|group| {
-            group
-                .parent
-                .as_ref()
-                .is_some_and(|parent| self.is_unit(parent))
-        });
-        below
+        let is_one = |group: &&Arc<Group>| {
+            let parent = group.parent.as_ref();
+            parent.is_some_and(|parent| self.is_unit(parent))
+        };
+        self.below().iter().filter(is_one).cloned().collect()
     }
 
     /// One more, with a number of its own.
@@ -371,15 +369,13 @@ impl Groups {
             return Err(NoPlace::Full);
         }
         let group = Arc::new(group);
-        below.push(group.clone());
+        Arc::make_mut(&mut below).push(group.clone());
         self.epoch.fetch_add(1, Relaxed);
         Ok(group)
     }
 
     fn remove(&self, group: &Group) {
-        self.below
-            .lock()
-            .retain(|other| other.number != group.number);
+        Arc::make_mut(&mut self.below.lock()).retain(|other| other.number != group.number);
         self.epoch.fetch_add(1, Relaxed); // after it: who sees this sees that it is gone
     }
 
@@ -401,9 +397,8 @@ impl Groups {
     /// The one that is called so.
     pub fn named(&self, name: &Name) -> Option<Arc<Group>> {
         let below = self.below();
-        below
-            .into_iter()
-            .find(|group| group.name.as_ref() == Some(name))
+        let named = |group: &&Arc<Group>| group.name.as_ref() == Some(name);
+        below.iter().find(named).cloned()
     }
 
     /// Sends SIGKILL to every process of a group and of those below it, until there is none.
@@ -421,7 +416,13 @@ impl Groups {
 
     /// A group and those below it.
     pub fn within(&self, group: &Group) -> Vec<Arc<Group>> {
-        let all = std::iter::once(self.top.clone()).chain(self.below());
-        all.filter(|other| other.is_within(group)).collect()
+        self.all_that(|other| other.is_within(group))
+    }
+
+    /// The groups that are so.
+    pub fn all_that(&self, is_so: impl FnMut(&&Arc<Group>) -> bool) -> Vec<Arc<Group>> {
+        let below = self.below();
+        let all = std::iter::once(&self.top).chain(below.iter());
+        all.filter(is_so).cloned().collect()
     }
 }

@@ -1,6 +1,6 @@
 //! What each group below the top uses, and how it keeps within a limit of its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use neap_policy::{Pacer, Plan};
@@ -26,26 +26,29 @@ pub(crate) struct Paces {
     highs: HashMap<u64, Pacer>,
 }
 
-/// Sums over the spaces of each group and of those below it, by one look at each space.
-struct Sums(HashMap<u64, u64>);
+/// Sums over the spaces of each group below the top and of those below it, by one look at each space.
+struct Sums<const N: usize>(HashMap<u64, [u64; N]>);
 
-impl Sums {
-    /// Of one value for each space.
+impl<const N: usize> Sums<N> {
+    /// Of some values for each space.
     fn of<'a>(
         spaces: impl IntoIterator<Item = &'a Arc<Space>>,
-        values: impl IntoIterator<Item = u64>,
+        values: impl IntoIterator<Item = [u64; N]>,
     ) -> Self {
         let mut sums = HashMap::new();
-        for (space, value) in spaces.into_iter().zip(values) {
-            for group in space.group.chain() {
-                *sums.entry(group.number).or_default() += value;
+        for (space, values) in spaces.into_iter().zip(values) {
+            for group in space.group.chain().filter(|group| group.parent.is_some()) {
+                let sum = sums.entry(group.number).or_insert([0; N]);
+                sum.iter_mut()
+                    .zip(values)
+                    .for_each(|(sum, value)| *sum += value);
             }
         }
         Self(sums)
     }
 
-    fn of_group(&self, group: &Group) -> u64 {
-        self.0.get(&group.number).copied().unwrap_or(0)
+    fn of_group(&self, group: &Group) -> [u64; N] {
+        self.0.get(&group.number).copied().unwrap_or([0; N])
     }
 }
 
@@ -79,15 +82,17 @@ impl Paces {
         let compressed = job
             .store
             .compressed_of(resident.iter().map(|(space, _)| space.id));
-        self.limits
-            .retain(|number, _| groups.iter().any(|group| group.number == *number));
-        let spaces = || resident.iter().map(|(space, _)| space);
-        let anon = Sums::of(spaces(), resident.iter().map(|(_, bytes)| *bytes));
-        let pools = Sums::of(spaces(), compressed.iter().map(|bytes| bytes.0));
-        let thawed = Sums::of(spaces(), spaces().map(|space| space.is_thawed().into()));
-        for group in &groups {
-            let (anon, pool) = (anon.of_group(group), pools.of_group(group));
-            let thaws = thawed.of_group(group) > 0;
+        if self.limits.len() > groups.len() {
+            let there: HashSet<u64> = groups.iter().map(|group| group.number).collect();
+            self.limits.retain(|number, _| there.contains(number));
+        }
+        let values = resident.iter().zip(&compressed);
+        let values =
+            values.map(|((space, bytes), pool)| [*bytes, pool.0, space.is_thawed().into()]);
+        let sums = Sums::of(resident.iter().map(|(space, _)| space), values);
+        for group in groups.iter() {
+            let [anon, pool, thawed] = sums.of_group(group);
+            let thaws = thawed > 0;
             let unexplained = group.meter.sample(Sample {
                 resident: anon,
                 own: pool,
@@ -113,8 +118,8 @@ impl Paces {
 
     /// What `memory.high` wants, of the groups that have one below their limit. Memory is reclaimed above it, and not before.
     fn look_at_highs(&mut self, job: &Job, now: Nanos, wants: &mut Wants) {
-        let mut groups = job.groups.within(job.groups.top());
-        groups.retain(|group| group.meter.high() < Limit::Bytes(group.meter.limit()));
+        let has_one = |group: &&Arc<Group>| group.meter.high() < Limit::Bytes(group.meter.limit());
+        let groups = job.groups.all_that(has_one);
         self.highs
             .retain(|number, _| groups.iter().any(|group| group.number == *number));
         for group in groups {
@@ -193,14 +198,14 @@ impl Job {
             spaces.iter().map(resident).collect()
         };
         let pages = resident.iter().zip(spaces);
-        let pages = Sums::of(spaces, pages.map(|(pages, space)| pages + staged(space)));
+        let pages = Sums::of(spaces, pages.map(|(pages, space)| [pages + staged(space)]));
         let writes = self.store.can_write_back();
-        for group in groups {
+        for group in groups.iter() {
             let pool = match writes && group.account.writes() {
                 true => group.meter.pool(),
                 false => 0,
             };
-            let pages = Pages(pages.of_group(&group));
+            let pages = Pages(pages.of_group(group)[0]);
             group.meter.note_reclaimable(pages, pool);
         }
     }

@@ -72,7 +72,7 @@ impl Groups {
     /// Whether `memory.low` protects some group from reclaim for this one.
     pub fn protects_by_low(&self, target: &Group) -> bool {
         let mut claims: HashMap<Option<u64>, MinLow> = HashMap::new();
-        for group in self.below() {
+        for group in self.below().iter() {
             let sum = claims.entry(group.above()).or_default();
             *sum = plus(*sum, group.claim());
         }

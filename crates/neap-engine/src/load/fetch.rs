@@ -103,7 +103,8 @@ impl Loader {
             return Served::Later;
         }
         space.group.count(|events| &events.pgmajfault, 1);
-        space.came_back.fetch_add(1, Relaxed);
+        let comes = self.inbound.len() as u64; // also what is read ahead: it is in memory again
+        space.came_back.fetch_add(comes, Relaxed);
         self.carry(job, space, page, let_change)
     }
 

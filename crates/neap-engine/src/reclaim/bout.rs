@@ -239,14 +239,10 @@ impl Reclaimer {
             |number: u64| number == 0 || below.iter().any(|group| group.number == number);
         self.bouts.retain(|bout| is_there(bout.group.number));
         // The top is the last: what a group gives back to keep within its own limit it need not give twice.
-        let wants = |group: &Arc<Group>| group.meter.is_limited() || group.meter.excess() > 0;
-        for group in below.into_iter().filter(wants) {
-            if !self
-                .bouts
-                .iter()
-                .any(|bout| bout.group.number == group.number)
-            {
-                self.bouts.insert(0, Bout::new(group));
+        let wants = |group: &&Arc<Group>| group.meter.is_limited() || group.meter.excess() > 0;
+        for group in below.iter().filter(wants) {
+            if self.bout_of(group).is_none() {
+                self.bouts.insert(0, Bout::new(group.clone()));
             }
         }
     }

@@ -15,6 +15,9 @@ use crate::space::{Space, Wish};
 impl Reclaimer {
     /// Does what programs have asked for since, some blocks of it at most. Whether something is left.
     pub(super) fn work_for_hints(&mut self) -> bool {
+        if !self.job.wishes.take() {
+            return false;
+        }
         let mut left = TUNING.hints.blocks;
         for space in self.job.spaces().iter() {
             while let Some(wish) = space.hints.next() {
@@ -25,6 +28,7 @@ impl Reclaimer {
                         let rest = self.take_out(space, range, &mut left);
                         if let Some(rest) = rest {
                             space.hints.put_back(Wish::TakeOut(rest));
+                            self.job.wishes.raise();
                             return true;
                         }
                         space.hints.end_taking();

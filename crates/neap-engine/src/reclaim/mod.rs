@@ -121,8 +121,7 @@ impl Reclaimer {
         neap_sys::block_signals();
         let mut checked = 0;
         while !self.job.is_stopping() {
-            let late = self.job.spaces().iter().any(|space| space.is_late());
-            let sleep = match late {
+            let sleep = match self.job.late.is_raised() {
                 true => TUNING.reclaim.sleep_while_late,
                 false => TUNING.reclaim.sleep,
             };
@@ -152,6 +151,9 @@ impl Reclaimer {
 
     /// Late commands are completed even when nothing needs to be reclaimed: threads may wait.
     fn catch_up(&self) {
+        if !self.job.late.take() {
+            return;
+        }
         for space in self.job.spaces().iter() {
             if space.is_late() {
                 let _gate = space.gate.read();

@@ -58,7 +58,11 @@ impl Space {
                 self.correct(job, body, &errand, &mut reply);
                 Some(self.finish(job, body, errand, &reply))
             }
-            Called::Late | Called::Busy(_) => None,
+            Called::Late => {
+                job.late.raise();
+                None
+            }
+            Called::Busy(_) => None,
             Called::Gone(errand) => {
                 let reply = self.judge(job, body, &errand);
                 Some(self.finish(job, body, errand, &reply))

@@ -187,6 +187,7 @@ impl Space {
                 self.hints.push(wish(pages(&range)), now);
             }
         }
+        job.wishes.raise();
         job.reclaim.ring();
     }
 
@@ -245,6 +246,7 @@ impl Space {
         for (range, advice) in differences(&registered, &seen, &known) {
             self.hints.push(Wish::Tell(Hint::Use(advice), range), end);
         }
+        job.wishes.raise();
         job.reclaim.ring();
     }
 }
