@@ -6,8 +6,10 @@
 Four sessions each of python, node and java have some 200 MiB, and rest; one of node is a language server with the standard library of
 Python, where there is pyright-langserver on the path (npm install pyright). Then one more is at work (300 MiB, of which few rows are
 asked for most often); afterwards each idle session is asked something twice. plain: no limit. neap: jobs of one `neap serve`. kernel: one
-memory cgroup (version 1) with zswap and a swap file, as root. Prints medians over the runs: seconds of the one at work, answers of the idle ones in
-milliseconds (median and worst), and the memory that all had at the end of the rest. Nothing else should run.
+memory cgroup (version 1) with zswap and a swap file, as root. A twin of the one at work has no limit in any way, and both take turns: what a row
+takes depends on which pages the machine gave, and on its other guests, by more than on any limit. Prints medians over the runs: the
+seconds of the one at work, and their ratio to those of its twin; answers of the idle ones in milliseconds (median and worst), and the memory that all had
+at the end of the rest. Nothing else should run.
 """
 import argparse
 import contextlib
@@ -28,6 +30,7 @@ NEAP = os.environ.get("NEAP_BIN", str(ROOT / "target/release/neap"))
 CGROUP = pathlib.Path("/sys/fs/cgroup/memory/neap-sessions")
 ZSWAP = pathlib.Path("/sys/module/zswap/parameters")
 SWAP_BYTES = 8 << 30
+TURNS = 20
 
 
 class Session:
@@ -65,7 +68,7 @@ def commands(folder):
         sessions[4] = [sys.executable, HERE / "language.py", server, *files]
     else:
         print("no pyright-langserver: no language server is among the sessions")
-    return sessions, [sys.executable, HERE / "work.py", 300, 12]
+    return sessions, [sys.executable, HERE / "work.py", 300]
 
 
 def resident(pids):
@@ -145,8 +148,17 @@ def kernel(folder, budget):
 WAYS = {"plain": plain, "neap": neap, "kernel": kernel}
 
 
+def by_turns(works, twin):
+    """Seconds of the one at work, and of its twin, who begins every second turn."""
+    seconds = {works: 0.0, twin: 0.0}
+    for turn in range(TURNS):
+        for session in (works, twin) if turn % 2 else (twin, works):
+            seconds[session] += float(session.ask()[0].split()[0])
+    return seconds[works], seconds[twin]
+
+
 def run(way, budget, folder):
-    """One run: seconds at work, the first and the second answers, and what all had."""
+    """One run: seconds of the one at work and of its twin, the first and the second answers, and what all had."""
     idle, worker = commands(folder)
     with WAYS[way](folder, budget) as (within, inside, used):
         sessions = []
@@ -159,9 +171,12 @@ def run(way, budget, folder):
             works = Session(within(worker), inside)
             sessions.append(works)
             works.ready()
-            worked = float(works.ask()[0].split()[0])
-            first = [session.ask() for session in sessions[:-1]]
-            second = [session.ask() for session in sessions[:-1]]
+            twin = Session(worker)
+            sessions.append(twin)
+            twin.ready()
+            worked = by_turns(works, twin)
+            first = [session.ask() for session in sessions[:-2]]
+            second = [session.ask() for session in sessions[:-2]]
             assert len({answer for answer, _ in first[::3]}) == 1, "sessions of a kind answer alike"
             return worked, [late for _, late in first], [late for _, late in second], has
         finally:
@@ -190,12 +205,13 @@ def main():
                 assert way == "plain", "plain comes first: the budget is a part of what it has"
                 budget = (seen[way][0][3] + 300) // args.share
                 print(f"sessions of {seen[way][0][3]} MiB and one at work, in {budget} MiB")
-    print("way       at work s   first ms (worst)  second ms (worst)   had MiB")
+    print("way       at work s / twin   first ms (worst)  second ms (worst)   had MiB")
     for way, runs in seen.items():
-        worked = statistics.median(run[0] for run in runs)
+        worked = statistics.median(run[0][0] for run in runs)
+        ratio = statistics.median(run[0][0] / run[0][1] for run in runs)
         answers = [[late for run in runs for late in run[at]] for at in (1, 2)]
         words = [f"{statistics.median(late):.0f} ({max(late):.0f})" for late in answers]
-        print(f"{way:<10}{worked:>9.2f}{words[0]:>19}{words[1]:>19}{statistics.median(run[3] for run in runs):>10.0f}")
+        print(f"{way:<10}{worked:>9.2f}{ratio:>7.2f}{words[0]:>19}{words[1]:>19}{statistics.median(run[3] for run in runs):>10.0f}")
 
 
 main()
