@@ -74,6 +74,15 @@ impl Refault {
             restored: recent && workingset,
         }
     }
+
+    /// What a recent one does with the generations of before 6.14: a fault is of the working set whatever left
+    /// (kernel: lru_gen_refault). `refs`: accesses of the folio when it left, of which `most` are all that count.
+    pub(crate) fn judge_before_6_14(demanded: bool, refs: u32, most: u32) -> Refault {
+        Refault {
+            activated: true,
+            restored: demanded || refs >= most,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use neap_units::Nanos;
 
 use super::Mm;
-use super::workingset::total_refs;
+use super::workingset::{MOST_REFS, total_refs};
 use crate::counters::Counter;
 use crate::folio::{Flags, FolioId, Kind, LruvecId, list_of};
 use crate::generations::{Arrival, Feedback, Generations, Insertion, MAX_NR_GENS, Window, index};
@@ -223,7 +223,7 @@ impl Mm {
 
     /// Whether a folio's count of accesses is full: it goes up whatever the tier.
     pub(super) fn saturated(flags: Flags) -> bool {
-        total_refs(flags) == 4
+        total_refs(flags) == MOST_REFS
     }
 
     /// Opens a generation after a walk of the page tables (kernel: inc_max_seq).

@@ -167,6 +167,36 @@ fn classic_refaults_are_recent_within_the_size_of_the_other_lists() {
     assert_eq!(counters[Counter::WorkingsetRestoreAnon], 1);
 }
 
+/// Counted as refaults, activations and restores of anonymous memory.
+fn refaulted(switches: Switches, faulting: bool) -> ([u64; 3], Flags) {
+    let mut mm = Mm::new(switches, 60, 1, 1);
+    let memcg = mm.create_memcg(MemcgId::ROOT, "job", |_| 0);
+    let lruvec = mm.lruvec_of(memcg, 0);
+    let id = add(&mut mm, lruvec, Flags::SWAPBACKED, true);
+    let shadow = mm.evict_shadow(id, lruvec);
+    mm.remove_folio(id);
+    mm.refault(id, shadow, faulting);
+    let counters = mm.counters(memcg);
+    let kinds = [
+        Counter::WorkingsetRefaultAnon,
+        Counter::WorkingsetActivateAnon,
+        Counter::WorkingsetRestoreAnon,
+    ];
+    (kinds.map(|kind| counters[kind]), mm.folios.flags(id))
+}
+
+/// Before 6.14 each recent refault counts as an activation, and each of a fault as a restore; since then each of a fault
+/// as an activation, and each with the mark as a restore.
+#[test]
+fn refaults_of_generations_count_as_each_kernel_has_it() {
+    let kernels = [(6, 3), (6, 9), (6, 14)].map(|version| Switches::of_kernel(version, true));
+    let counts = |faulting| kernels.map(|switches| refaulted(switches, faulting).0);
+    assert_eq!(counts(true), [[1, 1, 1], [1, 1, 1], [1, 1, 0]]);
+    assert_eq!(counts(false), [[1, 1, 0], [1, 1, 0], [1, 0, 0]]);
+    let spared = kernels.map(|switches| Mm::saturated(refaulted(switches, true).1));
+    assert_eq!(spared, [false, true, false], "from 6.7 to 6.13");
+}
+
 #[test]
 fn a_simulated_page_takes_at_most_32_bytes() {
     // A folio, an entry of a page table, three bits of one, and a slot's shadow is taken

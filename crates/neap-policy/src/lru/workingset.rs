@@ -7,7 +7,7 @@ use super::Mm;
 use crate::counters::Counter;
 use crate::folio::{Flags, FolioId, Kind, LruvecId};
 use crate::generations::{MAX_NR_TIERS, Refault, competing, tier_of};
-use crate::switches::Lru;
+use crate::switches::{Lru, MemcgWalk};
 
 /// Eight bytes in place of an evicted folio: whose it was, when it left, and whether it
 /// had been part of the working set. The two highest bits are free, for whoever keeps it.
@@ -20,6 +20,8 @@ const LRUVEC_BITS: u32 = 20;
 const TOKEN_BITS: u32 = Shadow::BITS - LRUVEC_BITS - 1;
 /// Bits of the reference field in a token of generations.
 const REFS_BITS: u32 = 2;
+/// Accesses that count: the reference field and the mark after it.
+pub(super) const MOST_REFS: u32 = 1 << REFS_BITS;
 
 impl Shadow {
     /// Bits that it has.
@@ -150,21 +152,39 @@ impl Mm {
             return;
         }
         let field = (shadow.token() & ((1 << REFS_BITS) - 1)) as u32;
+        let refs = field + u32::from(shadow.workingset());
         let tier = match (self.switches.lru, shadow.workingset()) {
             (Lru::Mglru614, true) => MAX_NR_TIERS - 1,
             (Lru::Mglru614, false) => tier_of(field),
-            (_, mark) => tier_of(field + u32::from(mark)),
+            _ => tier_of(refs),
         };
         let generations = &mut self.lruvec_mut(lruvec).generations;
         generations.feedback[kind as usize].refaulted[tier] += pages;
-        let refault = Refault::judge(recent, faulting, shadow.workingset());
+        let first = self.switches.memcg_walk == MemcgWalk::MemcgLru63;
+        let refault = match (self.switches.lru, first) {
+            (Lru::Mglru614, _) => Refault::judge(recent, faulting, shadow.workingset()),
+            (_, true) => Refault::judge_before_6_14(faulting, refs, MOST_REFS),
+            (_, false) => Refault::judge_before_6_14(faulting, refs, MOST_REFS - 1),
+        };
         if refault.activated {
             self.count_activate(lruvec, kind, pages);
         }
         if refault.restored {
-            self.folios.flags_mut(id).set(Flags::WORKINGSET, true);
-            self.count_workingset(lruvec, kind, WORKINGSET_RESTORE, pages);
+            self.restore(id, lruvec, kind);
         }
+    }
+
+    /// A folio is of the working set again. From 6.7 to 6.13 it also passes for one with all accesses that count, so
+    /// that reclaim spares it once.
+    fn restore(&mut self, id: FolioId, lruvec: LruvecId, kind: Kind) {
+        let first = self.switches.memcg_walk == MemcgWalk::MemcgLru63;
+        let flags = self.folios.flags_mut(id);
+        flags.set(Flags::WORKINGSET, true);
+        if self.switches.lru == Lru::Mglru63 && !first {
+            flags.set_refs(MOST_REFS - 1);
+        }
+        let pages = self.folios.pages(id);
+        self.count_workingset(lruvec, kind, WORKINGSET_RESTORE, pages);
     }
 
     fn count_workingset(&mut self, id: LruvecId, kind: Kind, which: [Counter; 2], pages: u64) {

@@ -65,6 +65,12 @@ impl Machine {
         }
     }
 
+    /// Whether accesses to a page of a space count.
+    pub(super) fn counts(&mut self, mm: &Mm, space: SpaceId, page: PageNr) -> bool {
+        let area = self.space_mut(space).find(page);
+        area.is_some_and(|area| has_recency(mm, self.tables.area(area).area.advice))
+    }
+
     /// Handles a touch that did not hit. `ahead`: what it has still to read ahead.
     pub(super) fn fault(
         &mut self,

@@ -92,6 +92,8 @@ pub(super) struct Machine {
     pub(super) cpu: usize,
     /// CPU time of the entry under way.
     pub(super) spent: Nanos,
+    /// The task is in a fault of a mapping whose accesses count (kernel: in_lru_fault).
+    pub(super) in_fault: bool,
     /// Pages the task owes because a level is above high.
     pub(super) owed: u64,
     pub(super) worker: Worker,
@@ -142,6 +144,7 @@ impl Machine {
             now: Nanos::ZERO,
             cpu: 0,
             spent: Nanos::ZERO,
+            in_fault: false,
             owed: 0,
             worker: Worker::default(),
             worker_due: Nanos::ZERO,

@@ -261,6 +261,7 @@ impl Kernel {
             return Reply::Done { cpu: Nanos::ZERO };
         };
         let reply = entry.run(&mut self.mm, &mut self.machine);
+        self.machine.in_fault = false;
         if !matches!(reply, Reply::Continue { .. } | Reply::Wait { .. }) {
             self.entries[task.index()] = None;
         }

@@ -87,6 +87,9 @@ impl Entry {
             }
             return Reply::Killed { cpu: machine.spent };
         }
+        if let Op::Touch { space, page, .. } = self.op {
+            machine.in_fault = !self.done && machine.counts(mm, space, page);
+        }
         loop {
             if let Some(call) = &mut self.shrinker {
                 if machine.shrink(mm, call) {
@@ -162,6 +165,7 @@ impl Entry {
                     mm.memcgs.count(memcg, Counter::Pgfault, 1);
                 }
                 self.done = true;
+                machine.in_fault = false;
                 None
             }
             Err(Missing::Read(until)) => Some(Reply::Wait {

@@ -75,7 +75,7 @@ impl Machine {
             swap.set_cached(ticket.slot, id);
         }
         if let (Some(shadow), true) = (shadow, mm.switches.writeback_refault) {
-            mm.refault(id, shadow, false);
+            mm.refault(id, shadow, self.in_fault);
         }
         self.queue_add(mm, id);
         let mut ledger = Ledger {
