@@ -102,6 +102,16 @@ fn serial(setup: &Setup<'_>) -> Option<LinkShape> {
     })
 }
 
+/// Pages that all units read, of experiments that have them; scaled as the memory of the whole.
+fn headers(setup: &Setup<'_>) -> u64 {
+    let shared = setup.values.has("headers");
+    if shared {
+        setup.scaled("headers", 0)
+    } else {
+        0
+    }
+}
+
 /// Units of which all together take the user time that the serial part leaves.
 fn shape(setup: &Setup<'_>, trace: &Trace, link: Option<LinkShape>) -> BuildShape {
     let serial = link.map_or(Nanos::ZERO, |link| link.prepare.saturating_add(link.work));
@@ -113,6 +123,7 @@ fn shape(setup: &Setup<'_>, trace: &Trace, link: Option<LinkShape>) -> BuildShap
         work: (work * 0.5, work * 1.5),
         memory: setup.number("memory"),
         source: setup.number("source") as u64,
+        headers: headers(setup),
         object: setup.number("object") as u64,
         tmpfs: setup.word("files") == "tmpfs",
         spawn: Nanos::millis(1),
@@ -244,7 +255,7 @@ fn measures(
 }
 
 /// What was gauged over the time of a run.
-fn over_time(gauges: &GaugeMeans, scale: f64) -> [Measure; 6] {
+fn over_time(gauges: &GaugeMeans, scale: f64) -> [Measure; 7] {
     let of = |metric, unit, value| Measure {
         metric,
         unit,
@@ -261,6 +272,7 @@ fn over_time(gauges: &GaugeMeans, scale: f64) -> [Measure; 6] {
         of("shrinkers", "at once", gauges.shrinkers),
         of("shrinkers_max", "at once", gauges.most_shrinkers as f64),
         of("feedback_seconds", "s", gauges.feedback),
+        of("swapins_counted", "pages/s", gauges.counted / scale),
     ]
 }
 

@@ -21,6 +21,7 @@ const NONE_IS_FINE: &[&str] = &[
     "pause",
     "warm_up",
     "source",
+    "headers",
     "object",
     "scatter",
     "serial",

@@ -10,7 +10,7 @@ use super::{ANY_SCALE, Experiment, ExperimentFault, Parameter, Run, Setup};
 
 fn rotation(setup: &Setup<'_>) -> Result<Run, ExperimentFault> {
     // mm-unstable of February 2024, which became 6.9: protection in the shrinker, literal counting of swap-ins.
-    let base = Switches::of_kernel((6, 9), false);
+    let base = Switches::of_kernel((6, 9), setup.word("lru") == "generations");
     let switches = match setup.config {
         "rfc004" => Switches {
             rotate: Rotate::Rfc004,
@@ -62,6 +62,14 @@ const S4_PARAMETERS: &[Parameter] = &[
         &["8", "9", "10"],
     ),
     SOURCE,
+    Parameter::chosen(
+        "headers",
+        "0",
+        "pages",
+        "not stated; sources that all units read. None is the build of the other experiments; a kernel's units share \
+         headers of some MiB",
+        &["1024", "4096"],
+    ),
     OBJECT,
     Parameter::posted_word("files", "tmpfs", &MAIL, "kernel build in tmpfs", FILES),
     RAM,
@@ -82,6 +90,12 @@ const S4_PARAMETERS: &[Parameter] = &[
     ),
     CLUSTER,
     COMPRESSOR,
+    Parameter::word(
+        "lru",
+        "classic",
+        "not stated; which lists the kernel had. Generations count a refault of a fault as restored, whatever it was",
+        &["classic", "generations"],
+    ),
 ];
 
 /// Where a folio lands when zswap's write of it ends.
@@ -150,6 +164,7 @@ pub(super) const ROTATION: Experiment = Experiment {
         effect("sys_change", "sys_seconds", "no-refault", "mainline"),
         effect("pgscan_change", "pgscan", "rfc004", "mainline"),
         effect("pgscan_change", "pgscan", "no-refault", "mainline"),
+        effect("swapins_change", "swapins", "no-refault", "mainline"),
     ],
     headline: &["workingset_refault_anon", "sys_seconds", "pgscan"],
     scale: 1.0,

@@ -21,6 +21,7 @@ pub(super) struct Gauges {
     written: HashMap<u32, Nanos>,
     feedback: u128,
     read_back: u64,
+    counted: u64,
 }
 
 /// What they come to.
@@ -38,6 +39,8 @@ pub struct GaugeMeans {
     pub most_shrinkers: u64,
     /// Seconds from the write-back of an entry to the read of its page, of those that were read.
     pub feedback: f64,
+    /// Swap-ins that the rule of the shrinker counts, each second.
+    pub counted: f64,
 }
 
 impl Gauges {
@@ -68,6 +71,11 @@ impl Gauges {
         }
     }
 
+    /// The shrinker's rule counts a swap-in.
+    pub(super) fn counted(&mut self) {
+        self.counted += 1;
+    }
+
     /// Nobody needs the slot any more.
     pub(super) fn gone(&mut self, slot: SwapSlot) {
         if !self.written.is_empty() {
@@ -84,6 +92,7 @@ impl Gauges {
             shrinkers: over(self.shrinkers, self.busy),
             most_shrinkers: self.most_shrinkers,
             feedback: over(self.feedback, u128::from(self.read_back)) / 1e9,
+            counted: over(u128::from(self.counted) * 1_000_000_000, self.span),
         }
     }
 }

@@ -272,6 +272,7 @@ impl Machine {
             && let Some(zswap) = &mut self.zswap
         {
             zswap.on_disk_swapin(owner);
+            self.gauges.counted();
         }
     }
 

@@ -57,6 +57,8 @@ pub struct BuildShape {
     pub memory: f64,
     /// Pages of source that only this unit reads.
     pub source: u64,
+    /// Pages of source that all units read.
+    pub headers: u64,
     /// Pages of output a unit leaves.
     pub object: u64,
     /// Whether sources and output lie in memory (tmpfs), not on a disk.
@@ -76,6 +78,7 @@ pub struct Build {
     /// Sources and objects of all units, one after the other.
     sources: Store,
     objects: Store,
+    headers: Store,
     /// Shared number: units not yet begun.
     queue: usize,
     /// Shared number: jobs not yet over, if somebody waits for them.
@@ -100,8 +103,8 @@ impl Build {
         queue: usize,
         kernel: &mut Kernel,
     ) -> Build {
-        let mut store = |each: u64| {
-            let pages = Pages((each * shape.units).max(1));
+        let mut store = |pages: u64| {
+            let pages = Pages(pages.max(1));
             if shape.tmpfs {
                 Store::Memory(kernel.create_shmem(pages))
             } else {
@@ -109,8 +112,9 @@ impl Build {
             }
         };
         Build {
-            sources: store(shape.source),
-            objects: store(shape.object),
+            sources: store(shape.source * shape.units),
+            objects: store(shape.object * shape.units),
+            headers: store(shape.headers),
             shape,
             memcg,
             compiler,
@@ -213,13 +217,17 @@ impl Job {
     fn read(&mut self, cx: &mut Context<'_>) -> Option<Step> {
         let space = (*cx.space)?;
         let build = &self.build;
-        let source = build.shape.source;
-        if source > 0 {
-            let start = cx
-                .kernel
-                .map(space, build.part(build.sources, self.unit, source));
+        let BuildShape {
+            source, headers, ..
+        } = build.shape;
+        let parts = [
+            (build.headers, 0, headers),
+            (build.sources, self.unit, source),
+        ];
+        for (store, unit, pages) in parts.into_iter().filter(|part| part.2 > 0) {
+            let start = cx.kernel.map(space, build.part(store, unit, pages));
             // Sources that lie in memory were unpacked there: a first read fills them.
-            put_run(cx.touches, start, source, build.shape.tmpfs);
+            put_run(cx.touches, start, pages, build.shape.tmpfs);
         }
         let compiler = &build.compiler;
         let content = self.unit as u32 + 1;
@@ -305,12 +313,44 @@ impl Program for Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::{Clockwork, Machine};
     use crate::kernel::KernelConfig;
 
     #[test]
     fn the_recorded_compiler_can_be_read() {
         let trace = Trace::decode(CC1).unwrap();
         assert!(trace.pages() > 5_000 && trace.duration() > Nanos::millis(50));
+    }
+
+    /// Pages that a build of two units leaves in memory.
+    fn left(headers: u64) -> u64 {
+        let mut machine = Machine::new(&KernelConfig::default(), Clockwork::default());
+        let memcg = machine.kernel().create_memcg(MemcgId::ROOT, "build");
+        let shape = BuildShape {
+            units: 2,
+            work: (0.01, 0.01),
+            memory: 1.0,
+            source: 3,
+            headers,
+            object: 0,
+            tmpfs: true,
+            spawn: Nanos::ZERO,
+            link: None,
+        };
+        let compiler = Compiler::new(Compiler::recorded_trace(), 1.0, machine.kernel());
+        let queue = machine.shared().make(shape.units);
+        let build = Build::new(shape, memcg, compiler, queue, machine.kernel());
+        machine.spawn(build.job(), Nanos::ZERO, true);
+        assert!(machine.finish(Nanos(600_000_000_000)));
+        machine.kernel().drain();
+        machine.kernel().usage(memcg).0
+    }
+
+    #[test]
+    fn units_share_headers_and_have_sources_of_their_own() {
+        let without = left(0);
+        assert_eq!(left(5), without + 5);
+        assert_eq!(without, 3839 + 2 * 3, "text and sources");
     }
 
     /// On a machine that is scaled, text is scaled with the rest, and private memory is scaled by having fewer jobs.

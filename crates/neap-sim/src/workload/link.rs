@@ -229,6 +229,7 @@ mod tests {
             work: (0.1, 0.1),
             memory: 1.0,
             source: 0,
+            headers: 0,
             object: 1024 / scale,
             tmpfs: false,
             spawn: Nanos::ZERO,

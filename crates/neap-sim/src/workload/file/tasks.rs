@@ -250,6 +250,7 @@ fn build(node: &Node<'_>) -> Result<BuildShape, WorkloadFault> {
         work: (work * 0.5, work * 1.5),
         memory: node.within("unit_memory", 3, 1, 64)? as f64,
         source: node.within("source", 24, 0, 1 << 20)?,
+        headers: 0,
         object: node.within("object", 32, 0, 1 << 20)?,
         tmpfs: node.flag("tmpfs", false)?,
         spawn: Nanos::millis(1),
