@@ -1,14 +1,19 @@
 //! Records of real programs: the decisions come out the same again, whatever ends the record.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::BufReader;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use neap_record::{Header, block, end_block};
+use neap_record::{Answer, Header, Reader, block, end_block, payload};
 use neap_tests::{Neap, Need, Run, neap_binary, paging, program, require};
 use serde_json::Value;
+
+/// Who decides in a run over its limit, beside the core.
+const DECIDERS: &[&str] = &["fresh", "readahead", "stride"];
 
 fn sim(words: &[&str], file: &Path) -> Output {
     Command::new(neap_binary().expect("the binary of neap"))
@@ -58,6 +63,35 @@ fn replayed(record: &Path) -> (Value, String) {
     (result, said)
 }
 
+/// Changes one answer of each decider in a record: a replay finds just these, and names the first.
+fn changed_answers_are_found(record: &Path) {
+    let mut reader = Reader::open(BufReader::new(File::open(record).unwrap())).unwrap();
+    let mut calls: Vec<_> = reader.by_ref().collect();
+    let mut changed = BTreeSet::new();
+    let mut first = String::new();
+    for (call, answer) in &mut calls {
+        if let Answer::Decided(who, numbers) = answer
+            && changed.insert(who.name())
+        {
+            if first.is_empty() {
+                first = call.to_string();
+            }
+            numbers.push(0);
+        }
+    }
+    let changed: Vec<_> = changed.into_iter().collect();
+    assert_eq!(changed, DECIDERS);
+    let mut bytes = reader.header().encode();
+    bytes.extend(block(&payload(&calls)));
+    bytes.extend(end_block());
+    fs::write(record, bytes).expect("written");
+    let out = sim(&["replay", "--json"], record);
+    assert_eq!(out.status.code(), Some(1));
+    let result: Value = serde_json::from_slice(&out.stdout).expect("one object");
+    assert_eq!(result["different"], DECIDERS.len());
+    assert_eq!(result["first_difference"]["call"], first);
+}
+
 #[test]
 fn a_program_with_threads_and_forks_is_replayed_with_the_same_decisions() {
     let test = "a_program_with_threads_and_forks_is_replayed_with_the_same_decisions";
@@ -83,6 +117,11 @@ fn a_program_with_threads_and_forks_is_replayed_with_the_same_decisions() {
         stolen > 0 && result["faults"].as_u64() > Some(0),
         "{result}"
     );
+    for decider in DECIDERS.iter().chain(&["core"]) {
+        let decisions = result["deciders"][decider].as_u64();
+        assert!(decisions > Some(0), "{decider}: {result}");
+    }
+    changed_answers_are_found(&record);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use neap_control::Name;
 use neap_policy::{Effect, Illegal};
-use neap_record::Recorded;
+use neap_record::{Recorded, Recorder};
 use neap_store::Store;
 use neap_sys::{
     Clock, Features, Keeper, Lock, Locked, MachineClock, Process, Root, SysError, Wake, Waker,
@@ -55,6 +55,8 @@ pub(crate) struct Job {
     pub serve: Serve,
     pub features: Features,
     core: Lock<Recorded, 5>,
+    /// What records whoever decides beside the core.
+    pub recorder: Recorder,
     pub store: Store,
     pub spaces: Rosters,
     /// Numbers of spaces that have ended, and that no other has yet.
@@ -151,6 +153,7 @@ impl Job {
         attendance: Attendance,
     ) -> Self {
         let meter = Arc::new(Meter::of(&options));
+        let core = Recorded::new();
         let root = (!options.serves).then(Root::own);
         Self {
             groups: Groups::new(Group::top(root, options.require, meter.clone())),
@@ -166,7 +169,8 @@ impl Job {
             serve: start_fault_thread,
             features,
             room: Room::default(),
-            core: Lock::new(Recorded::new()),
+            recorder: core.recorder().clone(),
+            core: Lock::new(core),
             store,
             spaces: Rosters::default(),
             unborn: Children::default(),

@@ -68,7 +68,7 @@ impl Prefetch {
 
     /// By age in steps, and by address in each: neighbours come along with the first of them.
     fn bring(&self, job: &Arc<Job>, group: &Group, space: &Arc<Space>, mut wanted: Vec<PageNr>) {
-        let mut loader = Loader::new();
+        let mut loader = Loader::new(&job.recorder);
         let mut left = wanted.len() as u64;
         for step in wanted.chunks_mut(TUNING.freeze.walk.as_usize()) {
             step.sort_unstable();

@@ -236,7 +236,7 @@ pub(crate) fn bring_back(
     some: impl Fn(),
     mut end: impl FnMut() -> bool,
 ) {
-    let mut loader = Loader::new();
+    let mut loader = Loader::new(&job.recorder);
     while !space.is_dead() {
         let found = {
             let _gate = space.gate.write();

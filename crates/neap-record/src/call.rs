@@ -6,6 +6,8 @@ use std::ops::Range;
 use neap_policy::{Core, Effect, Hint, Illegal, State, Step, Vmstat};
 use neap_units::{EntryId, PageId, PageNr, Pages, SpaceId};
 
+use crate::decide::{Answered, Asked, Who};
+
 /// A call that may change the core, or something the engine saw between two of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Call {
@@ -49,6 +51,12 @@ pub enum Call {
     Want(PageId),
     /// [`Core::take_wanted`].
     TakeWanted(PageId),
+    /// A decider beside the core is made from these numbers. No call.
+    Make(Who, Vec<u64>),
+    /// A decider is asked or told these numbers.
+    Decide(Who, Vec<u64>),
+    /// A decider is no more. No call.
+    Unmake(Who),
     /// The counters, asked for by the recorder itself now and then.
     Count,
     /// So many nanoseconds passed. No call: the core has no clock.
@@ -123,6 +131,8 @@ pub enum Answer {
     Flag(bool),
     /// How many pages changed their place.
     Changed(Pages),
+    /// The numbers that a decider answered.
+    Decided(Who, Vec<u64>),
     /// The counters.
     Counts(Counts),
 }
@@ -164,10 +174,22 @@ impl Display for Place {
 }
 
 impl Call {
-    /// Whether the core answers it.
+    /// Whether the core or a decider answers it.
     #[must_use]
     pub fn is_call(&self) -> bool {
-        !matches!(self, Call::Time(_) | Call::Fault(..))
+        !matches!(
+            self,
+            Call::Time(_) | Call::Fault(..) | Call::Make(..) | Call::Unmake(_)
+        )
+    }
+
+    /// The decider that is asked; `None`: it is the core.
+    #[must_use]
+    pub fn decider(&self) -> Option<Who> {
+        match self {
+            Call::Decide(who, _) => Some(*who),
+            _ => None,
+        }
     }
 
     /// The record it names.
@@ -209,6 +231,9 @@ impl Display for Call {
             }
             Call::Want(id) => write!(f, "want {id}"),
             Call::TakeWanted(id) => write!(f, "was it wanted: {id}"),
+            Call::Make(who, made) => write!(f, "make {who} of {made:?}"),
+            Call::Decide(who, ask) => write!(f, "{who}, {}", Asked(*who, ask)),
+            Call::Unmake(who) => write!(f, "end {who}"),
             Call::Count => write!(f, "count"),
             Call::Time(nanos) => write!(f, "{nanos} ns pass"),
             Call::Fault(space, page) => write!(f, "fault at {:#x} of {space}", page.addr()),
@@ -259,6 +284,7 @@ impl Display for Answer {
             Answer::Asked(pages) => write!(f, "asks for {}", Ids(pages)),
             Answer::Flag(flag) => write!(f, "{}", if *flag { "yes" } else { "no" }),
             Answer::Changed(pages) => write!(f, "{} pages", pages.0),
+            Answer::Decided(who, answer) => write!(f, "{}", Answered(*who, answer)),
             Answer::Counts(counts) => {
                 write!(f, "resident {}", counts.resident)?;
                 for (name, value) in counter_names().iter().zip(&counts.vmstat) {

@@ -9,6 +9,7 @@ use neap_policy::{Advice, Effect, Heat, Hint, State, Step};
 use neap_units::{EntryId, PageId, PageNr, Pages, SlotId, SpaceId};
 
 use crate::call::{Answer, Call, Counts, Moved};
+use crate::decide::{PAGES, Who};
 use crate::varint::{Fault, byte, pull, pull_near, push, push_near};
 
 type Result<T> = std::result::Result<T, Fault>;
@@ -32,9 +33,9 @@ const COUNT: u8 = 0x2b;
 const TIME: u8 = 0x2c;
 const FAULT: u8 = 0x2d;
 const HINT: u8 = 0x2e;
-
-/// No page number that the kernel can mean reaches this; a range may end at `u64::MAX`, though.
-const PAGES: u64 = 1 << 52;
+const MAKE: u8 = 0x2f;
+const DECIDE: u8 = 0x30;
+const UNMAKE: u8 = 0x31;
 
 /// The numbers named last. Writer and reader begin each block with a fresh one.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +45,7 @@ pub(crate) struct Coder {
     record: u64,
     entry: u64,
     slot: u64,
+    decider: u64,
 }
 
 /// What a step's byte is, and whether an entry or a slot follows.
@@ -155,6 +157,17 @@ impl Coder {
 
     fn slot(&mut self, from: &mut Cursor<'_>) -> Result<SlotId> {
         from.near32(&mut self.slot).map(SlotId)
+    }
+
+    fn put_who(&mut self, out: &mut Vec<u8>, who: Who) {
+        out.push(who.kind);
+        push_near(out, &mut self.decider, who.number);
+    }
+
+    fn who(&mut self, from: &mut Cursor<'_>) -> Result<Who> {
+        let kind = from.byte()?;
+        let number = from.near(&mut self.decider)?;
+        Ok(Who { kind, number })
     }
 
     fn put_freed(&mut self, out: &mut Vec<u8>, effect: Effect) {
@@ -310,6 +323,11 @@ fn hint_of(byte: u8) -> Result<Hint> {
 /// The bit, if it is so.
 fn bit(so: bool, bit: u8) -> u8 {
     if so { bit } else { 0 }
+}
+
+fn put_numbers(out: &mut Vec<u8>, numbers: &[u64]) {
+    push(out, numbers.len() as u64);
+    numbers.iter().for_each(|&number| push(out, number));
 }
 
 fn bits(effect: Effect) -> u8 {

@@ -2,7 +2,7 @@
 //!
 //! | part | bytes |
 //! | --- | --- |
-//! | magic | `NEAPREC` and the version, 1 |
+//! | magic | `NEAPREC` and the version |
 //! | header | varint: the limit in bytes |
 //! | blocks | length, CRC-32C of the calls, CRC-32C of these two (4 bytes each, little endian); then calls with their answers |
 //! | end | 12 bytes of ones where a block would begin: nothing is missing |
@@ -20,8 +20,10 @@ use crate::varint::{self, Fault};
 
 /// The first bytes of every record.
 pub const MAGIC: &[u8; 7] = b"NEAPREC";
-/// The version that is written and read.
-pub const VERSION: u8 = 2;
+/// The version that is written. Version 2 has no deciders beside the core, and is the same but for that.
+pub const VERSION: u8 = 3;
+/// The oldest version that is read.
+pub const OLDEST: u8 = 2;
 /// No writer makes a longer block.
 const LONGEST: u32 = 1 << 30;
 /// Length and checksums of a block.
@@ -34,7 +36,7 @@ pub enum RecordFault {
     #[error("not a record of neap run")]
     Magic,
     /// Made by another version.
-    #[error("record version {0} is not known: this program reads version {VERSION}")]
+    #[error("record version {0} is not known: this program reads versions {OLDEST} to {VERSION}")]
     Version(u8),
     /// It ends within the header.
     #[error("nothing was recorded")]
@@ -82,7 +84,7 @@ impl Header {
         }
         match first.get(7) {
             None => return Err(RecordFault::Empty),
-            Some(&VERSION) => {}
+            Some(OLDEST..=VERSION) => {}
             Some(&other) => return Err(RecordFault::Version(other)),
         }
         let mut number = Vec::new();
@@ -109,6 +111,16 @@ pub fn block(payload: &[u8]) -> Vec<u8> {
     bytes.extend(crc32c::crc32c(payload).to_le_bytes());
     bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
     bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// What a [`Sink`](crate::Sink) is given of these calls.
+#[must_use]
+pub fn payload(calls: &[(Call, Answer)]) -> Vec<u8> {
+    let (mut coder, mut bytes) = (Coder::default(), Vec::new());
+    for (call, answer) in calls {
+        coder.write(&mut bytes, call, answer);
+    }
     bytes
 }
 
@@ -139,7 +151,7 @@ impl<R: Read> Reader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// When the input is no record of this version, or cannot be read.
+    /// When the input is no record of a version that is read, or cannot be read.
     pub fn open(mut input: R) -> Result<Reader<R>, RecordFault> {
         let (header, next) = Header::read(&mut input)?;
         Ok(Reader {

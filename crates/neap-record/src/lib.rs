@@ -1,12 +1,14 @@
-//! Records of the policy core: every call that may change it, in the order in which it saw them, and
-//! what it answered.
+//! Records of what is decided: every call that may change the policy core, in the order in which it saw them, and every
+//! question to the deciders beside it, each with its answer.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `call` | calls and answers, and how they read as a line of text |
 //! | `code` | one call and its answer as bytes |
+//! | `decide` | the deciders beside the core, each with a recorder around it |
 //! | `file` | the file: header, blocks with checksums, and its reader |
 //! | `recorded` | the core with a recorder around it |
+//! | `recorder` | what takes calls and decisions down |
 //! | `replay` | the calls made again, the answers compared |
 //! | `varint` | numbers as bytes, here and in traces of the simulator |
 //!
@@ -16,15 +18,21 @@
 
 mod call;
 mod code;
+mod decide;
 mod file;
 mod recorded;
+mod recorder;
 mod replay;
 #[cfg(test)]
 mod tests;
 mod varint;
 
 pub use call::{Answer, Call, Counts, Moved, Place, counter_names};
-pub use file::{End, Header, MAGIC, Reader, RecordFault, VERSION, block, end_block};
-pub use recorded::{Recorded, Sink};
+pub use decide::{Decider, Noted, Who};
+pub use file::{
+    End, Header, MAGIC, OLDEST, Reader, RecordFault, VERSION, block, end_block, payload,
+};
+pub use recorded::Recorded;
+pub use recorder::{Recorder, Sink};
 pub use replay::{Replay, Replayed};
 pub use varint::{Fault as VarintFault, pull as pull_varint, push as push_varint};

@@ -7,41 +7,7 @@ use neap_tuning::TUNING;
 use neap_units::{EntryId, PageId, PageNr, Pages, SpaceId};
 
 use crate::call::{Answer, Call, Counts, Moved};
-use crate::code::Coder;
-
-/// Where blocks of a record go. Called under the lock that guards the core: it must not wait.
-pub trait Sink: Send {
-    /// A clock in nanoseconds that never goes back.
-    fn now(&self) -> u64;
-
-    /// Takes a block to make a [`block`](crate::block) of. False: recording ends here.
-    fn take(&mut self, payload: Vec<u8>) -> bool;
-}
-
-struct Tape {
-    coder: Coder,
-    payload: Vec<u8>,
-    sink: Box<dyn Sink>,
-    /// When time was recorded last.
-    now: u64,
-    /// Calls since the counters were recorded.
-    uncounted: u32,
-}
-
-impl Tape {
-    fn write(&mut self, call: &Call, answer: &Answer) {
-        self.coder.write(&mut self.payload, call, answer);
-    }
-
-    fn flush(&mut self) -> bool {
-        self.coder = Coder::default();
-        let empty = Vec::with_capacity(
-            TUNING.report.record_block.as_usize() + TUNING.report.record_block.as_usize() / 8,
-        );
-        let payload = std::mem::replace(&mut self.payload, empty);
-        payload.is_empty() || self.sink.take(payload)
-    }
-}
+use crate::recorder::{Recorder, Sink};
 
 /// A [`Core`] that records each call that may change it, and what it answered, in the order of the
 /// calls. Without a record it is the core and one branch for each call.
@@ -50,7 +16,9 @@ impl Tape {
 #[derive(Default)]
 pub struct Recorded {
     core: Core,
-    tape: Option<Box<Tape>>,
+    recorder: Recorder,
+    /// Calls since the counters were recorded.
+    uncounted: u32,
 }
 
 impl Deref for Recorded {
@@ -68,59 +36,51 @@ impl Recorded {
         Recorded::default()
     }
 
-    /// Begins to record. The core must be as new: a replay starts with an empty one.
-    pub fn start(&mut self, sink: Box<dyn Sink>) {
-        self.tape = Some(Box::new(Tape {
-            coder: Coder::default(),
-            payload: Vec::with_capacity(TUNING.report.record_block.as_usize()),
-            now: sink.now(),
-            sink,
-            uncounted: 0,
-        }));
+    /// What records it, for other deciders of its job.
+    #[must_use]
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
     }
 
-    /// Hands on what is recorded so far, so that little is lost if all ends suddenly.
+    /// Begins to record. The core must be as new: a replay starts with an empty one.
+    pub fn start(&mut self, sink: Box<dyn Sink>) {
+        self.recorder.start(sink);
+    }
+
+    /// Hands on what is recorded so far.
     pub fn flush(&mut self) {
-        if self.tape.as_mut().is_some_and(|tape| !tape.flush()) {
-            self.tape = None;
-        }
+        self.recorder.flush();
     }
 
     /// Records the counters and ends the record. False: it had ended before, or there was none.
     pub fn finish(&mut self) -> bool {
         self.note(|| (Call::Count, Answer::Nothing));
-        self.flush();
-        self.tape.take().is_some()
+        self.recorder.finish()
     }
 
     #[inline]
     fn note(&mut self, entry: impl FnOnce() -> (Call, Answer)) {
-        if self.tape.is_some() {
+        if self.recorder.is_on() {
             let (call, answer) = entry();
-            self.write(&call, answer);
+            self.write(&call, &answer);
         }
     }
 
     #[inline(never)]
-    fn write(&mut self, call: &Call, answer: Answer) {
-        let Some(tape) = &mut self.tape else { return };
-        let now = tape.sink.now();
-        let passed = now.saturating_sub(tape.now);
-        if passed >= TUNING.report.record_tick.0 {
-            tape.now = now;
-            tape.write(&Call::Time(passed), &Answer::Nothing);
+    fn write(&mut self, call: &Call, answer: &Answer) {
+        self.uncounted += 1;
+        let counts = *call == Call::Count || self.uncounted == TUNING.report.record_counts;
+        if counts {
+            self.uncounted = 0;
         }
-        tape.uncounted += 1;
-        if *call != Call::Count {
-            tape.write(call, &answer);
-        }
-        if *call == Call::Count || tape.uncounted == TUNING.report.record_counts {
-            tape.uncounted = 0;
-            tape.write(&Call::Count, &Answer::Counts(Counts::of(&self.core)));
-        }
-        if tape.payload.len() >= TUNING.report.record_block.as_usize() {
-            self.flush();
-        }
+        self.recorder.write(|tape| {
+            if *call != Call::Count {
+                tape.write(call, answer);
+            }
+            if counts {
+                tape.write(&Call::Count, &Answer::Counts(Counts::of(&self.core)));
+            }
+        });
     }
 
     /// A fault came in: recorded, and no business of the core.
@@ -215,7 +175,7 @@ impl Recorded {
         len: Pages,
         mut moved: impl FnMut(PageId, PageId, State),
     ) -> Vec<Effect> {
-        if self.tape.is_none() {
+        if !self.recorder.is_on() {
             return self.core.remap_with(space, from, to, len, moved);
         }
         let mut all = Vec::new();
@@ -242,7 +202,7 @@ impl Recorded {
         child: SpaceId,
         mut visit: impl FnMut(PageNr, State) -> Option<EntryId>,
     ) {
-        if self.tape.is_none() {
+        if !self.recorder.is_on() {
             return self.core.fork(parent, child, visit);
         }
         let (mut asked, mut given) = (Vec::new(), Vec::new());

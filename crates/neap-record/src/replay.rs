@@ -1,18 +1,22 @@
-//! The calls made again on a new core, and its answers compared with those of then.
+//! The calls made again on a new core and new deciders, and their answers compared with those of then.
+
+use std::collections::BTreeMap;
 
 use neap_policy::Core;
 use neap_units::SpaceId;
 
 use crate::call::{Answer, Call, Counts, Moved, Place};
+use crate::decide::{Again, Who};
 
 /// Spaces that one core can have.
 const MAX_SPACES: usize = u16::MAX as usize;
 
-/// A core that is asked again what another was asked.
+/// A core and deciders that are asked again what others were asked.
 #[derive(Default)]
 pub struct Replay {
     core: Core,
     spaces: usize,
+    deciders: BTreeMap<Who, Again>,
 }
 
 /// What came of a call.
@@ -90,7 +94,26 @@ impl Replay {
                 let effects = self.core.remove_range(space, range.clone());
                 Some(Answer::Effects(effects))
             }
+            Call::Make(..) | Call::Decide(..) | Call::Unmake(_) => self.ask_decider(call),
             Call::Hint(..) | Call::Remap { .. } | Call::Fork { .. } => self.ask_many(call),
+        }
+    }
+
+    fn ask_decider(&mut self, call: &Call) -> Option<Answer> {
+        match call {
+            Call::Make(who, made) => {
+                self.deciders.insert(*who, who.make(made)?);
+                Some(Answer::Nothing)
+            }
+            Call::Decide(who, ask) => {
+                let answer = self.deciders.get_mut(who)?.ask(ask)?;
+                Some(Answer::Decided(*who, answer))
+            }
+            Call::Unmake(who) => {
+                self.deciders.remove(who)?;
+                Some(Answer::Nothing)
+            }
+            _ => None,
         }
     }
 

@@ -6,12 +6,14 @@ use neap_policy::{Advice, Heat, Hint, State, Step};
 use neap_units::{EntryId, PageId, PageNr, Pages, SlotId, SpaceId};
 use proptest::prelude::*;
 
-use crate::{Answer, Call, Counts, End, Header, Reader, Recorded, Replay, Sink, block, end_block};
+use crate::{
+    Answer, Call, Counts, End, Header, OLDEST, Reader, Recorded, Replay, Sink, block, end_block,
+};
 
 /// A sink in memory, whose clock goes on by a step at each look.
 #[derive(Clone, Default)]
-struct Memory {
-    blocks: Arc<Mutex<Vec<Vec<u8>>>>,
+pub(crate) struct Memory {
+    pub blocks: Arc<Mutex<Vec<Vec<u8>>>>,
     clock: Arc<Mutex<u64>>,
     full: bool,
 }
@@ -29,7 +31,7 @@ impl Sink for Memory {
     }
 }
 
-fn file(blocks: &[Vec<u8>], whole: bool) -> Vec<u8> {
+pub(crate) fn file(blocks: &[Vec<u8>], whole: bool) -> Vec<u8> {
     let mut bytes = Header { limit: 64 << 20 }.encode();
     for payload in blocks {
         bytes.extend(block(payload));
@@ -143,7 +145,7 @@ fn recorded(deeds: &[Deed], every: usize) -> Vec<Vec<u8>> {
 }
 
 /// All calls of a file, and where it ended.
-fn read(bytes: &[u8]) -> (Vec<(Call, Answer)>, End) {
+pub(crate) fn read(bytes: &[u8]) -> (Vec<(Call, Answer)>, End) {
     let mut reader = Reader::open(bytes).unwrap();
     let calls = reader.by_ref().collect();
     (calls, reader.end().unwrap())
@@ -289,11 +291,27 @@ fn another_version_and_other_files_are_named() {
     bytes[7] = 9;
     assert_eq!(
         fault(&bytes),
-        "record version 9 is not known: this program reads version 2"
+        "record version 9 is not known: this program reads versions 2 to 3"
+    );
+    assert_eq!(
+        fault(b"NEAPREC\x01\x00"),
+        "record version 1 is not known: this program reads versions 2 to 3"
     );
     assert_eq!(fault(b"NEAPTRC\x01"), "not a record of neap run");
     assert_eq!(fault(b""), "nothing was recorded");
     assert_eq!(fault(b"NEAPREC\x02\xff"), "nothing was recorded");
+}
+
+#[test]
+fn a_record_of_the_version_before_deciders_is_replayed() {
+    let mut bytes = file(&recorded(&some_deeds(), 40), true);
+    bytes[7] = OLDEST;
+    let (calls, end) = read(&bytes);
+    assert_eq!(end, End::Whole);
+    let mut replay = Replay::new();
+    for (call, answer) in &calls {
+        assert_eq!(replay.step(call).answer.as_ref(), Some(answer), "{call}");
+    }
 }
 
 #[test]

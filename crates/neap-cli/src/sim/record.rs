@@ -1,10 +1,13 @@
-//! Records of `neap run --record`: replayed through the core that made them, or made a trace of.
+//! Records of `neap run --record`: replayed through the core and the deciders that made them, or made a trace of.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use neap_record::{Answer, Call, Counts, End, Header, MAGIC, Place, Reader, Replay, counter_names};
+use neap_record::{
+    Answer, Call, Counts, End, Header, MAGIC, Place, Reader, Replay, Who, counter_names,
+};
 use neap_sim::{Align, Bytes, ImportFault, Nanos, Table, Trace, count, from_record};
 use serde_json::{Map, Value, json};
 
@@ -113,6 +116,8 @@ struct Tally {
     header: Header,
     bytes: u64,
     calls: u64,
+    /// Of these, by the name of who was asked.
+    deciders: BTreeMap<&'static str, u64>,
     faults: u64,
     nanos: u64,
     different: u64,
@@ -130,7 +135,7 @@ fn one_on_stdout(args: &ReplayArgs) -> Result<bool, Failure> {
     Ok(lines > 0)
 }
 
-/// Asks the core again what it was asked, and compares.
+/// Asks the core and the deciders beside it again what they were asked, and compares.
 pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
     let path = &args.trace;
     let written = [
@@ -156,11 +161,13 @@ pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
             Call::Fault(..) => tally.faults += 1,
             _ => {}
         }
+        let done = core.step(&call);
         if !call.is_call() {
             continue;
         }
-        let done = core.step(&call);
         tally.calls += 1;
+        let decider = call.decider().map_or("core", Who::name);
+        *tally.deciders.entry(decider).or_default() += 1;
         now.line(&call, done.place, done.answer.as_ref())?;
         then.line(&call, done.place, Some(&recorded))?;
         let answer = done.answer.as_ref();
@@ -229,6 +236,9 @@ impl Tally {
         row("bytes", count(self.bytes));
         row("faults", count(self.faults));
         row("decisions", count(self.calls));
+        for (name, &calls) in &self.deciders {
+            row(&format!("  of {name}"), count(calls));
+        }
         row("equal", count(self.calls - self.different));
         row("different", count(self.different));
         row("resident at the end", count(counts.resident));
@@ -264,6 +274,7 @@ impl Tally {
             "bytes": self.bytes,
             "faults": self.faults,
             "decisions": self.calls,
+            "deciders": self.deciders,
             "equal": self.calls - self.different,
             "different": self.different,
             "first_difference": first,

@@ -60,7 +60,7 @@ impl FaultThread {
         let progress = filler.unprotect(&self.space, range);
         if shares && progress.done > 0 {
             let pages = Bytes(progress.done).whole_pages();
-            self.copied.note(fault.page, pages);
+            self.copied.filled(fault.page, pages);
             self.space.cow.note_let(pages.0);
             self.space.charge(progress.done);
             self.copies = true;

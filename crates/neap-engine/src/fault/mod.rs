@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::FreshRuns;
+use neap_record::Noted;
 use neap_sys::Wake;
 use neap_tuning::TUNING;
 use neap_units::PageNr;
@@ -89,11 +90,11 @@ pub(crate) struct FaultThread {
     space: Arc<Space>,
     loader: Loader,
     /// Where fresh memory is written, where it is read, and where it is written once it was read.
-    fresh: FreshRuns,
-    read: FreshRuns,
-    written: FreshRuns,
+    fresh: Noted<FreshRuns>,
+    read: Noted<FreshRuns>,
+    written: Noted<FreshRuns>,
     /// Where what a fork shared is copied; and whether the fault that is served now copies.
-    copied: FreshRuns,
+    copied: Noted<FreshRuns>,
     copies: bool,
     inbox: Inbox,
     /// Since when some thread waits, in nanoseconds.
@@ -130,15 +131,15 @@ pub(crate) struct FaultThread {
 impl FaultThread {
     pub fn new(job: Arc<Job>, space: Arc<Space>) -> Self {
         Self {
-            loader: Loader::new(),
+            loader: Loader::new(&job.recorder),
             rank: Rank::new(&job, &space),
             inbox: Inbox::new(&job, &space),
+            fresh: Noted::new(&job.recorder, ()),
+            read: Noted::new(&job.recorder, ()),
+            written: Noted::new(&job.recorder, ()),
+            copied: Noted::new(&job.recorder, ()),
             job,
             space,
-            fresh: FreshRuns::default(),
-            read: FreshRuns::default(),
-            written: FreshRuns::default(),
-            copied: FreshRuns::default(),
             copies: false,
             stalled: None,
             held: false,

@@ -153,7 +153,7 @@ impl FaultThread {
         let progress = filler.copy(&self.space, fault.page.addr(), bytes);
         let filled = Bytes(progress.done).whole_pages();
         self.note_fresh(fault.page, filled);
-        self.fresh.note(fault.page, filled);
+        self.fresh.filled(fault.page, filled);
         drop(gate);
         self.end_fill(fault.page, progress)
     }

@@ -24,7 +24,7 @@ impl FaultThread {
         let filler = &mut self.loader.filler;
         let (progress, protected) = filler.zero(&self.space, addresses(fault.page, run));
         let filled = Bytes(progress.done).whole_pages();
-        self.read.note(fault.page, filled);
+        self.read.filled(fault.page, filled);
         if protected {
             self.note_written(fault.page, filled);
         } else {
@@ -72,7 +72,7 @@ impl FaultThread {
         let progress = self.loader.filler.unprotect(&self.space, range);
         let freed = Bytes(progress.done).whole_pages();
         self.note_fresh(fault.page, freed);
-        self.written.note(fault.page, freed);
+        self.written.filled(fault.page, freed);
         // The kernel copies the others without a word to us.
         self.space.kin.explain(freed.0.saturating_sub(1));
         drop(gate);

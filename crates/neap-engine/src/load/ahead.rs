@@ -92,7 +92,7 @@ pub(crate) fn work(job: &Arc<Job>) {
 }
 
 fn bring(job: &Job, space: &Space, range: &Range<PageNr>) {
-    let mut loader = Loader::new();
+    let mut loader = Loader::new(&job.recorder);
     let most = TUNING.hints.ahead.of(space.group.meter.limit().0);
     let mut left = most / PAGE_SIZE as u64;
     let mut from = range.start;

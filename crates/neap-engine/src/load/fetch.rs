@@ -1,6 +1,7 @@
 //! A stored page comes back: find the bytes, fill, wake; with it its neighbours, in one go.
 
 use neap_policy::{Core, Heat, State, Step, Stride, WalkReadahead};
+use neap_record::{Noted, Recorder};
 use neap_store::Source;
 use neap_sys::Stop;
 use neap_tuning::TUNING;
@@ -49,17 +50,17 @@ struct Keep {
 pub(crate) struct Loader {
     pub filler: Filler,
     inbound: Vec<Inbound>,
-    readahead: WalkReadahead,
-    stride: Stride,
+    readahead: Noted<WalkReadahead>,
+    stride: Noted<Stride>,
 }
 
 impl Loader {
-    pub fn new() -> Self {
+    pub fn new(recorder: &Recorder) -> Self {
         Self {
             filler: Filler::at_once(),
             inbound: Vec::with_capacity(TUNING.loads.window.as_usize()),
-            readahead: WalkReadahead::default(),
-            stride: Stride::default(),
+            readahead: Noted::new(recorder, ()),
+            stride: Noted::new(recorder, ()),
         }
     }
 

@@ -17,7 +17,11 @@ pub struct Stride {
 impl Stride {
     /// Takes note of a fault and says which pages after it the walk will want, at most `most`, nearest first.
     /// While a walk goes on they double with each fault that comes where it must come.
-    pub fn fault(&mut self, page: PageNr, most: u32) -> impl Iterator<Item = PageNr> + use<> {
+    pub fn fault(
+        &mut self,
+        page: PageNr,
+        most: u32,
+    ) -> impl Iterator<Item = PageNr> + Clone + use<> {
         let distance = page.0.wrapping_sub(self.last).cast_signed();
         let walked = self.distance.wrapping_mul(i64::from(self.depth) + 1);
         if self.distance.unsigned_abs() > 1 && distance == walked {

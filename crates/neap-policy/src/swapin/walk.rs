@@ -85,7 +85,8 @@ impl WalkReadahead {
 
     /// Nothing of the last window was loaded from this page on, which lies above the one that was asked for.
     pub fn ends_at(&mut self, end: PageNr) {
-        self.walks[self.last].window.end = end;
+        let window = &mut self.walks[self.last].window;
+        window.end = window.end.min(end);
     }
 
     /// The walks that may have come to this page.

@@ -85,6 +85,17 @@ impl Coder {
                     Answer::Changed(changed),
                 ))
             }
+            MAKE => {
+                let (who, made) = (self.who(from)?, from.list(Cursor::number)?);
+                Ok((Call::Make(who, made), Answer::Nothing))
+            }
+            DECIDE => {
+                let who = self.who(from)?;
+                let ask = from.list(Cursor::number)?;
+                let answer = from.list(Cursor::number)?;
+                Ok((Call::Decide(who, ask), Answer::Decided(who, answer)))
+            }
+            UNMAKE => Ok((Call::Unmake(self.who(from)?), Answer::Nothing)),
             REMAP => self.read_remap(from),
             FORK => self.read_fork(from),
             _ => Err(Fault::Malformed),

@@ -88,10 +88,28 @@ impl Coder {
             (Call::Count, Answer::Counts(counts)) => {
                 out.push(COUNT);
                 push(out, counts.resident);
-                push(out, counts.vmstat.len() as u64);
-                for &value in &counts.vmstat {
-                    push(out, value);
-                }
+                put_numbers(out, &counts.vmstat);
+            }
+            _ => self.write_decider(out, call, answer),
+        }
+    }
+
+    fn write_decider(&mut self, out: &mut Vec<u8>, call: &Call, answer: &Answer) {
+        match (call, answer) {
+            (Call::Make(who, made), _) => {
+                out.push(MAKE);
+                self.put_who(out, *who);
+                put_numbers(out, made);
+            }
+            (Call::Decide(who, ask), Answer::Decided(_, answer)) => {
+                out.push(DECIDE);
+                self.put_who(out, *who);
+                put_numbers(out, ask);
+                put_numbers(out, answer);
+            }
+            (Call::Unmake(who), _) => {
+                out.push(UNMAKE);
+                self.put_who(out, *who);
             }
             _ => self.write_moves(out, call, answer),
         }
