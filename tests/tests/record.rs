@@ -13,7 +13,15 @@ use neap_tests::{Neap, Need, Run, neap_binary, paging, program, require};
 use serde_json::Value;
 
 /// Who decides in a run over its limit, beside the core.
-const DECIDERS: &[&str] = &["fresh", "readahead", "stride"];
+const DECIDERS: &[&str] = &[
+    "fresh",
+    "gate",
+    "outlook",
+    "pacer",
+    "pressure",
+    "readahead",
+    "stride",
+];
 
 fn sim(words: &[&str], file: &Path) -> Output {
     Command::new(neap_binary().expect("the binary of neap"))

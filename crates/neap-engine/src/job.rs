@@ -154,6 +154,7 @@ impl Job {
     ) -> Self {
         let meter = Arc::new(Meter::of(&options));
         let core = Recorded::new();
+        store.record(core.recorder());
         let root = (!options.serves).then(Root::own);
         Self {
             groups: Groups::new(Group::top(root, options.require, meter.clone())),

@@ -30,7 +30,7 @@ use crate::meter::Meter;
 use crate::stalls::Stalls;
 pub(crate) use counters::Counters;
 use counters::Gone;
-pub(crate) use pace::{Paces, pacer};
+pub(crate) use pace::{Paces, noted_pacer, pacer};
 #[cfg(test)]
 pub(crate) use tests::a_job_of;
 

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use neap_policy::{Pacer, Plan};
+use neap_record::{Noted, PacerOf, Recorder};
 use neap_store::Holding;
 use neap_units::{Bytes, Limit, Nanos, Pages};
 
@@ -12,18 +13,30 @@ use crate::job::Job;
 use crate::meter::Sample;
 use crate::space::Space;
 
-/// A pacer for a limit on this machine.
-pub(crate) fn pacer(limit: Bytes) -> Pacer {
+/// What a pacer for a limit on this machine is made of.
+fn of_machine(limit: Bytes) -> PacerOf {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    Pacer::new(limit, u32::try_from(cpus).unwrap_or(u32::MAX))
+    let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+    PacerOf { limit, cpus }
+}
+
+/// A pacer for a limit on this machine, to be looked at.
+pub(crate) fn pacer(limit: Bytes) -> Pacer {
+    let of = of_machine(limit);
+    Pacer::new(of.limit, of.cpus)
+}
+
+/// The same, that is recorded.
+pub(crate) fn noted_pacer(recorder: &Recorder, limit: Bytes) -> Noted<Pacer> {
+    Noted::new(recorder, of_machine(limit))
 }
 
 /// The pace of each group below the top.
 #[derive(Debug, Default)]
 pub(crate) struct Paces {
-    limits: HashMap<u64, Pacer>,
+    limits: HashMap<u64, Noted<Pacer>>,
     /// Of `memory.high`, the top's too: when to register memory, and when to look.
-    highs: HashMap<u64, Pacer>,
+    highs: HashMap<u64, Noted<Pacer>>,
 }
 
 /// Sums over the spaces of each group below the top and of those below it, by one look at each space.
@@ -104,7 +117,7 @@ impl Paces {
                 },
                 thaws,
             });
-            if let Some(plan) = self.plan(group, now, unexplained) {
+            if let Some(plan) = self.plan(&job.recorder, group, now, unexplained) {
                 wants.reclaims |= plan.reclaim_to.is_some();
                 if plan.arm {
                     wants.armed.push(group.clone());
@@ -130,7 +143,7 @@ impl Paces {
             let pacer = self
                 .highs
                 .entry(group.number)
-                .or_insert_with(|| pacer(high));
+                .or_insert_with(|| noted_pacer(&job.recorder, high));
             pacer.set_limit(high);
             let plan = pacer.observe(now, Bytes(usage));
             wants.reclaims |= usage > high.0;
@@ -142,7 +155,13 @@ impl Paces {
     }
 
     /// What a group with a limit does next.
-    fn plan(&mut self, group: &Group, now: Nanos, unexplained: u64) -> Option<Plan> {
+    fn plan(
+        &mut self,
+        recorder: &Recorder,
+        group: &Group,
+        now: Nanos,
+        unexplained: u64,
+    ) -> Option<Plan> {
         if !group.meter.is_limited() {
             return None;
         }
@@ -150,7 +169,7 @@ impl Paces {
         let pacer = self
             .limits
             .entry(group.number)
-            .or_insert_with(|| pacer(limit));
+            .or_insert_with(|| noted_pacer(recorder, limit));
         pacer.set_limit(limit);
         pacer.observe_native(now, Bytes(unexplained));
         let plan = pacer.observe(now, Bytes(group.meter.usage()));

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use neap_policy::{Look, Outlook, PoolHolds, Supply, WritePressure};
+use neap_record::{Noted, Recorder};
 use neap_tuning::TUNING;
 use neap_units::{Bytes, Nanos, Pages};
 use neap_wire::BLOCK_PAGES;
@@ -30,9 +31,9 @@ pub(super) enum Low {
 /// How reclaim gets on for one group.
 pub(super) struct Bout {
     pub group: Arc<Group>,
-    outlook: Outlook,
+    outlook: Noted<Outlook>,
     pub supply: Supply,
-    pressure: WritePressure,
+    pressure: Noted<WritePressure>,
     /// Pause before the next try, and until when that is, in nanoseconds.
     rest: Duration,
     rests_until: u64,
@@ -46,11 +47,11 @@ pub(super) struct Bout {
 }
 
 impl Bout {
-    pub fn new(group: Arc<Group>) -> Self {
+    pub fn new(recorder: &Recorder, group: Arc<Group>) -> Self {
         Self {
-            outlook: Outlook::new(Pages(BLOCK_PAGES)),
+            outlook: Noted::new(recorder, Pages(BLOCK_PAGES)),
             supply: Supply::Flows,
-            pressure: WritePressure::new(group.meter.limit()),
+            pressure: Noted::new(recorder, group.meter.limit()),
             rest: Duration::ZERO,
             rests_until: 0,
             since: 0,
@@ -61,8 +62,8 @@ impl Bout {
         }
     }
 
-    fn begin(&mut self, now: u64) {
-        self.pressure = WritePressure::new(self.group.meter.limit());
+    fn begin(&mut self, recorder: &Recorder, now: u64) {
+        self.pressure = Noted::new(recorder, self.group.meter.limit());
         self.outlook.begin(Nanos(now));
         (self.since, self.still, self.works) = (now, 0, true);
     }
@@ -133,7 +134,7 @@ impl Reclaimer {
                     self.end(at);
                 }
             } else if bout.rests_until <= now {
-                bout.begin(now);
+                bout.begin(&self.job.recorder, now);
                 if bout.group.parent.is_none() {
                     self.visits.begin(&self.job);
                 }
@@ -156,7 +157,7 @@ impl Reclaimer {
         let pass = self.pass(&group);
         self.job.crowded.store(false, Relaxed);
         let pressure = &mut self.bouts[at].pressure;
-        if let Some(priority) = pressure.note(pass.stored, || pool_of(&self.job)) {
+        if let Some(priority) = pressure.asks(pass.stored, || pool_of(&self.job)) {
             self.job.ask_shrinker(priority.into());
         }
         let gets_on = pass.moved || pass.stored > Pages::ZERO;
@@ -168,7 +169,7 @@ impl Reclaimer {
         let look = self.look(&group);
         let hampered = look.late || self.job.store.waits_for_disk();
         group.freeze.note_pass(!gets_on && !hampered);
-        let mut supply = self.bouts[at].outlook.judge(&pass, &look);
+        let mut supply = self.bouts[at].outlook.judge(pass, look);
         let dries = supply == Supply::Dry && self.bouts[at].supply != Supply::Dry;
         let in_vain = match supply {
             Supply::Dry => true,
@@ -242,7 +243,7 @@ impl Reclaimer {
         let wants = |group: &&Arc<Group>| group.meter.is_limited() || group.meter.excess() > 0;
         for group in below.iter().filter(wants) {
             if self.bout_of(group).is_none() {
-                self.bouts.insert(0, Bout::new(group.clone()));
+                self.bouts.insert(0, Bout::new(&self.job.recorder, group.clone()));
             }
         }
     }
@@ -379,7 +380,7 @@ impl Reclaimer {
         self.visits.begin(&self.job);
         let bout = &mut self.bouts[at];
         bout.outlook.relieve();
-        bout.begin(now);
+        bout.begin(&self.job.recorder, now);
         (bout.supply, bout.rest, bout.low) = (Supply::Flows, Duration::ZERO, Low::Spared);
         true
     }

@@ -104,7 +104,7 @@ impl Reclaimer {
             work,
             picked: Vec::with_capacity(BATCH),
             visits: Visits::new(neap_sys::monotonic_nanos()),
-            bouts: vec![Bout::new(job.groups.top().clone())],
+            bouts: vec![Bout::new(&job.recorder, job.groups.top().clone())],
             most: BATCH,
             checks: std::env::var_os("NEAP_CHECK").is_some(),
             two_cpus: Keeper::has_two_cpus(),

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use neap_policy::Pacer;
+use neap_record::Noted;
 use neap_sys::Statm;
 use neap_tuning::TUNING;
 use neap_units::{Bytes, Nanos};
 
 use crate::control::Kind;
-use crate::group::{Paces, pacer};
+use crate::group::{Paces, noted_pacer};
 use crate::job::Job;
 use crate::load::look_at_flags;
 use crate::meter::Sample;
@@ -23,7 +24,7 @@ use crate::space::{Body, Phase, Space, Stale};
 
 pub(crate) struct Sampler {
     job: Arc<Job>,
-    pacer: Pacer,
+    pacer: Noted<Pacer>,
     paces: Paces,
     own: Statm,
     /// When to look again at the earliest, and at the latest.
@@ -78,7 +79,7 @@ fn watch_copies(sharers: &[(&Arc<Space>, &Body)], now: u64) {
 impl Sampler {
     pub fn new(job: Arc<Job>) -> std::io::Result<Self> {
         Ok(Self {
-            pacer: pacer(job.options.limit),
+            pacer: noted_pacer(&job.recorder, job.options.limit),
             paces: Paces::default(),
             own: Statm::own()?,
             look_again: 0,

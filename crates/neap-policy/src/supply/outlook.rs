@@ -210,7 +210,7 @@ impl Outlook {
             Supply::Stuck if !look.far_over || look.late => self.over_since = None,
             Supply::Stuck => {
                 let since = *self.over_since.get_or_insert(look.now);
-                if look.now - since > TUNING.reclaim.over && !slow {
+                if look.now.saturating_sub(since) > TUNING.reclaim.over && !slow {
                     self.runs_dry();
                 }
             }

@@ -3,17 +3,22 @@
 //! A decider of its own is an implementation of [`Decider`], a line of [`ALL`], and methods of [`Noted`] for what the
 //! engine calls.
 
+mod gate;
 mod noted;
 mod numbers;
+mod pace;
 mod readahead;
+mod supply;
 
 use std::any::Any;
 use std::fmt::{self, Debug, Display, Formatter};
 
-use neap_policy::{FreshRuns, Stride, WalkReadahead};
+use neap_policy::{FreshRuns, Outlook, Pacer, PoolGate, Stride, WalkReadahead, WritePressure};
 
+pub use gate::GateLimit;
 pub use noted::Noted;
 pub(crate) use numbers::{Numbers, PAGES, Taken, numbers};
+pub use pace::PacerOf;
 
 /// A part of the policy that decides by what it is asked, one question after another, and by nothing else.
 pub trait Decider: Sized + 'static {
@@ -45,6 +50,10 @@ const ALL: &[Kind] = &[
     Kind::of::<WalkReadahead>(),
     Kind::of::<Stride>(),
     Kind::of::<FreshRuns>(),
+    Kind::of::<PoolGate>(),
+    Kind::of::<Pacer>(),
+    Kind::of::<Outlook>(),
+    Kind::of::<WritePressure>(),
 ];
 
 /// One kind of decider, behind numbers.

@@ -31,6 +31,11 @@ impl<D: Decider> Noted<D> {
         }
     }
 
+    /// Records from now on. It has decided nothing yet: a replay starts with a new one.
+    pub fn record(&mut self, recorder: &Recorder) {
+        self.recorder = recorder.clone();
+    }
+
     /// Decides, and records that.
     #[inline]
     pub fn decide(&mut self, ask: D::Ask) -> D::Answer {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use neap_policy::{FreshRuns, Stride, WalkReadahead};
+use neap_policy::{FreshRuns, Outlook, Pacer, PoolGate, Stride, WalkReadahead, WritePressure};
 use neap_units::{PageNr, Pages};
 use proptest::prelude::*;
 
@@ -44,6 +44,10 @@ const DRIVEN: &[Driven] = &[
     driven::<WalkReadahead>(),
     driven::<Stride>(),
     driven::<FreshRuns>(),
+    driven::<PoolGate>(),
+    driven::<Pacer>(),
+    driven::<Outlook>(),
+    driven::<WritePressure>(),
 ];
 
 /// The record of what `work` does.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use neap_policy::{Admission, LruState, PoolGate};
+use neap_record::{GateLimit, Noted, Recorder};
 use neap_units::{Bytes, EntryId, PAGE_SIZE, Pages, SpaceId};
 
 use super::config::{Config, ShrinkerKind};
@@ -83,7 +84,7 @@ pub(super) struct Inner {
     pub config: Config,
     pub entries: EntryTable,
     pub pool: Pool,
-    pub gate: PoolGate,
+    pub gate: Noted<PoolGate>,
     pub owners: Vec<Owner>,
     /// Entries in the pool that do not compress, of all owners, the oldest first.
     pub poor: LruList,
@@ -118,10 +119,14 @@ pub(super) enum Body<'a> {
 
 impl Inner {
     pub fn new(config: Config, arena: Box<dyn Arena>) -> Self {
+        let limit = GateLimit {
+            max: config.pool_max,
+            accept: config.accept_threshold_percent,
+        };
         Self {
             entries: EntryTable::new(usize::MAX),
             pool: Pool::new(arena),
-            gate: PoolGate::new(config.pool_max, config.accept_threshold_percent),
+            gate: Noted::new(&Recorder::default(), limit),
             owners: Vec::new(),
             poor: LruList::default(),
             extents: Extents::new(config.swap_size.0),

@@ -18,6 +18,7 @@ mod sweep;
 mod train;
 mod writeback;
 
+use neap_record::Recorder;
 use neap_sys::{Lock, Locked};
 use neap_tuning::TUNING;
 use neap_units::{Bytes, EntryId, Pages, SpaceId};
@@ -128,6 +129,11 @@ impl Store {
     #[must_use]
     pub fn pool_memory(&self) -> Bytes {
         Bytes::from(Pages(self.lock().pool.backed_pages()))
+    }
+
+    /// Records what is decided here from now on. Nothing has been yet.
+    pub fn record(&self, recorder: &Recorder) {
+        self.lock().gate.record(recorder);
     }
 
     /// Most pages that the pool may take.
