@@ -153,9 +153,7 @@ impl Job {
         attendance: Attendance,
     ) -> Self {
         let meter = Arc::new(Meter::of(&options));
-        let core = Recorded::new();
-        store.record(core.recorder());
-        let root = (!options.serves).then(Root::own);
+        let (core, root) = (Recorded::new(), (!options.serves).then(Root::own));
         Self {
             groups: Groups::new(Group::top(root, options.require, meter.clone())),
             meter,
@@ -170,9 +168,9 @@ impl Job {
             serve: start_fault_thread,
             features,
             room: Room::default(),
+            store: store.recorded(core.recorder()),
             recorder: core.recorder().clone(),
             core: Lock::new(core),
-            store,
             spaces: Rosters::default(),
             unborn: Children::default(),
             departed: Departed::default(),

@@ -28,7 +28,7 @@ mod tests;
 mod varint;
 
 pub use call::{Answer, Call, Counts, Moved, Place, counter_names};
-pub use decide::{Decider, GateLimit, Noted, PacerOf, Who};
+pub use decide::{Decider, GateLimit, Noted, NotedShrinker, Offer, PacerOf, Who};
 pub use file::{
     End, Header, MAGIC, OLDEST, Reader, RecordFault, VERSION, block, end_block, payload,
 };

@@ -165,9 +165,7 @@ pub fn replay(args: &ReplayArgs) -> Result<(), Failure> {
         if !call.is_call() {
             continue;
         }
-        tally.calls += 1;
-        let decider = call.decider().map_or("core", Who::name);
-        *tally.deciders.entry(decider).or_default() += 1;
+        tally.count(&call);
         now.line(&call, done.place, done.answer.as_ref())?;
         then.line(&call, done.place, Some(&recorded))?;
         let answer = done.answer.as_ref();
@@ -217,6 +215,12 @@ impl Difference {
 }
 
 impl Tally {
+    fn count(&mut self, call: &Call) {
+        self.calls += 1;
+        let decider = call.decider().map_or("core", Who::name);
+        *self.deciders.entry(decider).or_default() += 1;
+    }
+
     fn differs(&mut self, call: &Call, place: Place, recorded: &Answer, now: Option<&Answer>) {
         self.different += 1;
         let line = self.calls;

@@ -61,7 +61,8 @@ impl Noted<PoolGate> {
     /// [`PoolGate::admit`].
     pub fn admit(&mut self, allowed: bool, pool: Pages) -> Admission {
         let admission = self.decider.admit(allowed, pool);
-        self.note(&AskGate::Admit { allowed, pool }, &Some(admission));
+        self.pen
+            .note(&AskGate::Admit { allowed, pool }, &Some(admission));
         admission
     }
 

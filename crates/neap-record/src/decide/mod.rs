@@ -8,17 +8,23 @@ mod noted;
 mod numbers;
 mod pace;
 mod readahead;
+mod shrinker;
 mod supply;
+mod worker;
 
 use std::any::Any;
 use std::fmt::{self, Debug, Display, Formatter};
 
-use neap_policy::{FreshRuns, Outlook, Pacer, PoolGate, Stride, WalkReadahead, WritePressure};
+use neap_policy::{
+    FreshRuns, Outlook, Pacer, PoolGate, PoolWorker, Stride, WalkReadahead, WritePressure,
+};
 
 pub use gate::GateLimit;
 pub use noted::Noted;
 pub(crate) use numbers::{Numbers, PAGES, Taken, numbers};
 pub use pace::PacerOf;
+use shrinker::ShrinkerAgain;
+pub use shrinker::{NotedShrinker, Offer};
 
 /// A part of the policy that decides by what it is asked, one question after another, and by nothing else.
 pub trait Decider: Sized + 'static {
@@ -54,6 +60,8 @@ const ALL: &[Kind] = &[
     Kind::of::<Pacer>(),
     Kind::of::<Outlook>(),
     Kind::of::<WritePressure>(),
+    Kind::of::<PoolWorker>(),
+    Kind::of::<ShrinkerAgain>(),
 ];
 
 /// One kind of decider, behind numbers.

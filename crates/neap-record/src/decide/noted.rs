@@ -13,8 +13,13 @@ use crate::recorder::{Recorder, Tape};
 /// What only looks at it is called through [`Deref`].
 pub struct Noted<D: Decider> {
     pub(super) decider: D,
+    pub(super) pen: Pen<D>,
+}
+
+/// What writes the decisions of one decider down.
+pub(super) struct Pen<D: Decider> {
     made: D::Made,
-    pub(super) recorder: Recorder,
+    recorder: Recorder,
     /// Its number in the record; 0: it is not there yet.
     number: AtomicU64,
 }
@@ -25,28 +30,41 @@ impl<D: Decider> Noted<D> {
     pub fn new(recorder: &Recorder, made: D::Made) -> Noted<D> {
         Noted {
             decider: D::make(&made),
-            made,
-            recorder: recorder.clone(),
-            number: AtomicU64::new(0),
+            pen: Pen::new(recorder, made),
         }
     }
 
     /// Records from now on. It has decided nothing yet: a replay starts with a new one.
     pub fn record(&mut self, recorder: &Recorder) {
-        self.recorder = recorder.clone();
+        self.pen.recorder = recorder.clone();
     }
 
     /// Decides, and records that.
     #[inline]
     pub fn decide(&mut self, ask: D::Ask) -> D::Answer {
         let answer = self.decider.decide(&ask);
-        self.note(&ask, &answer);
+        self.pen.note(&ask, &answer);
         answer
+    }
+}
+
+impl<D: Decider> Pen<D> {
+    pub fn new(recorder: &Recorder, made: D::Made) -> Pen<D> {
+        Pen {
+            made,
+            recorder: recorder.clone(),
+            number: AtomicU64::new(0),
+        }
     }
 
     #[inline]
-    pub(super) fn note(&self, ask: &D::Ask, answer: &D::Answer) {
-        if self.recorder.is_on() {
+    pub fn is_on(&self) -> bool {
+        self.recorder.is_on()
+    }
+
+    #[inline]
+    pub fn note(&self, ask: &D::Ask, answer: &D::Answer) {
+        if self.is_on() {
             self.recorder.write(|tape| self.write(tape, ask, answer));
         }
     }
@@ -70,9 +88,9 @@ impl<D: Decider> Noted<D> {
     }
 }
 
-impl<D: Decider> Drop for Noted<D> {
+impl<D: Decider> Drop for Pen<D> {
     fn drop(&mut self) {
-        if self.number.load(Relaxed) > 0 && self.recorder.is_on() {
+        if self.number.load(Relaxed) > 0 && self.is_on() {
             let end = Call::Unmake(self.who());
             self.recorder
                 .write(|tape| tape.write(&end, &Answer::Nothing));
@@ -90,7 +108,7 @@ impl<D: Decider> Deref for Noted<D> {
 
 impl<D: Decider> Debug for Noted<D> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let number = self.number.load(Relaxed);
-        write!(f, "{} {number} of {:?}", D::NAME, self.made)
+        let number = self.pen.number.load(Relaxed);
+        write!(f, "{} {number} of {:?}", D::NAME, self.pen.made)
     }
 }

@@ -72,7 +72,8 @@ impl Noted<Pacer> {
     /// [`Pacer::observe`].
     pub fn observe(&mut self, now: Nanos, usage: Bytes) -> Plan {
         let plan = self.decider.observe(now, usage);
-        self.note(&AskPacer::Observe { now, usage }, &Some(plan));
+        self.pen
+            .note(&AskPacer::Observe { now, usage }, &Some(plan));
         plan
     }
 

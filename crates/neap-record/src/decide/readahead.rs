@@ -106,7 +106,7 @@ impl Noted<WalkReadahead> {
         around: Pages,
         are_there: impl Fn(Range<PageNr>) -> bool,
     ) -> Range<PageNr> {
-        if !self.recorder.is_on() {
+        if !self.pen.is_on() {
             return self.decider.fault(page, around, are_there);
         }
         let there = Cell::new(Told::default());
@@ -123,7 +123,7 @@ impl Noted<WalkReadahead> {
             around,
             there,
         };
-        self.note(&ask, &Some(window.clone()));
+        self.pen.note(&ask, &Some(window.clone()));
         window
     }
 
@@ -166,8 +166,9 @@ impl Noted<Stride> {
     /// [`Stride::fault`].
     pub fn fault(&mut self, page: PageNr, most: u32) -> impl Iterator<Item = PageNr> + use<> {
         let pages = self.decider.fault(page, most);
-        if self.recorder.is_on() {
-            self.note(&AskStride { page, most }, &pages.clone().collect());
+        if self.pen.is_on() {
+            self.pen
+                .note(&AskStride { page, most }, &pages.clone().collect());
         }
         pages
     }
@@ -225,7 +226,8 @@ impl Noted<FreshRuns> {
     #[must_use]
     pub fn wanted(&self, page: PageNr, most: Pages) -> Pages {
         let wanted = self.decider.wanted(page, most);
-        self.note(&AskFresh::Wanted { page, most }, &Some(wanted));
+        self.pen
+            .note(&AskFresh::Wanted { page, most }, &Some(wanted));
         wanted
     }
 

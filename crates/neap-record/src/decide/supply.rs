@@ -83,7 +83,7 @@ impl Noted<Outlook> {
     pub fn judge(&mut self, pass: Pass, look: Look) -> Supply {
         let supply = self.decider.judge(&pass, &look);
         let over = self.decider.is_over();
-        self.note(
+        self.pen.note(
             &AskOutlook::Judge { pass, look },
             &Some(Judged { supply, over }),
         );
@@ -136,7 +136,8 @@ impl Noted<WritePressure> {
     pub fn asks(&mut self, stored: Pages, pool: impl FnOnce() -> PoolHolds) -> Option<u8> {
         let mut held = None;
         let priority = self.decider.note(stored, || *held.insert(pool()));
-        self.note(&AskPressure { stored, pool: held }, &priority);
+        self.pen
+            .note(&AskPressure { stored, pool: held }, &priority);
         priority
     }
 }

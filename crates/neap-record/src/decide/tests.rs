@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use neap_policy::{FreshRuns, Outlook, Pacer, PoolGate, Stride, WalkReadahead, WritePressure};
+use neap_policy::{
+    FreshRuns, Outlook, Pacer, PoolGate, PoolWorker, Stride, WalkReadahead, WritePressure,
+};
 use neap_units::{PageNr, Pages};
 use proptest::prelude::*;
 
+use super::shrinker::ShrinkerAgain;
 use super::{ALL, Decider, Noted, Numbers, Who};
 use crate::tests::{Memory, file, read};
 use crate::{Answer, Call, End, Recorder, Replay};
@@ -48,6 +51,8 @@ const DRIVEN: &[Driven] = &[
     driven::<Pacer>(),
     driven::<Outlook>(),
     driven::<WritePressure>(),
+    driven::<PoolWorker>(),
+    driven::<ShrinkerAgain>(),
 ];
 
 /// The record of what `work` does.

@@ -85,6 +85,8 @@ pub(super) struct Inner {
     pub entries: EntryTable,
     pub pool: Pool,
     pub gate: Noted<PoolGate>,
+    /// What records decisions here.
+    pub recorder: Recorder,
     pub owners: Vec<Owner>,
     /// Entries in the pool that do not compress, of all owners, the oldest first.
     pub poor: LruList,
@@ -119,6 +121,7 @@ pub(super) enum Body<'a> {
 
 impl Inner {
     pub fn new(config: Config, arena: Box<dyn Arena>) -> Self {
+        let recorder = Recorder::default();
         let limit = GateLimit {
             max: config.pool_max,
             accept: config.accept_threshold_percent,
@@ -126,7 +129,8 @@ impl Inner {
         Self {
             entries: EntryTable::new(usize::MAX),
             pool: Pool::new(arena),
-            gate: Noted::new(&Recorder::default(), limit),
+            gate: Noted::new(&recorder, limit),
+            recorder,
             owners: Vec::new(),
             poor: LruList::default(),
             extents: Extents::new(config.swap_size.0),

@@ -131,9 +131,14 @@ impl Store {
         Bytes::from(Pages(self.lock().pool.backed_pages()))
     }
 
-    /// Records what is decided here from now on. Nothing has been yet.
-    pub fn record(&self, recorder: &Recorder) {
-        self.lock().gate.record(recorder);
+    /// The same, of which decisions are recorded. None has been made yet.
+    #[must_use]
+    pub fn recorded(self, recorder: &Recorder) -> Store {
+        let mut inner = self.lock();
+        inner.gate.record(recorder);
+        inner.recorder = recorder.clone();
+        drop(inner);
+        self
     }
 
     /// Most pages that the pool may take.

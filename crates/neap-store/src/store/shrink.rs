@@ -3,9 +3,8 @@
 
 use std::ops::AddAssign;
 
-use neap_policy::{
-    NextOwner, Owners, PoolWorker, PoolWorkerVersion, ShrinkCall, ShrinkerRules, Visit, Walk,
-};
+use neap_policy::{NextOwner, Owners, PoolWorker, PoolWorkerVersion, Visit, Walk};
+use neap_record::{Noted, NotedShrinker, Offer};
 use neap_tuning::TUNING;
 use neap_units::{Bytes, Pages, SpaceId};
 
@@ -72,12 +71,13 @@ impl Store {
         let Some(mut call) = inner.begin_shrink(owner, priority) else {
             return Shrunk::default();
         };
-        while let Some(walk) = inner.next_scan(owner, &mut call) {
+        while inner.next_scan(owner, &mut call) {
             drop(inner);
-            self.run(walk, codec);
+            self.run(&mut call, codec);
             inner = self.lock();
         }
-        let shrunk = call.end(&mut inner.owner(owner).lru);
+        let own = inner.owner(owner);
+        let shrunk = call.end(&mut own.lru, own.list.len());
         inner.stats.slabs_scanned += shrunk.scanned;
         Shrunk {
             scanned: shrunk.scanned,
@@ -89,7 +89,7 @@ impl Store {
     /// too many turns failed: what to run after [`super::Refused::PoolFull`].
     pub fn shrink_worker(&self, codec: &mut Codec) -> Shrunk {
         let mut sum = self.poor_first(1, codec);
-        let mut worker = PoolWorker::new(PoolWorkerVersion::WLatest);
+        let mut worker = Noted::<PoolWorker>::new(&self.recorder(), ());
         loop {
             let next = {
                 let mut inner = self.lock();
@@ -155,8 +155,7 @@ impl Store {
             if budget == 0 || listed == 0 || vain > listed * 2 {
                 return sum;
             }
-            let mut walk = Walk::of_limit(Whose::Owner(owner), budget);
-            self.run(&mut walk, codec);
+            let walk = self.walk(Whose::Owner(owner), budget, codec);
             sum += walk.into();
             match walk {
                 _ if walk.visited == 0 => return sum,
@@ -177,8 +176,7 @@ impl Store {
         if shrunk.written_back > 0 {
             return (Visit::Written, shrunk);
         }
-        let mut walk = Walk::of_limit(Whose::Owner(owner), WORKER_BUDGET);
-        self.run(&mut walk, codec);
+        let walk = self.walk(Whose::Owner(owner), WORKER_BUDGET, codec);
         // What does not compress could not be written, whoever's turn it is: a failure, else a run would try once for each owner.
         let failed = walk.visited == 0 && self.lock().poor.len() > 0;
         let visit = match failed {
@@ -189,7 +187,7 @@ impl Store {
     }
 }
 
-type Call = ShrinkCall<Whose<'static>>;
+type Call = NotedShrinker<Whose<'static>>;
 
 impl Inner {
     /// Begins a call of the shrinker for what an owner has. None: nothing of it is worth writing.
@@ -197,21 +195,21 @@ impl Inner {
         if !self.shrinker_enabled() || !self.may_write_back() {
             return None;
         }
-        let rules = ShrinkerRules::of_scheme(self.config.shrinker.scheme());
+        let (scheme, recorder) = (self.config.shrinker.scheme(), self.recorder.clone());
         let own = self.owner(owner);
         if own.stays {
             return None;
         }
-        let (len, bytes) = (own.list.len(), Bytes(own.compressed));
-        let freeable = rules.count(&mut own.lru, len, bytes, own.stored);
-        ShrinkCall::begin(Whose::Owner(owner), &mut own.lru, rules, freeable, priority)
+        let offer = Offer {
+            len: own.list.len(),
+            bytes: Bytes(own.compressed),
+            stored: own.stored,
+            priority,
+        };
+        NotedShrinker::call(&recorder, Whose::Owner(owner), &mut own.lru, scheme, offer)
     }
 
-    fn next_scan<'c>(
-        &mut self,
-        owner: SpaceId,
-        call: &'c mut Call,
-    ) -> Option<&'c mut Walk<Whose<'static>>> {
+    fn next_scan(&mut self, owner: SpaceId, call: &mut Call) -> bool {
         let enabled = self.shrinker_enabled();
         let own = self.owner(owner);
         call.next_scan(&mut own.lru, own.list.len(), enabled)

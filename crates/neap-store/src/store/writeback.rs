@@ -7,7 +7,8 @@
 
 use std::marker::PhantomData;
 
-use neap_policy::{Verdict, Walk, WalkStep, Writeback, WritebackLists};
+use neap_policy::{Verdict, Walk, WalkStep, WritebackLists};
+use neap_record::{NotedShrinker, Recorder};
 use neap_tuning::TUNING;
 use neap_units::{EntryId, SpaceId};
 
@@ -63,8 +64,24 @@ struct Lists<'a, 'w> {
 }
 
 impl Store {
+    pub(super) fn recorder(&self) -> Recorder {
+        self.lock().recorder.clone()
+    }
+
+    /// A walk of up to `budget` entries of a list, run to its end.
+    pub(super) fn walk<'w>(
+        &self,
+        list: Whose<'w>,
+        budget: u64,
+        codec: &mut Codec,
+    ) -> Walk<Whose<'w>> {
+        let mut walk = NotedShrinker::walk(&self.recorder(), list, budget);
+        self.run(&mut walk, codec);
+        walk.walked()
+    }
+
     /// Runs a walk to its end.
-    pub(super) fn run(&self, walk: &mut Walk<Whose<'_>>, codec: &mut Codec) {
+    pub(super) fn run(&self, walk: &mut NotedShrinker<Whose<'_>>, codec: &mut Codec) {
         while !walk.is_over() {
             self.write_some(walk, codec);
         }
@@ -74,8 +91,9 @@ impl Store {
     pub(super) fn write_poor(&self, least: u64, codec: &mut Codec) -> u64 {
         let mut sum = 0;
         while self.lock().poor.len() >= least.max(1) {
-            let mut walk = Walk::of_limit(Whose::Poor, u64::MAX);
+            let mut walk = NotedShrinker::walk(&self.recorder(), Whose::Poor, u64::MAX);
             self.write_some(&mut walk, codec);
+            let walk = walk.walked();
             if walk.written == 0 {
                 break;
             }
@@ -87,25 +105,19 @@ impl Store {
     /// Writes the pages of an account that do not compress; returns how many. Those of others are passed over, in their order.
     pub(super) fn write_poor_of(&self, account: &Account, codec: &mut Codec) -> u64 {
         let poor = self.lock().poor.len();
-        let mut walk = Walk::of_limit(Whose::PoorOf(account), poor);
-        self.run(&mut walk, codec);
-        walk.written
+        self.walk(Whose::PoorOf(account), poor, codec).written
     }
 
     /// Writes one batch of a walk. The walk ends where the batch is not written, or stays empty: the next would not be
     /// written either.
-    fn write_some(&self, walk: &mut Walk<Whose<'_>>, codec: &mut Codec) {
+    fn write_some(&self, walk: &mut NotedShrinker<Whose<'_>>, codec: &mut Codec) {
         let mut batch = self.collect(walk, codec);
         let written = !batch.items.is_empty() && self.write(&mut batch, codec);
-        let outcome = match written {
-            true => Writeback::Written,
-            false => Writeback::Refused,
-        };
-        walk.report(outcome, batch.items.len() as u64);
+        walk.report(written, batch.items.len() as u64);
     }
 
     /// Goes on with a walk until it is over or the batch is full, with the lock given up between every few entries.
-    fn collect(&self, walk: &mut Walk<Whose<'_>>, codec: &mut Codec) -> Batch {
+    fn collect(&self, walk: &mut NotedShrinker<Whose<'_>>, codec: &mut Codec) -> Batch {
         codec.blocks.resize(EXTENT, 0);
         let mut batch = Batch::default();
         let mut inner = self.lock();
