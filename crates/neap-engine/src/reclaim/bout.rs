@@ -243,7 +243,8 @@ impl Reclaimer {
         let wants = |group: &&Arc<Group>| group.meter.is_limited() || group.meter.excess() > 0;
         for group in below.iter().filter(wants) {
             if self.bout_of(group).is_none() {
-                self.bouts.insert(0, Bout::new(&self.job.recorder, group.clone()));
+                self.bouts
+                    .insert(0, Bout::new(&self.job.recorder, group.clone()));
             }
         }
     }

@@ -30,7 +30,7 @@ pub use shrinker::{NotedShrinker, Offer};
 pub trait Decider: Sized + 'static {
     /// Its name in a line of text.
     const NAME: &'static str;
-    /// Its place in [`ALL`].
+    /// Its place in the list of all.
     const PLACE: u8;
     /// What it is made from.
     type Made: Numbers + Clone + Debug;
