@@ -54,6 +54,17 @@ impl Bell {
 #[derive(Debug, Default)]
 pub(crate) struct Flag(AtomicBool);
 
+/// What some space wants, so that nobody need look at all of them.
+#[derive(Debug, Default)]
+pub(crate) struct Flags {
+    /// Its agent has not replied yet.
+    pub late: Flag,
+    /// Its program has said something of its memory.
+    pub wishes: Flag,
+    /// It will soon have much filled: memory is to be registered.
+    pub foreseen: AtomicBool,
+}
+
 impl Flag {
     /// There is something, which was put in its place before.
     pub fn raise(&self) {

@@ -118,7 +118,7 @@ fn run(job: &Arc<Job>) {
         paces.retain(|number, _| numbers.contains(number));
         *job.idle.spaces.lock() = numbers;
         if !idle.is_empty() {
-            if !job.foreseen.load(Relaxed) {
+            if !job.flags.foreseen.load(Relaxed) {
                 job.foresee_reclaim();
             }
             for space in idle {
@@ -161,7 +161,7 @@ struct Signs {
     time: u64,
     /// Time for which threads of the process waited for memory, in nanoseconds.
     waited: u64,
-    /// Its pages that came back after they had left.
+    /// Its pages that were touched after they had left.
     came_back: u64,
 }
 

@@ -22,7 +22,7 @@ use neap_tuning::{Share, TUNING};
 use neap_units::{Bytes, PAGE_SIZE, PageNr, SpaceId};
 
 use crate::attend::Attendance;
-use crate::bell::{Bell, Flag};
+use crate::bell::{Bell, Flags};
 use crate::control::{Kind, Log};
 use crate::fault::{Watch, start_fault_thread};
 use crate::group::{Group, Groups};
@@ -74,10 +74,7 @@ pub(crate) struct Job {
     /// There are two cpus, and the one that no fault is served on works for reclaim: a thread that is woken finds
     /// none that is idle, and stays where it is.
     pub crowded: AtomicBool,
-    /// Some agent has not replied yet.
-    pub late: Flag,
-    /// Some program has said something of its memory.
-    pub wishes: Flag,
+    pub flags: Flags,
     /// Looks after fault threads that run behind the program's.
     pub watch: Watch,
     /// Wakes reclaim.
@@ -93,8 +90,6 @@ pub(crate) struct Job {
     /// Wakes the sampler, and who stands in for it.
     pub sampler: Bell,
     pub deputy: Bell,
-    /// A process will soon have much filled: memory is to be registered.
-    pub foreseen: AtomicBool,
     /// Wakes the listening thread.
     pub bell: Waker,
     pub spares: Spares,
@@ -159,8 +154,7 @@ impl Job {
             meter,
             keeper: Keeper::new(),
             crowded: AtomicBool::new(false),
-            late: Flag::default(),
-            wishes: Flag::default(),
+            flags: Flags::default(),
             watch: Watch::default(),
             pool_percent: AtomicU64::new(options.pool_percent.into()),
             options,
@@ -182,7 +176,6 @@ impl Job {
             writing: AtomicBool::new(false),
             sampler: Bell::default(),
             deputy: Bell::default(),
-            foreseen: AtomicBool::new(false),
             bell,
             spares,
             attendance,

@@ -214,7 +214,7 @@ fn foresee(job: &Arc<Job>, space: &Arc<Space>, bytes: u64) {
     if space.group.chain().all(small) || space.is_native() {
         return;
     }
-    job.foreseen.store(true, Relaxed);
+    job.flags.foreseen.store(true, Relaxed);
     job.sampler.ring();
     let end = job.clock.now() + TUNING.talk.foresee.0;
     let is_due = || matches!(space.standing.phase(), Phase::Due | Phase::Looking);

@@ -110,9 +110,8 @@ impl Recorder {
 
     /// Ends the record. False: it had ended before, or there was none.
     pub(crate) fn finish(&self) -> bool {
-        self.flush();
         let mut held = self.tape();
-        let goes_on = held.is_some();
+        let goes_on = held.as_mut().is_some_and(Tape::flush);
         self.end(&mut held);
         goes_on
     }

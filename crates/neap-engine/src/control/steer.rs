@@ -269,7 +269,7 @@ impl Job {
 
     /// Has memory registered before it is taken.
     pub fn foresee_reclaim(&self) {
-        self.foreseen.store(true, Relaxed);
+        self.flags.foreseen.store(true, Relaxed);
         self.sampler.ring();
     }
 

@@ -104,8 +104,7 @@ impl Loader {
             return Served::Later;
         }
         space.group.count(|events| &events.pgmajfault, 1);
-        let comes = self.inbound.len() as u64; // also what is read ahead: it is in memory again
-        space.came_back.fetch_add(comes, Relaxed);
+        space.came_back.fetch_add(1, Relaxed);
         self.carry(job, space, page, let_change)
     }
 

@@ -15,7 +15,7 @@ use crate::space::{Space, Wish};
 impl Reclaimer {
     /// Does what programs have asked for since, some blocks of it at most. Whether something is left.
     pub(super) fn work_for_hints(&mut self) -> bool {
-        if !self.job.wishes.take() {
+        if !self.job.flags.wishes.take() {
             return false;
         }
         let mut left = TUNING.hints.blocks;
@@ -28,7 +28,7 @@ impl Reclaimer {
                         let rest = self.take_out(space, range, &mut left);
                         if let Some(rest) = rest {
                             space.hints.put_back(Wish::TakeOut(rest));
-                            self.job.wishes.raise();
+                            self.job.flags.wishes.raise();
                             return true;
                         }
                         space.hints.end_taking();

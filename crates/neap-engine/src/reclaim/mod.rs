@@ -121,7 +121,7 @@ impl Reclaimer {
         neap_sys::block_signals();
         let mut checked = 0;
         while !self.job.is_stopping() {
-            let sleep = match self.job.late.is_raised() {
+            let sleep = match self.job.flags.late.is_raised() {
                 true => TUNING.reclaim.sleep_while_late,
                 false => TUNING.reclaim.sleep,
             };
@@ -151,7 +151,7 @@ impl Reclaimer {
 
     /// Late commands are completed even when nothing needs to be reclaimed: threads may wait.
     fn catch_up(&self) {
-        if !self.job.late.take() {
+        if !self.job.flags.late.take() {
             return;
         }
         for space in self.job.spaces().iter() {

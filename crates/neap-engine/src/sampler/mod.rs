@@ -119,7 +119,7 @@ impl Sampler {
         self.unexplained += unexplained;
         let now = neap_sys::monotonic_nanos();
         self.pacer.observe_native(Nanos(now), Bytes(unexplained));
-        if self.job.foreseen.load(Relaxed) {
+        if self.job.flags.foreseen.load(Relaxed) {
             self.pacer.arm();
         }
         let mut plan = self.pacer.observe(Nanos(now), Bytes(usage));

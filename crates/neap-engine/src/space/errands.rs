@@ -59,7 +59,7 @@ impl Space {
                 Some(self.finish(job, body, errand, &reply))
             }
             Called::Late => {
-                job.late.raise();
+                job.flags.late.raise();
                 None
             }
             Called::Busy(_) => None,

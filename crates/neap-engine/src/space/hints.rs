@@ -187,7 +187,7 @@ impl Space {
                 self.hints.push(wish(pages(&range)), now);
             }
         }
-        job.wishes.raise();
+        job.flags.wishes.raise();
         job.reclaim.ring();
     }
 
@@ -246,7 +246,7 @@ impl Space {
         for (range, advice) in differences(&registered, &seen, &known) {
             self.hints.push(Wish::Tell(Hint::Use(advice), range), end);
         }
-        job.wishes.raise();
+        job.flags.wishes.raise();
         job.reclaim.ring();
     }
 }

@@ -194,7 +194,7 @@ pub(crate) struct Space {
     pub idle: AtomicU64,
     /// Since when its process does nothing.
     pub quiet: Quiet,
-    /// Pages that came back after they had left, those of a window included.
+    /// Pages that were touched after they had left. What came with them from the store is not counted.
     pub came_back: AtomicU64,
     /// Time for which some thread waited, in nanoseconds.
     pub stalled: AtomicU64,

@@ -7,7 +7,7 @@ use super::Mm;
 use crate::counters::Counter;
 use crate::folio::{Flags, FolioId, Kind, LruvecId};
 use crate::generations::{MAX_NR_TIERS, Refault, competing, tier_of};
-use crate::switches::{Lru, MemcgWalk};
+use crate::switches::{Lru, MemcgWalk, Recency};
 
 /// Eight bytes in place of an evicted folio: whose it was, when it left, and whether it
 /// had been part of the working set. The two highest bits are free, for whoever keeps it.
@@ -160,7 +160,7 @@ impl Mm {
         };
         let generations = &mut self.lruvec_mut(lruvec).generations;
         generations.feedback[kind as usize].refaulted[tier] += pages;
-        let first = self.switches.memcg_walk == MemcgWalk::MemcgLru63;
+        let first = self.is_before_6_7();
         let refault = match (self.switches.lru, first) {
             (Lru::Mglru614, _) => Refault::judge(recent, faulting, shadow.workingset()),
             (_, true) => Refault::judge_before_6_14(faulting, refs, MOST_REFS),
@@ -174,13 +174,19 @@ impl Mm {
         }
     }
 
+    /// Whether generations are those of 6.1 to 6.6, as two other rules tell that changed in 6.3 and in 6.7.
+    fn is_before_6_7(&self) -> bool {
+        let first_lru = self.switches.memcg_walk == MemcgWalk::MemcgLru63;
+        first_lru || self.switches.recency == Recency::SequentialOnly
+    }
+
     /// A folio is of the working set again. From 6.7 to 6.13 it also passes for one with all accesses that count, so
     /// that reclaim spares it once.
     fn restore(&mut self, id: FolioId, lruvec: LruvecId, kind: Kind) {
-        let first = self.switches.memcg_walk == MemcgWalk::MemcgLru63;
+        let spared = self.switches.lru == Lru::Mglru63 && !self.is_before_6_7();
         let flags = self.folios.flags_mut(id);
         flags.set(Flags::WORKINGSET, true);
-        if self.switches.lru == Lru::Mglru63 && !first {
+        if spared {
             flags.set_refs(MOST_REFS - 1);
         }
         let pages = self.folios.pages(id);

@@ -69,7 +69,9 @@ impl Decider for WalkReadahead {
 
     fn may_ask(&self, ask: &AskReadahead) -> bool {
         match ask {
-            AskReadahead::Fault { around, .. } => around.0.is_power_of_two(),
+            AskReadahead::Fault { around, .. } => {
+                around.0.is_power_of_two() && *around <= TUNING.loads.window
+            }
             AskReadahead::EndsAt { end } => *end > PageNr(0),
         }
     }

@@ -7,6 +7,7 @@ use super::{Decider, Noted, numbers};
 
 /// No machine has so many pages.
 const MANY: Pages = Pages(1 << 40);
+const MUCH: Bytes = Bytes(1 << 52);
 
 /// What an outlook is asked or told.
 #[derive(Clone, Debug)]
@@ -123,7 +124,7 @@ impl Decider for WritePressure {
     }
 
     fn may_ask(&self, ask: &AskPressure) -> bool {
-        ask.stored < MANY && ask.pool.is_none_or(|pool| pool.takes < Bytes(MANY.0))
+        ask.stored < MANY && ask.pool.is_none_or(|pool| pool.takes < MUCH)
     }
 
     fn decide(&mut self, ask: &AskPressure) -> Option<u8> {

@@ -62,11 +62,12 @@ impl Kin {
         }
     }
 
-    /// The space is gone; what it shared is the others' alone, and so is its part of that. Whoever still has it in a list finds that it
-    /// counts nothing.
+    /// The space is gone; what it shared is the others' alone, and so is its part of that. The sampler may still have it in a list, where
+    /// it has no part any more. What counts elsewhere stays as it is: its memory may have been looked at just before.
     pub fn leave(&self) {
         self.bequeath(self.uncounted(0));
-        self.note_measure(Sharing::default());
+        self.account.shared.store(0, Relaxed);
+        self.line.measured.store(0, Relaxed);
         self.family.members.fetch_sub(1, Relaxed);
     }
 
@@ -124,7 +125,8 @@ impl Kin {
         self.line.measured.store(sharing.shared, Relaxed);
     }
 
-    /// How many of those from whom it comes were measured with it and share with it, as far as that can be told from how much they share.
+    /// How many of those from whom it comes were measured with it and share with it. That is told from how much they share: of one that
+    /// shares as much with others alone, a part of a child that nobody measured does not count until the next measure.
     fn elders(&self) -> u64 {
         let shared = self.account.shared.load(Relaxed);
         let shares = |elder: &Arc<Line>| elder.measured.load(Relaxed) * 2 > shared;
