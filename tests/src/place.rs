@@ -48,11 +48,11 @@ pub struct Said {
     pub remedy: String,
 }
 
-/// A program with threads and forks, and a limit of two thirds of what it wants.
-const PROGRAM: &str = "24";
+/// A program with threads and forks, and a limit of half of what it wants.
+const PROGRAM: &str = "32";
 const LIMIT: &str = "16M";
-/// It comes to 26 MiB plainly, and to 17 with that limit.
-const MOST_MIB: f64 = 22.0;
+/// It comes to 34 MiB plainly, and to 17 with that limit; once, with less to do, 6 MiB more for a moment.
+const MOST_MIB: f64 = 26.0;
 /// What it is to be called that nobody serves there.
 const SERVICE: &str = "place-without-userfaultfd";
 

@@ -348,16 +348,17 @@ impl<'a> Round<'a> {
         let early = |line: &str| early.iter().any(|known| line.contains(known));
         let early = |line: &str| !job.harms.is_empty() && early(line);
         let strange = lines.any(|line| !(is_expected(line, job.gone) || early(line)));
+        let told = err.contains("ended with signal") || err.contains("or was killed");
         let wrong = err.lines().any(|line| {
             let fails = line.starts_with("torture: FAIL") || line.contains("STALL");
-            // That a child of its own was killed is no more than what was done to it.
+            // That a child of its own was killed is no more than what was done to it; one whose child was killed ends with status 1.
             let of_harm = line.contains("ended with signal") || line.contains("or was killed");
+            let of_harm = of_harm || told && line.contains("ended with status 1");
             // Who cannot tell the engine of memory to be wiped is refused that (MADV_WIPEONFORK).
             let of_end = job.gone && line.contains("madvise 18");
             fails && !of_end && (job.harms.is_empty() || !of_harm)
         });
         let whole = status.success() && out.starts_with("torture: ok seed=");
-        let told = err.contains("ended with signal") || err.contains("or was killed");
         let late = job.gone && status.code() == Some(125);
         let died = job.harms.iter().any(|&harm| status.signal() == Some(harm));
         let harmed = died || !job.harms.is_empty() && (told || late);
