@@ -28,7 +28,7 @@ pub enum ShrinkerOf {
     },
 }
 
-/// What is known of a list.
+/// The state of one list of entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListNow {
     /// [`LruState::protected_or_disk_swapins`].
